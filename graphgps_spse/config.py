@@ -1,0 +1,312 @@
+"""The configuration: every key with its default and meaning, and load_config(), which resolves, checks and freezes.
+
+Key names are GraphGPS's. This is the only file that imports yacs.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yacs.config import CfgNode
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import nearest
+
+
+def default_tree() -> CfgNode:
+    """Return a fresh tree of all keys with their defaults."""
+    c = CfgNode()
+    c.name = ""  # run directory is out_dir/name/seed; empty: the file's name without .yaml
+    c.out_dir = "results"
+    c.seed = 0  # initial weights, data order, dropout
+    c.accelerator = "auto"  # auto: the first CUDA device if there is one; or cpu, cuda, cuda:1
+    c.num_threads = 0  # CPU threads of torch and of the counting engine; 0: one for each core this process may use
+    c.num_workers = 0  # loader processes; graphs lie in flat arrays, so 0 is fastest for data sets that fit in memory
+    c.round = 5  # decimals of metrics on the console; records keep every digit
+    c.metric_best = "auto"  # metric that picks the best validation epoch; auto: the benchmark's
+    c.tensorboard_each_run = False
+    c.plugins = []  # modules to import before names are looked up, e.g. [my_lab.my_encoding]
+
+    c.expected = CfgNode()  # what the paper or the official code reports for this file; kept in result.json
+    c.expected.mean = 0.0
+    c.expected.std = 0.0
+    c.expected.seeds = 0  # 0: nothing is reported for it
+    c.expected.source = ""
+
+    c.dataset = CfgNode()
+    c.dataset.format = ""  # the loader, e.g. PyG-ZINC, cycles; `python main.py --list` prints all
+    c.dataset.name = ""  # the variant, e.g. subset
+    c.dataset.dir = "datasets"
+    c.dataset.node_encoder_name = "TypeDictNode"
+    c.dataset.node_encoder_num_types = 1
+    c.dataset.edge_encoder_name = "TypeDictEdge"
+    c.dataset.edge_encoder_num_types = 1
+    c.dataset.cycles = CfgNode()  # the synthetic cycle counting task, section 5.1 of the paper
+    c.dataset.cycles.num_graphs = [10000, 1000, 1000]  # train, validation, test
+    c.dataset.cycles.min_length = 3
+    c.dataset.cycles.max_length = 8
+    c.dataset.cycles.max_count = 14  # cycles of each length: uniform on 0..max_count
+    c.dataset.cycles.seed = 0  # of the graphs; not the run's seed, so that all seeds share one data set
+
+    c.posenc_RRWP = CfgNode()  # relative random walk probabilities of all pairs, P^k = (D^-1 A)^k
+    c.posenc_RRWP.enable = False
+    c.posenc_RRWP.ksteps = 21  # channels: identity, then P^1 .. P^(ksteps-1)
+
+    c.posenc_RWSE = CfgNode()  # return probabilities of each node, diag(P^k)
+    c.posenc_RWSE.enable = False
+    c.posenc_RWSE.kernel = CfgNode()
+    c.posenc_RWSE.kernel.times = []  # the k, e.g. [1, 2, 3]
+    c.posenc_RWSE.kernel.times_func = ""  # or as "range(1,21)", which is parsed, never evaluated
+
+    c.posenc_SPSE = CfgNode()  # simple path counts of all pairs, f(S_k): f(x) = alpha g^n(x) + beta, g(x) = ln(1 + x)
+    c.posenc_SPSE.enable = False
+    c.posenc_SPSE.method = "exact"
+    c.posenc_SPSE.max_length = 20  # K, the longest path counted, in edges
+    c.posenc_SPSE.ksteps = 0  # channels of the model, identity included; 0: max_length + 1; a wider model reads f(0)
+    c.posenc_SPSE.alpha = 0.5
+    c.posenc_SPSE.beta = 0.0
+    c.posenc_SPSE.n = 1
+    c.posenc_SPSE.node_pe = "rwse"  # what nodes read: rwse (random walk diagonal), cycles, spse_diag or none
+    c.posenc_SPSE.directed = False  # count along arcs; False: the symmetrised graph
+
+    c.train = CfgNode()
+    c.train.mode = "custom"  # custom: train; eval: evaluate the best epoch of a finished run
+    c.train.batch_size = 32
+    c.train.eval_period = 1  # epochs between evaluations on validation and test
+    c.train.ckpt_period = 1  # epochs between checkpoints
+    c.train.ckpt_minutes = 10.0  # and one whenever this long has passed since the last; 0: only between epochs
+    c.train.log_interval = 50  # steps between reads of the running loss: the only synchronisation within an epoch
+    c.train.amp = "off"  # automatic mixed precision on CUDA: off, bf16 or fp16
+    c.train.compile = False  # torch.compile; batches of many shapes make it recompile
+
+    c.model = CfgNode()
+    c.model.type = "GritTransformer"
+    c.model.loss_fun = "auto"  # auto: the benchmark's
+    c.model.graph_pooling = "add"
+
+    c.gnn = CfgNode()
+    c.gnn.head = "san_graph"
+    c.gnn.layers_post_mp = 1  # layers of the graph and inductive_node heads; san_graph always has three
+    c.gnn.dim_inner = 64  # must equal gt.dim_hidden
+    c.gnn.act = "relu"
+
+    c.gt = CfgNode()
+    c.gt.layers = 10
+    c.gt.n_heads = 8
+    c.gt.dim_hidden = 64
+    c.gt.dropout = 0.0
+    c.gt.attn_dropout = 0.0
+    c.gt.bn_momentum = 0.1
+    c.gt.attn = CfgNode()
+    c.gt.attn.clamp = 5.0  # attention logits are clamped to [-clamp, clamp]
+
+    c.optim = CfgNode()
+    c.optim.optimizer = "adamW"
+    c.optim.base_lr = 1e-3
+    c.optim.weight_decay = 1e-5
+    c.optim.momentum = 0.9  # of sgd
+    c.optim.max_epoch = 100
+    c.optim.batch_accumulation = 1  # batches whose gradients make one step
+    c.optim.clip_grad_norm = True
+    c.optim.clip_grad_norm_value = 1.0
+    c.optim.scheduler = "cosine_with_warmup"
+    c.optim.num_warmup_epochs = 0
+    c.optim.steps = [30, 60, 90]  # of the step scheduler
+    c.optim.lr_decay = 0.1  # of the step scheduler
+    c.optim.reduce_factor = 0.5  # of plateau
+    c.optim.schedule_patience = 10  # of plateau
+    c.optim.min_lr = 0.0  # of plateau
+    c.optim.power = 1.0  # of polynomial_with_warmup
+
+    c.wandb = CfgNode()
+    c.wandb.mode = "disabled"  # online, offline or disabled
+    c.wandb.entity = ""
+    c.wandb.project = "graphgps_spse"
+    return c
+
+
+class Config:
+    """A resolved configuration, read by attribute and never written: `cfg.gt.dim_hidden`.
+
+    It notes which keys are read, so that a key which is set but changes nothing is an error and not a surprise.
+    """
+
+    def __init__(self, tree: CfgNode, set_keys: dict[str, str], prefix: str = "", read: set[str] | None = None) -> None:
+        self.__dict__.update(_tree=tree, _set_keys=set_keys, _prefix=prefix, _read=set() if read is None else read)
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("_") or key not in self._tree:
+            raise AttributeError(f"the configuration has no key '{self._prefix}{key}'")
+        value, path = self._tree[key], self._prefix + key
+        if isinstance(value, CfgNode):
+            return Config(value, self._set_keys, path + ".", self._read)
+        self._read.add(path)
+        return tuple(value) if isinstance(value, list) else value
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise TypeError(f"the configuration is frozen; pass {self._prefix}{key}={value} on the command line instead")
+
+    def check_all_read(self) -> None:
+        """Raise ConfigError for a key that the file (not its base) or an override set and that nothing has read."""
+        unread = sorted(path for path in self._set_keys if path not in self._read)
+        if unread:
+            listing = "\n  ".join(f"{self._set_keys[path]}: '{path}'" for path in unread)
+            raise ConfigError(f"set, but nothing in this run reads it; remove it or enable what reads it:\n  {listing}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole tree as plain nested dicts."""
+        return _plain(self._tree)
+
+    def to_yaml(self) -> str:
+        """Return the whole tree as YAML that load_config() reads back."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=True)
+
+    def with_values(self, **values: Any) -> "Config":
+        """Return a copy with other values of top-level keys, e.g. `with_values(seed=4)`."""
+        tree = self._tree.clone()
+        tree.defrost()
+        tree.update(values)
+        tree.freeze()
+        return Config(tree, self._set_keys)
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested dicts as one dict of dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat.update(flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
+    return flat
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file, its one-level `base:` and the overrides on top of the defaults, checked key by key.
+
+    `overrides` are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
+    """
+    path = Path(path)
+    tree, set_keys = default_tree(), {}
+    for key, (value, line) in _read_base(path).items():
+        _set(tree, key, value, line)
+    for key, (value, line) in _read_yaml(path).items():
+        if key != "base":
+            _set(tree, key, value, line)
+            set_keys[key] = line
+    for key, text in _pairs(overrides):
+        _set(tree, key, _parse(text, f"override '{key}'"), f"override '{key}={text}'")
+        set_keys[key] = f"override '{key}={text}'"
+    if not tree.name:
+        tree.name = path.stem
+    _check_values(tree)
+    tree.freeze()
+    return Config(tree, set_keys)
+
+
+def _check_values(tree: CfgNode) -> None:
+    if tree.seed < 0:
+        raise ConfigError(f"seed: {tree.seed} is below 0")
+    if tree.train.mode not in ("custom", "eval"):
+        raise ConfigError(
+            f"train.mode: '{tree.train.mode}' is neither custom (train) nor eval (evaluate a finished run)"
+        )
+    bad = [c for c in tree.name if not (c.isalnum() or c in "._+-")]
+    if bad or tree.name.startswith("."):
+        raise ConfigError(f"name: '{tree.name}' becomes a folder, so it may hold only letters, digits and ._+-")
+
+
+def _read_base(path: Path) -> dict[str, tuple[Any, str]]:
+    content = _read_yaml(path)
+    if "base" not in content:
+        return {}
+    name, where = content["base"]
+    base = path.parent / str(name)
+    if not base.is_file():
+        raise ConfigError(f"{where}: base '{name}' is no file beside it ({base})")
+    leaves = _read_yaml(base)
+    if "base" in leaves:
+        raise ConfigError(f"{where}: its base {base} has a base of its own; one level is the limit")
+    return leaves
+
+
+def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
+    """Return every leaf of a YAML file by its dotted key, with its file:line. Nothing in it is ever executed."""
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        if not isinstance(root, yaml.MappingNode):
+            raise ConfigError(f"{path}: not a YAML mapping of keys to values")
+        return dict(_leaves(root, "", path))
+    except FileNotFoundError as err:
+        near = [str(p) for p in sorted(path.parent.glob("*.yaml"))] if path.parent.is_dir() else []
+        raise ConfigError(f"no configuration file {path}.{nearest(str(path), near)}") from err
+    except (OSError, UnicodeDecodeError) as err:
+        raise ConfigError(f"{path}: cannot be read as a YAML text file: {err}") from err
+    except yaml.YAMLError as err:
+        raise ConfigError(f"{path}: not valid YAML: {err}") from err
+
+
+def _leaves(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[str, tuple[Any, str]]]:
+    seen = set()
+    for key_node, value_node in node.value:
+        where, key = f"{path}:{key_node.start_mark.line + 1}", f"{prefix}{key_node.value}"
+        if key in seen:
+            raise ConfigError(f"{where}: key '{key}' stands twice")
+        seen.add(key)
+        if isinstance(value_node, yaml.MappingNode):
+            yield from _leaves(value_node, key + ".", path)
+        else:
+            yield key, (yaml.safe_load(yaml.serialize(value_node)), where)
+
+
+def _pairs(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
+    words = iter(overrides)
+    for word in words:
+        key, equals, text = word.partition("=")
+        value = text if equals else next(words, None)
+        if value is None:
+            raise ConfigError(f"override '{key}' has no value: write {key}=VALUE or '{key} VALUE'")
+        yield key, value
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise ConfigError(f"{where}: '{text}' is not a YAML value: {err}") from err
+
+
+def _set(tree: CfgNode, key: str, value: Any, where: str) -> None:
+    """Set one leaf after checking that it exists and that the value has the default's type."""
+    *sections, leaf = key.split(".")
+    node = tree
+    for part in [*sections, leaf]:
+        if not isinstance(node, CfgNode) or part not in node:
+            near = nearest(key, list(flatten(_plain(tree)))) or nearest(part, list(node))
+            raise ConfigError(f"{where}: unknown key '{key}'.{near}")
+        node, parent = node[part], node
+    if isinstance(node, CfgNode):
+        raise ConfigError(f"{where}: '{key}' is a section, not a value; its keys: {', '.join(sorted(node))}")
+    parent[leaf] = _coerce(value, node, f"{where}: '{key}'")
+
+
+def _coerce(value: Any, default: Any, where: str) -> Any:
+    """Return `value` in the type of `default`, or raise: 1 becomes 1.0, the string 1e-5 (PyYAML's reading) a number."""
+    kind = type(default)
+    if kind is float and isinstance(value, int | str) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    elif kind is list and isinstance(value, list | tuple):
+        return list(value)
+    elif kind is str and value is None:
+        return ""
+    elif type(value) is kind:
+        return value
+    raise ConfigError(f"{where} must be of type {kind.__name__} (default {default!r}), not {value!r}")
+
+
+def _plain(tree: CfgNode) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        return _plain(value) if isinstance(value, CfgNode) else list(value) if isinstance(value, list) else value
+
+    return {key: plain(value) for key, value in tree.items()}

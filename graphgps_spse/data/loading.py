@@ -1,0 +1,103 @@
+"""Loaders whose order is a function of (seed, epoch): a run resumes at any batch, with any number of workers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from graphgps_spse.data.base import GraphBatch, GraphDataset
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.seeding import derive_seed, seed_worker
+
+
+class BatchOrder:
+    """The batches of one epoch as lists of graph numbers, shuffled anew each epoch where `shuffle`."""
+
+    def __init__(self, num_graphs: int, batch_size: int, seed: int, shuffle: bool) -> None:
+        self.num_graphs, self.batch_size, self.seed, self.shuffle = num_graphs, batch_size, seed, shuffle
+        self.epoch, self.start = 0, 0
+
+    def __len__(self) -> int:
+        return -(-self.num_graphs // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.arange(self.num_graphs)
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", self.epoch))
+            order = torch.randperm(self.num_graphs, generator=generator)
+        for batch in order.split(self.batch_size)[self.start :]:
+            yield batch.tolist()
+
+
+class BatchView(Dataset):
+    """A split as torch's DataLoader wants it: a list of graph numbers in, one GraphBatch out."""
+
+    def __init__(self, graphs: GraphDataset) -> None:
+        self.graphs = graphs
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    def __getitems__(self, indices: list[int]) -> GraphBatch:
+        """Return the batch of the graphs `indices`; flat arrays make this a few slices."""
+        return self.graphs.batch(indices)
+
+
+class GraphLoader:
+    """Batches of one split. The last batch of an epoch may be smaller; none is dropped."""
+
+    def __init__(
+        self,
+        graphs: GraphDataset,
+        *,
+        batch_size: int,
+        seed: int,
+        shuffle: bool,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ) -> None:
+        self.num_graphs = len(graphs)
+        self._order = BatchOrder(len(graphs), batch_size, seed, shuffle)
+        self._loader = DataLoader(
+            BatchView(graphs),
+            batch_sampler=self._order,
+            collate_fn=_as_it_is,
+            num_workers=num_workers,
+            worker_init_fn=seed_worker,
+            # Own generator: by default torch draws the workers' base seed from the global one, which dropout reads.
+            generator=torch.Generator().manual_seed(derive_seed(seed, "workers")),
+            persistent_workers=num_workers > 0,
+            pin_memory=pin_memory,
+        )
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch]:
+        """Yield the batches of an epoch from number `start` on."""
+        self._order.epoch, self._order.start = epoch, start
+        return iter(self._loader)
+
+
+def _as_it_is(batch: GraphBatch) -> GraphBatch:
+    return batch
+
+
+def build_loaders(cfg: Any, splits: dict[str, GraphDataset], *, pin_memory: bool = False) -> dict[str, GraphLoader]:
+    """Build one loader for each split; only "train" is shuffled, by the run's seed."""
+    if cfg.train.batch_size < 1:
+        raise ConfigError(f"train.batch_size: {cfg.train.batch_size} is below 1")
+    if cfg.num_workers < 0:
+        raise ConfigError(f"num_workers: {cfg.num_workers} is below 0")
+    return {
+        split: GraphLoader(
+            graphs,
+            batch_size=cfg.train.batch_size,
+            seed=derive_seed(cfg.seed, "loader", split),
+            shuffle=split == "train",
+            num_workers=cfg.num_workers,
+            pin_memory=pin_memory,
+        )
+        for split, graphs in splits.items()
+    }

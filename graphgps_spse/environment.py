@@ -1,0 +1,86 @@
+"""Where and with what a run is carried out: device, threads, versions, commit."""
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.version import __version__
+
+PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "ogb")
+
+
+def pick_device(accelerator: str) -> torch.device:
+    """Return the device that `accelerator` (auto, cpu, cuda, cuda:1) names. Raises ConfigError where there is none."""
+    if accelerator == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, number = accelerator.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise ConfigError(f"accelerator: '{accelerator}' is none of auto, cpu, cuda, cuda:N")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"accelerator: {accelerator}, but torch sees {torch.cuda.device_count()} CUDA devices here")
+    return torch.device(accelerator)
+
+
+def count_threads(num_threads: int) -> int:
+    """Return `num_threads`, or for 0 one thread for each core that this process may use."""
+    if num_threads < 0:
+        raise ConfigError(f"num_threads: {num_threads} is below 0")
+    if num_threads:
+        return num_threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe_environment(device: torch.device, num_threads: int) -> dict[str, Any]:
+    """Return what a record keeps of this machine and this code."""
+    return {
+        "command": sys.argv,
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "processor": processor_name(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "num_threads": num_threads,
+        "python": platform.python_version(),
+        "graphgps_spse": __version__,
+        "commit": find_commit(),
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
+def processor_name() -> str:
+    """Return the model of the CPU as the system names it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        names = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+        ]
+        if names:
+            return names[0]
+    return platform.processor() or platform.machine()
+
+
+def find_commit() -> str:
+    """Return the commit of the checkout that this package lies in, with "+changes" where files differ, or ""."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changes = subprocess.run(
+            [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""  # an installed package, or no git here
+    return head + ("+changes" if changes.strip() else "")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,41 @@
+"""The errors that users see. Each says what is wrong, where, and what to do; main.py turns them into exit codes."""
+
+
+class SPSEError(Exception):
+    """Something a user can act on. `exit_code` is what main.py returns for it."""
+
+    exit_code = 1
+
+
+class ConfigError(SPSEError):
+    """A configuration file or override that cannot be used."""
+
+    exit_code = 2
+
+
+class DataError(SPSEError):
+    """A graph, data set or target that cannot be used."""
+
+    exit_code = 2
+
+
+class RunDirError(SPSEError):
+    """A run directory that belongs to something else or cannot be written."""
+
+    exit_code = 2
+
+
+class CheckpointError(SPSEError):
+    """A checkpoint that cannot be saved, or none left that can be trusted."""
+
+    exit_code = 2
+
+
+class DivergedError(SPSEError):
+    """Training produced a loss or gradient that is not finite."""
+
+
+class StoppedError(SPSEError):
+    """A signal stopped the run; the same command resumes it."""
+
+    exit_code = 75

@@ -1,0 +1,73 @@
+"""Names in YAML become objects in code: one registry for each kind of component."""
+
+import importlib
+import pkgutil
+from difflib import get_close_matches
+from typing import Any
+
+from graphgps_spse.errors import ConfigError
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return " Did you mean 'x'?" for the closest of `known`, or an empty string."""
+    close = get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.5)
+    matches = [k for k in known if close and k.lower() == close[0]]
+    return f" Did you mean '{matches[0]}'?" if matches else ""
+
+
+class Registry:
+    """Components of one kind, found in the modules of one folder of the package.
+
+    The folder is imported at the first lookup, so a component exists because its file does, and a file that
+    fails to import raises there and then.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind, self.package = kind, package
+        self._objects: dict[str, Any] = {}
+        self._loaded = False
+
+    def register(self, name: str) -> Any:
+        """Decorate a class or function to make it known as `name`."""
+
+        def add(obj: Any) -> Any:
+            if name in self._objects:
+                raise ValueError(f"two components are registered as {self.kind} '{name}': {self._objects[name]}, {obj}")
+            self._objects[name] = obj
+            return obj
+
+        return add
+
+    def _load(self) -> None:
+        if not self._loaded:
+            folder = importlib.import_module(self.package)
+            for module in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
+                importlib.import_module(f"{self.package}.{module}")
+            self._loaded = True
+
+    def names(self) -> list[str]:
+        """Return every registered name, sorted."""
+        self._load()
+        return sorted(self._objects)
+
+    def get(self, name: str) -> Any:
+        """Return the component called `name`. Raises ConfigError that names the nearest and lists all."""
+        known = self.names()
+        if name not in self._objects:
+            listing = ", ".join(known)
+            raise ConfigError(f"unknown {self.kind} '{name}'.{nearest(name, known)} Known: {listing}")
+        return self._objects[name]
+
+
+datasets = Registry("data set", "graphgps_spse.data")
+encodings = Registry("encoding", "graphgps_spse.encodings")
+models = Registry("model", "graphgps_spse.models")
+node_encoders = Registry("node encoder", "graphgps_spse.models")
+edge_encoders = Registry("edge encoder", "graphgps_spse.models")
+heads = Registry("head", "graphgps_spse.models")
+tasks = Registry("task", "graphgps_spse.training")
+optimizers = Registry("optimizer", "graphgps_spse.training")
+schedulers = Registry("scheduler", "graphgps_spse.training")
+loggers = Registry("logger", "graphgps_spse.training")
+
+ALL = (datasets, encodings, models, node_encoders, edge_encoders, heads, tasks, optimizers, schedulers, loggers)

@@ -1,0 +1,165 @@
+"""A run's directory: opened for one configuration by one process at a time, resumed, refused, never deleted."""
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from graphgps_spse.config import flatten
+from graphgps_spse.errors import RunDirError
+from graphgps_spse.files import write_atomic, write_json
+
+HOW_NOT_WHAT = (
+    "accelerator",
+    "expected",
+    "num_threads",
+    "num_workers",
+    "out_dir",
+    "plugins",
+    "round",
+    "tensorboard_each_run",
+    "train.ckpt_minutes",
+    "train.ckpt_period",
+    "train.log_interval",
+    "train.mode",
+    "wandb",
+)
+"""Keys and sections that say how or where a run is carried out; a run may be resumed with other values of them."""
+
+
+class RunDir:
+    """`out_dir/name/seed`, locked while open. Use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = path / "run.lock"
+
+    @classmethod
+    def open(cls, path: Path, config: dict[str, Any]) -> "RunDir":
+        """Create or reopen the directory of a resolved configuration (nested dicts).
+
+        Raises RunDirError where it cannot be written, holds a run of another configuration or is in use.
+        """
+        run_dir = cls(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            run_dir._take_lock()
+        except OSError as err:
+            raise RunDirError(
+                f"{path}: cannot be written ({err.strerror}). Choose another with out_dir=FOLDER"
+            ) from err
+        try:
+            run_dir._keep_config(config)
+        except BaseException:
+            run_dir.close()
+            raise
+        return run_dir
+
+    def __enter__(self) -> "RunDir":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back."""
+        self._lock.unlink(missing_ok=True)
+
+    @property
+    def result_path(self) -> Path:
+        """Its presence means that the run is finished."""
+        return self.path / "result.json"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the result is there."""
+        return self.result_path.is_file()
+
+    def keep_environment(self, environment: dict[str, Any]) -> None:
+        """Add where and with what this session runs to env.json, one entry for each start of the run."""
+        path = self.path / "env.json"
+        sessions = json.loads(path.read_text())["sessions"] if path.is_file() else []
+        write_json(path, {"sessions": [*sessions, environment]})
+
+    def _keep_config(self, config: dict[str, Any]) -> None:
+        path = self.path / "config.yaml"
+        if path.is_file():
+            differing = differing_keys(load_saved_config(path), config)
+            if differing:
+                rows = "\n  ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in differing)
+                raise RunDirError(
+                    f"{self.path} holds a run of another configuration:\n  {rows}\n"
+                    "Start beside it with --fresh, or under another name with name=NAME"
+                )
+        else:
+            write_atomic(path, yaml.safe_dump(config, sort_keys=True).encode())
+
+    def _take_lock(self) -> None:
+        me = f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}"
+        try:
+            handle = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            owner = self._lock.read_text()
+            if _is_alive(owner):
+                raise RunDirError(
+                    f"{self.path} is in use by another process (host, process, SLURM job: {owner}). Wait for it; if "
+                    f"that machine has died, remove {self._lock.name} there and run the same command again"
+                ) from None
+            write_atomic(self._lock, me.encode())
+            if self._lock.read_text() != me:
+                raise RunDirError(f"{self.path}: another process took the run over at the same moment") from None
+        else:
+            with os.fdopen(handle, "w") as file:
+                file.write(me)
+
+
+def _is_alive(owner: str) -> bool:
+    """Whether the process that wrote a lock may still run; a requeued SLURM job takes its own lock over."""
+    host, _, rest = owner.partition(" ")
+    pid, _, job = rest.partition(" ")
+    if not pid.isdigit():
+        return False  # killed between creating the lock and writing it
+    if host != socket.gethostname():
+        return job == "-" or job != os.environ.get("SLURM_JOB_ID")
+    if int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    status = Path(f"/proc/{pid}/stat")
+    # A killed process that nobody waited for still answers signals: its state is Z.
+    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return (dotted key, old value, new value) wherever two nested configurations are different runs."""
+    old, new = flatten(old), flatten(new)
+    keys = sorted(key for key in {*old, *new} if not _says_how(key))
+    return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
+
+
+def _says_how(key: str) -> bool:
+    return any(key == name or key.startswith(name + ".") for name in HOW_NOT_WHAT)
+
+
+def load_saved_config(path: Path) -> dict[str, Any]:
+    """Return a saved config.yaml as nested dicts. Raises RunDirError where it is damaged."""
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
+        raise RunDirError(f"{path} cannot be read ({err}); start beside it with --fresh") from err
+    if not isinstance(tree, dict):
+        raise RunDirError(f"{path} is damaged: it holds no keys; start beside it with --fresh")
+    return tree
+
+
+def free_name(out_dir: Path, name: str) -> str:
+    """Return `name`, or the first of name-2, name-3, ... that no run uses: where `--fresh` starts."""
+    candidates = [name, *(f"{name}-{k}" for k in range(2, 10_000))]
+    return next(c for c in candidates if not (out_dir / c).exists())

@@ -1,0 +1,50 @@
+"""Every random choice follows from the run's seed, and every generator's state can be saved and put back."""
+
+import hashlib
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def derive_seed(seed: int, *purpose: object) -> int:
+    """Return a 63-bit seed for one purpose, e.g. `derive_seed(3, "order", epoch)`: independent of all others."""
+    text = "/".join(str(part) for part in (seed, *purpose))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+def seed_all(seed: int) -> None:
+    """Seed the global generators of random, numpy and torch (all devices); torch's drives init and dropout."""
+    random.seed(derive_seed(seed, "random"))
+    np.random.seed(derive_seed(seed, "numpy") % 2**32)
+    torch.manual_seed(derive_seed(seed, "torch"))
+
+
+def seed_worker(worker_id: int) -> None:
+    """Seed random and numpy in a loader worker from the seed that torch gave it."""
+    seed = torch.initial_seed()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def capture_rng() -> dict[str, Any]:
+    """Return the state of every global generator as plain types and tensors (loads with weights_only=True)."""
+    version, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    return {
+        "random": random.getstate(),
+        "numpy": [str(version), keys.tolist(), int(position), int(has_gauss), float(gauss)],
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def restore_rng(state: dict[str, Any]) -> None:
+    """Put back what `capture_rng` returned."""
+    version, internal, gauss = state["random"]
+    random.setstate((version, tuple(internal), gauss))
+    kind, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
+    torch.set_rng_state(state["torch"].cpu())
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([device.cpu() for device in state["cuda"]])

@@ -1,0 +1,83 @@
+"""Flat graphs and their batches."""
+
+import pytest
+import torch
+
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.errors import DataError
+
+
+def make_dataset(**changes) -> GraphDataset:
+    """Three graphs: a triangle, a single node, an edge with an isolated third node."""
+    fields = {
+        "name": "Named",
+        "split": "train",
+        "x_NF": torch.arange(7).reshape(7, 1),
+        "edge_index_2E": torch.tensor([[0, 1, 2, 1, 2, 0, 0, 1], [1, 2, 0, 0, 1, 2, 1, 0]]),
+        "edge_attr_EF": torch.arange(8).reshape(8, 1),
+        "y": torch.tensor([[1.0], [2.0], [3.0]]),
+        "node_ptr": torch.tensor([0, 3, 4, 7]),
+        "edge_ptr": torch.tensor([0, 6, 6, 8]),
+    }
+    return GraphDataset(**{**fields, **changes})
+
+
+def test_batch_is_sorted_by_size_and_holds_whole_graphs():
+    pair = torch.arange(19).reshape(19, 1)  # 9 + 1 + 9 pairs
+    graphs = make_dataset(pair={"P": pair}, node={"V": torch.arange(7).reshape(7, 1)})
+    batch = graphs.batch([2, 1, 0])
+    assert batch.sizes == (1, 3, 3) and batch.index_B.tolist() == [1, 2, 0]
+    assert batch.x_NF.flatten().tolist() == [3, 4, 5, 6, 0, 1, 2]
+    assert batch.node["V"].flatten().tolist() == [3, 4, 5, 6, 0, 1, 2]
+    assert batch.edge_index_2E.tolist() == [[1, 2, 4, 5, 6, 5, 6, 4], [2, 1, 5, 6, 4, 4, 5, 6]]
+    assert batch.edge_attr_EF.flatten().tolist() == [6, 7, 0, 1, 2, 3, 4, 5]
+    assert batch.pair["P"].flatten().tolist() == [9, *range(10, 19), *range(9)]
+    assert batch.y.flatten().tolist() == [2.0, 3.0, 1.0]
+    degrees = torch.tensor([0, 1, 1, 0, 2, 2, 2])
+    torch.testing.assert_close(batch.log_deg_N, torch.log(1.0 + degrees))
+    moved = batch.to("cpu")
+    assert moved.sizes == batch.sizes and torch.equal(moved.pair["P"], batch.pair["P"])
+
+
+def test_node_level_targets_follow_their_nodes():
+    graphs = make_dataset(y=torch.arange(7).reshape(7, 1), level="node")
+    assert graphs.batch([2, 1]).y.flatten().tolist() == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"y": torch.tensor([[1.0], [float("nan")], [3.0]])}, ["targets", "graph 1"]),
+        ({"x_NF": torch.tensor([[0.0]] * 5 + [[float("inf")]] + [[0.0]])}, ["node features", "graph 2", "row 5"]),
+        ({"edge_attr_EF": torch.tensor([[0.0]] * 7 + [[float("nan")]])}, ["edge features", "graph 2"]),
+        (
+            {"edge_index_2E": torch.tensor([[0, 1, 2, 1, 2, 0, 0, 3], [1, 2, 0, 0, 1, 2, 1, 0]])},
+            ["graph 2", "(3, 0)", "3"],
+        ),
+        (
+            {"edge_index_2E": torch.tensor([[0, 1, 2, 1, -2, 0, 0, 1], [1, 2, 0, 0, 1, 2, 1, 0]])},
+            ["graph 0", "(-2, 1)"],
+        ),
+        ({"node_ptr": torch.tensor([0, 3, 3, 7])}, ["graph 1", "no nodes"]),
+        ({"node_ptr": torch.tensor([0]), "edge_ptr": torch.tensor([0])}, ["no graphs"]),
+        ({"y": torch.ones(2, 1)}, ["2 rows of targets", "3"]),
+    ],
+)
+def test_bad_graphs_are_named(changes, words):
+    with pytest.raises(DataError) as error:
+        make_dataset(**changes)
+    for word in ["Named", "train", *words]:
+        assert word in str(error.value)
+
+
+def test_fingerprint_sees_every_field():
+    graphs = make_dataset()
+    assert graphs.fingerprint() == make_dataset().fingerprint()
+    changed = [
+        make_dataset(y=torch.tensor([[1.0], [2.0], [4.0]])),
+        make_dataset(x_NF=torch.arange(7).reshape(7, 1) + 1),
+        make_dataset(edge_index_2E=make_dataset().edge_index_2E.flip(0)),
+        make_dataset(split="test"),
+        make_dataset(edge_attr_EF=None),
+    ]
+    assert len({graphs.fingerprint(), *(g.fingerprint() for g in changed)}) == 6

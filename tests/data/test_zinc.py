@@ -1,0 +1,98 @@
+"""ZINC through PyG's own loader: the real molecules where they are at hand, and words for when they are not."""
+
+import tarfile
+import urllib.error
+import urllib.request
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.datasets import ZINC
+
+from graphgps_spse.data.zinc import Zinc
+from graphgps_spse.errors import ConfigError, DataError
+
+
+def make_zinc(root, **changes) -> Zinc:
+    return Zinc(**{"root": root, "subset": True, "num_node_types": 21, "num_edge_types": 4, **changes})
+
+
+@pytest.fixture(scope="session")
+def zinc_root(shared_dir, tmp_path_factory):
+    """The folder that PyG's loader reads, with the raw files of the 12,000 real molecules."""
+    root = tmp_path_factory.mktemp("datasets") / "ZINC"
+    root.mkdir()
+    with tarfile.open(shared_dir / "data/zinc/zinc12k_pyg_raw.tar.xz") as archive:
+        archive.extractall(root, filter="data")
+    return root
+
+
+def test_real_molecules(zinc_root, shared_dir):
+    splits = make_zinc(zinc_root).load()
+    compact = np.load(shared_dir / "data/zinc/zinc12k.npz")
+    assert [len(s) for s in splits.values()] == [10_000, 1_000, 1_000]
+    for split, graphs in splits.items():
+        prefix = next(k for k in compact.files if k.startswith(split) and k.endswith("node_ptr"))[: -len("node_ptr")]
+        assert graphs.node_ptr.tolist() == compact[f"{prefix}node_ptr"].tolist()
+        assert graphs.x_NF.flatten().tolist() == compact[f"{prefix}atom_type"].tolist()
+        assert graphs.edge_ptr.tolist() == (2 * compact[f"{prefix}edge_ptr"]).tolist()
+        assert np.allclose(graphs.y.flatten().numpy(), compact[f"{prefix}y"])
+    assert 1 + max(int(s.x_NF.max()) for s in splits.values()) == 21
+    # A batch is what PyG's own graphs say, one by one.
+    reference = ZINC(str(zinc_root), subset=True, split="val")
+    batch = splits["val"].batch([7, 3, 11])
+    offset = 0
+    for b, g in enumerate(batch.index_B.tolist()):
+        graph, n = reference[g], batch.sizes[b]
+        assert n == graph.num_nodes
+        assert torch.equal(batch.x_NF[offset : offset + n], graph.x)
+        inside = (batch.edge_index_2E[0] >= offset) & (batch.edge_index_2E[0] < offset + n)
+        assert torch.equal(batch.edge_index_2E[:, inside] - offset, graph.edge_index)
+        assert torch.equal(batch.edge_attr_EF[inside].flatten(), graph.edge_attr)
+        assert torch.equal(batch.y[b], graph.y)
+        offset += n
+
+
+def test_failed_download_says_what_was_tried_and_what_to_do(tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(DataError) as error:
+        make_zinc(tmp_path / "ZINC").load()
+    for word in ("no route to host", ZINC.url, str(tmp_path / "ZINC" / "raw"), "train.pickle", "test.index"):
+        assert word in str(error.value)
+
+
+def test_half_a_raw_folder_is_never_emptied(tmp_path):
+    raw = tmp_path / "ZINC" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "train.pickle").write_text("mine")
+    with pytest.raises(DataError, match=r"lacks train\.index"):
+        make_zinc(tmp_path / "ZINC").load()
+    assert (raw / "train.pickle").read_text() == "mine"
+
+
+def test_damaged_raw_file_is_named(tmp_path):
+    raw = tmp_path / "ZINC" / "raw"
+    raw.mkdir(parents=True)
+    for split in ("train", "val", "test"):
+        (raw / f"{split}.pickle").write_bytes(b"")
+        (raw / f"{split}.index").write_text("0")
+    with pytest.raises(DataError, match="damaged"):
+        make_zinc(tmp_path / "ZINC").load()
+
+
+def test_variant_and_spec(tmp_path):
+    data = SimpleNamespace(name="subet", dir=str(tmp_path), node_encoder_num_types=21, edge_encoder_num_types=4)
+    with pytest.raises(ConfigError, match=r"dataset\.name.*subset"):
+        Zinc.from_cfg(SimpleNamespace(dataset=data))
+    data.name = "subset"
+    spec = Zinc.from_cfg(SimpleNamespace(dataset=data)).spec
+    assert (spec.task, spec.metric, spec.node_input, spec.edge_input) == (
+        "regression",
+        "mae",
+        ("types", 21),
+        ("types", 4),
+    )

@@ -1,0 +1,127 @@
+"""The configuration: what it accepts, and what it says when it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from graphgps_spse.config import default_tree, flatten, load_config
+from graphgps_spse.errors import ConfigError
+
+CONFIGS = sorted((Path(__file__).parents[1] / "configs").rglob("*.yaml"))
+
+
+def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_values_come_from_file_then_overrides(tmp_path):
+    path = write(tmp_path, "optim:\n  base_lr: 0.5\n  max_epoch: 7\ngt: {layers: 3}\n")
+    cfg = load_config(path, ["seed=3", "optim.max_epoch", "9", "dataset.cycles.num_graphs=[1, 2, 3]"])
+    assert (cfg.seed, cfg.optim.base_lr, cfg.optim.max_epoch, cfg.gt.layers) == (3, 0.5, 9, 3)
+    assert cfg.dataset.cycles.num_graphs == (1, 2, 3)
+    assert cfg.name == "exp"
+
+
+def test_traps_of_yaml_numbers(tmp_path):
+    cfg = load_config(write(tmp_path, "optim: {base_lr: 1e-5, weight_decay: 0}\nseed: 0\n"))
+    assert cfg.optim.base_lr == 1e-5  # PyYAML reads 1e-5 as a string
+    assert cfg.optim.weight_decay == 0.0 and isinstance(cfg.optim.weight_decay, float)
+    assert cfg.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "words"),
+    [
+        ("posenc_RWPSE:\n  enable: true\n", [], ["exp.yaml:2", "posenc_RWPSE.enable", "Did you mean"]),
+        ("gt:\n  layer: 3\n", [], ["exp.yaml:2", "unknown key 'gt.layer'", "Did you mean 'gt.layers'"]),
+        ("gt:\n  layers: many\n", [], ["exp.yaml:2", "gt.layers", "int", "many"]),
+        ("gt:\n  layers: true\n", [], ["gt.layers", "int"]),
+        ("gt:\n  layers: 2.5\n", [], ["gt.layers", "int"]),
+        ("optim:\n  clip_grad_norm: 1\n", [], ["clip_grad_norm", "bool"]),
+        ("gt: 3\n", [], ["'gt' is a section"]),
+        ("seed: 1\nseed: 2\n", [], ["exp.yaml:2", "twice"]),
+        ("seed: [1\n", [], ["not valid YAML"]),
+        ("- 1\n- 2\n", [], ["not a YAML mapping"]),
+        ("\tseed: 1\n", [], ["not valid YAML"]),
+        ("seed: -1\n", [], ["seed", "below 0"]),
+        ("name: a/b\n", [], ["name", "folder"]),
+        ("train: {mode: inference}\n", [], ["train.mode", "inference"]),
+        ("base: none.yaml\n", [], ["exp.yaml:1", "none.yaml"]),
+        ("seed: 1\n", ["sed=1"], ["unknown key 'sed'", "Did you mean 'seed'"]),
+        ("seed: 1\n", ["seed"], ["seed", "no value"]),
+        ("seed: 1\n", ["seed=one"], ["override 'seed=one'", "int"]),
+    ],
+)
+def test_bad_input_names_file_line_key_and_cure(tmp_path, text, overrides, words):
+    with pytest.raises(ConfigError) as error:
+        load_config(write(tmp_path, text), overrides)
+    for word in words:
+        assert word in str(error.value)
+    assert error.value.exit_code == 2
+
+
+def test_missing_file_names_the_nearest(tmp_path):
+    write(tmp_path, "seed: 1\n", "zinc-SPSE.yaml")
+    with pytest.raises(ConfigError, match=r"zinc-SPSE\.yaml"):
+        load_config(tmp_path / "zinc-SPES.yaml")
+
+
+def test_binary_file_is_refused(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"\xff\xfe\x00seed")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(path)
+
+
+def test_yaml_never_runs_code(tmp_path):
+    with pytest.raises(ConfigError):
+        load_config(write(tmp_path, "name: !!python/object/apply:os.getcwd []\n"))
+
+
+def test_one_level_of_base(tmp_path):
+    write(tmp_path, "seed: 1\ngt: {layers: 3, n_heads: 2}\n", "a.yaml")
+    write(tmp_path, "base: a.yaml\ngt: {layers: 4}\n", "b.yaml")
+    write(tmp_path, "base: b.yaml\n", "c.yaml")
+    cfg = load_config(tmp_path / "b.yaml")
+    assert (cfg.seed, cfg.gt.layers, cfg.gt.n_heads, cfg.name) == (1, 4, 2, "b")
+    with pytest.raises(ConfigError, match="one level"):
+        load_config(tmp_path / "c.yaml")
+
+
+def test_key_that_nothing_reads_is_an_error(tmp_path):
+    write(tmp_path, "optim: {momentum: 0.5}\n", "a.yaml")
+    path = write(tmp_path, "base: a.yaml\nseed: 1\nposenc_RRWP: {ksteps: 5}\n")
+    cfg = load_config(path, ["gt.layers=2"])
+    assert cfg.seed == 1
+    with pytest.raises(ConfigError) as error:
+        cfg.check_all_read()
+    message = str(error.value)
+    assert "posenc_RRWP.ksteps" in message and "override 'gt.layers=2'" in message
+    assert "momentum" not in message and "'seed'" not in message  # a base may serve files that use less of it
+    assert (cfg.posenc_RRWP.ksteps, cfg.gt.layers) == (5, 2)
+    cfg.check_all_read()
+
+
+def test_config_is_frozen_and_round_trips(tmp_path):
+    cfg = load_config(write(tmp_path, "optim: {base_lr: 1e-5}\n"), ["seed=3"])
+    with pytest.raises(TypeError, match="frozen"):
+        cfg.seed = 4
+    assert cfg.with_values(seed=4).seed == 4 and cfg.seed == 3
+    saved = write(tmp_path, cfg.to_yaml(), "saved.yaml")
+    assert load_config(saved).to_dict() == cfg.to_dict()
+    cfg.to_dict()["dataset"]["cycles"]["num_graphs"].append(1)
+    assert len(cfg.dataset.cycles.num_graphs) == 3
+    with pytest.raises(AttributeError, match=r"gt\.depth"):
+        _ = cfg.gt.depth
+
+
+def test_every_key_has_a_type():
+    for key, value in flatten(default_tree()).items():
+        assert type(value) in (int, float, str, bool, list), key
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_shipped_configuration_loads(path):
+    assert load_config(path).name == path.stem

@@ -1,0 +1,115 @@
+"""The house rules that a program can check: who imports whom, and what the package must not hold."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "graphgps_spse"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+STDLIB_ONLY: set[str] = set()
+
+# Layer of a module -> the modules of the package that it may import, and the libraries of interest that it may use.
+CORE = {"errors", "registry", "version"}
+LAYERS = {
+    "errors": (set(), STDLIB_ONLY),
+    "version": (set(), STDLIB_ONLY),
+    "registry": ({"errors"}, STDLIB_ONLY),
+    "files": ({"errors"}, STDLIB_ONLY),
+    "seeding": ({"errors"}, {"numpy", "torch"}),
+    "config": (CORE, {"yaml", "yacs"}),
+    "rundir": (CORE | {"files", "config"}, {"yaml"}),
+    "environment": (CORE, {"torch"}),
+    "counting": ({"errors"}, {"numpy", "numba"}),
+    "encodings": (CORE | {"counting"}, {"numpy", "numba", "torch"}),
+    "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
+    "data": (CORE | {"seeding"}, {"numpy", "torch", "torch_geometric", "ogb"}),
+    "models": (CORE | {"encodings.base", "data.base"}, {"numpy", "numba", "torch"}),
+    "training": (CORE | {"files", "seeding", "data.base"}, {"numpy", "torch", "tqdm", "wandb"}),
+    "bench": ({"errors", "files"}, {"numpy", "scipy", "matplotlib"}),
+    "run": (None, None),
+    "__init__": ({"counting", "encodings.transform", "version"}, STDLIB_ONLY),
+}
+WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> str:
+    return module if module in LAYERS else module.split(".")[0]
+
+
+def imports(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_layers(path):
+    module = module_name(path)
+    layer = layer_of(module)
+    ours, libraries = LAYERS[layer]
+    for name in imports(ast.parse(path.read_text())):
+        root, _, rest = name.partition(".")
+        if root == "graphgps_spse":
+            same_layer = rest.split(".")[0] == layer.split(".")[0]
+            allowed = ours is None or same_layer or any(f"{rest}.".startswith(f"{a}.") for a in ours)
+            assert allowed, f"{module} imports {name}"
+        elif root in WATCHED:
+            assert libraries is None or root in libraries, f"{module} imports {root}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_house_rules(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        where = f"{path.name}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "eval", "exec"), where
+        if isinstance(node, ast.ExceptHandler):
+            caught = ast.unparse(node.type) if node.type else "everything"
+            reraises = bool(node.body) and isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+            broad = (
+                not node.type or "Exception" in (caught, *caught.strip("()").split(", ")) or "BaseException" in caught
+            )
+            assert not broad or reraises, f"{where}: except {caught}"
+        if isinstance(node, ast.Global):
+            raise AssertionError(f"{where}: global state")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_cfg_is_read_in_one_place(path):
+    """In models, encodings, data and training the name cfg appears only inside from_cfg and build_* functions."""
+    if layer_of(module_name(path)).split(".")[0] not in ("models", "encodings", "data", "training"):
+        return
+    tree = ast.parse(path.read_text())
+    allowed: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (node.name == "from_cfg" or node.name.startswith("build_")):
+            allowed |= {id(inner) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        assert name != "cfg" or id(node) in allowed, f"{path.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_no_work_at_import(path):
+    """A module's body holds definitions, imports and constants; it calls nothing that reads, writes or computes."""
+    harmless = {"getLogger", "Registry", "TypeVar", "frozenset", "field", "NamedTuple", "register", "iinfo", "finfo"}
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue
+        assert not isinstance(statement, ast.Expr | ast.For | ast.While | ast.With), f"{path.name}:{statement.lineno}"
+        if isinstance(statement, ast.Assign):
+            for call in (n for n in ast.walk(statement.value) if isinstance(n, ast.Call)):
+                called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                assert called in harmless, f"{path.name}:{statement.lineno} calls {called} at import"
