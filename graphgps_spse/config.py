@@ -3,6 +3,7 @@
 Key names are GraphGPS's. This is the only file that imports yacs.
 """
 
+import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -185,21 +186,40 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     `overrides` are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
     """
     path = Path(path)
-    tree, set_keys = default_tree(), {}
-    for key, (value, line) in _read_base(path).items():
-        _set(tree, key, value, line)
-    for key, (value, line) in _read_yaml(path).items():
-        if key != "base":
-            _set(tree, key, value, line)
-            set_keys[key] = line
-    for key, text in _pairs(overrides):
-        _set(tree, key, _parse(text, f"override '{key}'"), f"override '{key}={text}'")
-        set_keys[key] = f"override '{key}={text}'"
+    base, own = _read_base(path), _read_yaml(path)
+    words = {key: (_parse(text, f"override '{key}'"), f"override '{key}={text}'") for key, text in _pairs(overrides)}
+    own.pop("base", None)
+    tree = default_tree()
+    plugins, where = {**base, **own, **words}.get("plugins", ([], ""))
+    for plugin in plugins:  # first, as plugins bring keys of their own
+        tree.update(_plugin_defaults(plugin, where, tree))
+    for key, (value, where) in [*base.items(), *own.items(), *words.items()]:
+        _set(tree, key, value, where)
     if not tree.name:
         tree.name = path.stem
     _check_values(tree)
     tree.freeze()
-    return Config(tree, set_keys)
+    # Keys of the file may go unread in a section that an override touches, say by posenc_RRWP.enable=False.
+    touched = {key.rpartition(".")[0] for key in words}
+    checked = {key: where for key, (_, where) in own.items() if key.rpartition(".")[0] not in touched}
+    checked |= {key: where for key, (_, where) in words.items()}
+    checked.pop("plugins", None)
+    return Config(tree, checked)
+
+
+def _plugin_defaults(plugin: str, where: str, tree: CfgNode) -> CfgNode:
+    """Import a plugin; return the sections that its DEFAULTS, nested dicts, add to the tree."""
+    try:
+        module = importlib.import_module(plugin)
+    except ImportError as err:
+        raise ConfigError(
+            f"{where}: plugins: '{plugin}' cannot be imported: {err}. Is its folder on PYTHONPATH?"
+        ) from err
+    defaults = CfgNode(getattr(module, "DEFAULTS", {}))
+    taken = sorted(set(defaults) & set(tree))
+    if taken:
+        raise ConfigError(f"{where}: plugins: DEFAULTS of '{plugin}' would replace the section {', '.join(taken)}")
+    return defaults
 
 
 def _check_values(tree: CfgNode) -> None:

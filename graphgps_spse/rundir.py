@@ -137,11 +137,16 @@ def _is_alive(owner: str) -> bool:
     return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def identity_of(config: dict[str, Any]) -> dict[str, Any]:
+    """Return, with dotted keys, what makes a nested configuration the run it is: all but HOW_NOT_WHAT."""
+    return {key: value for key, value in flatten(config).items() if not _says_how(key)}
+
+
 def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Return (dotted key, old value, new value) wherever two nested configurations are different runs."""
-    old, new = flatten(old), flatten(new)
-    keys = sorted(key for key in {*old, *new} if not _says_how(key))
-    return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
+    before, now = identity_of(old), identity_of(new)
+    keys = sorted({*before, *now})
+    return [(key, before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)]
 
 
 def _says_how(key: str) -> bool:

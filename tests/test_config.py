@@ -104,6 +104,25 @@ def test_key_that_nothing_reads_is_an_error(tmp_path):
     cfg.check_all_read()
 
 
+def test_override_that_switches_a_section_off_excuses_the_file(tmp_path):
+    path = write(tmp_path, "posenc_RRWP: {enable: true, ksteps: 5}\n")
+    cfg = load_config(path, ["posenc_RRWP.enable=False"])
+    assert cfg.posenc_RRWP.enable is False
+    cfg.check_all_read()
+
+
+def test_plugin_brings_keys_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path, "DEFAULTS = {'posenc_Lab': {'enable': False, 'width': 3}}\n", "lab_keys.py")
+    write(tmp_path, "DEFAULTS = {'optim': {'base_lr': 3.0}}\n", "lab_thief.py")
+    cfg = load_config(write(tmp_path, "plugins: [lab_keys]\nposenc_Lab: {width: 4}\n"), ["posenc_Lab.enable=True"])
+    assert (cfg.posenc_Lab.enable, cfg.posenc_Lab.width) == (True, 4)
+    with pytest.raises(ConfigError, match="lab_thief.*optim"):
+        load_config(write(tmp_path, "plugins: [lab_thief]\n"))
+    with pytest.raises(ConfigError, match=r"exp\.yaml:1.*no_lab.*PYTHONPATH"):
+        load_config(write(tmp_path, "plugins: [no_lab]\n"))
+
+
 def test_config_is_frozen_and_round_trips(tmp_path):
     cfg = load_config(write(tmp_path, "optim: {base_lr: 1e-5}\n"), ["seed=3"])
     with pytest.raises(TypeError, match="frozen"):

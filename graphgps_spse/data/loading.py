@@ -1,6 +1,7 @@
 """Loaders whose order is a function of (seed, epoch): a run resumes at any batch, with any number of workers."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -84,20 +85,33 @@ def _as_it_is(batch: GraphBatch) -> GraphBatch:
     return batch
 
 
-def build_loaders(cfg: Any, splits: dict[str, GraphDataset], *, pin_memory: bool = False) -> dict[str, GraphLoader]:
-    """Build one loader for each split; only "train" is shuffled, by the run's seed."""
-    if cfg.train.batch_size < 1:
-        raise ConfigError(f"train.batch_size: {cfg.train.batch_size} is below 1")
-    if cfg.num_workers < 0:
-        raise ConfigError(f"num_workers: {cfg.num_workers} is below 0")
-    return {
-        split: GraphLoader(
-            graphs,
-            batch_size=cfg.train.batch_size,
-            seed=derive_seed(cfg.seed, "loader", split),
-            shuffle=split == "train",
-            num_workers=cfg.num_workers,
-            pin_memory=pin_memory,
-        )
-        for split, graphs in splits.items()
-    }
+@dataclass(frozen=True)
+class LoaderOptions:
+    """How the loaders of a run are built."""
+
+    batch_size: int
+    seed: int
+    num_workers: int = 0
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> "LoaderOptions":
+        """Read `train.batch_size`, `num_workers` and the run's seed."""
+        if cfg.train.batch_size < 1:
+            raise ConfigError(f"train.batch_size: {cfg.train.batch_size} is below 1")
+        if cfg.num_workers < 0:
+            raise ConfigError(f"num_workers: {cfg.num_workers} is below 0")
+        return cls(batch_size=cfg.train.batch_size, seed=cfg.seed, num_workers=cfg.num_workers)
+
+    def loaders(self, splits: dict[str, GraphDataset], *, pin_memory: bool = False) -> dict[str, GraphLoader]:
+        """Return one loader for each split; only "train" is shuffled."""
+        return {
+            split: GraphLoader(
+                graphs,
+                batch_size=self.batch_size,
+                seed=derive_seed(self.seed, "loader", split),
+                shuffle=split == "train",
+                num_workers=self.num_workers,
+                pin_memory=pin_memory,
+            )
+            for split, graphs in splits.items()
+        }

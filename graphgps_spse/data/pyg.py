@@ -33,7 +33,7 @@ def load_pyg(build: Callable[[], InMemoryDataset], *, name: str, raw_dir: Path, 
             f"{name}: download failed ({err}). Tried {url}\nWithout a connection, put these files into {raw_dir} by "
             f"hand and run the same command again: {', '.join(raw_files)}"
         ) from err
-    except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError) as err:
+    except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError, ValueError) as err:
         raise DataError(
             f"{name}: a file in {raw_dir} or the processed folder beside it is damaged ({type(err).__name__}: {err}). "
             f"Move the processed folder away to make it anew, or fetch the raw files again from {url}"

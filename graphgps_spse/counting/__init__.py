@@ -1,0 +1,164 @@
+"""Counting simple paths: numpy and numba, nothing else. The shell that checks, dispatches and explains.
+
+A counter is one function, `(graphs, first, last, max_length, limit) -> ChunkCounts | None`, named in COUNTERS.
+"""
+
+import time
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from graphgps_spse.counting.exact import count_exact
+from graphgps_spse.counting.graph import (
+    FlatGraphs,
+    SimpleGraphs,
+    check_graphs,
+    check_max_length,
+    simplify,
+    single_graph,
+)
+from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk
+from graphgps_spse.counting.records import ChunkCounts, FlatPathCounts, PathCounts, Status, as_matrices, weakest
+from graphgps_spse.errors import ConfigError, DataError
+
+__all__ = [
+    "COUNTERS",
+    "FlatPathCounts",
+    "PathCounts",
+    "Status",
+    "compile_kernels",
+    "count_simple_paths",
+    "count_simple_paths_many",
+    "map_path_counts",
+]
+
+Counter = Callable[[SimpleGraphs, int, int, int, np.ndarray], ChunkCounts | None]
+
+COUNTERS: dict[str, Counter] = {"exact": count_exact}
+"""Counters by the name of their method."""
+
+_NO_LIMIT = np.iinfo(np.int64).max
+_QUICK_STEPS = 1 << 22  # some 20 ms: what the calling thread may do itself without being deaf to Ctrl-C
+_CHUNK_VALUES = 1 << 17  # counts of one chunk: 1 MiB, so that they stay in the cache until they are consumed
+
+
+def count_simple_paths(
+    edge_index: Any, num_nodes: int, max_length: int, *, method: str = "exact", directed: bool = False
+) -> PathCounts:
+    """Count the simple paths of 1 to `max_length` edges between all pairs of nodes of one graph.
+
+    `edge_index` [2, E] holds edges as an array, nested list or CPU tensor. Counts are those of the simple graph:
+    self-loops are dropped, duplicate edges count once, and edges lead both ways unless `directed`. Raises DataError
+    for a graph or length that makes no sense, ConfigError for an unknown method.
+    """
+    counter = get_counter(method)
+    max_length = check_max_length(max_length)
+    graphs = single_graph(edge_index, num_nodes, directed)
+    chunk = counter(graphs, 0, 1, max_length, np.array([_QUICK_STEPS]))
+    if chunk is None:
+        found: list[ChunkCounts] = []
+        _map_chunks(counter, graphs, max_length, lambda first, last, counted: found.append(counted), 1, None)
+        chunk = found[0]
+    counts = np.ascontiguousarray(as_matrices(chunk.counts))
+    error = None if chunk.standard_error is None else np.ascontiguousarray(as_matrices(chunk.standard_error))
+    return PathCounts(counts, chunk.status, error, chunk.work, method)
+
+
+def count_simple_paths_many(
+    graphs: FlatGraphs,
+    max_length: int,
+    *,
+    method: str = "exact",
+    directed: bool = False,
+    num_threads: int = 1,
+    progress: Progress | None = None,
+    dtype: Any = np.float64,
+) -> FlatPathCounts:
+    """Count as `count_simple_paths` does, for many graphs in flat arrays; equal results for any number of threads.
+
+    `dtype` is that of the result: float32 halves it and rounds counts above 2^24.
+    """
+    max_length, counter = check_max_length(max_length), get_counter(method)
+    simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
+    counts_PK = np.empty((simple.num_pairs(0, len(simple)), max_length), dtype)
+    errors: dict[str, np.ndarray] = {}
+
+    def keep(first: int, last: int, chunk: ChunkCounts) -> None:
+        rows = slice(simple.pair_ptr[first], simple.pair_ptr[last])
+        counts_PK[rows] = chunk.counts
+        if chunk.standard_error is not None:
+            errors.setdefault("all", np.zeros_like(counts_PK))[rows] = chunk.standard_error
+
+    status, work = _map_chunks(counter, simple, max_length, keep, num_threads, progress)
+    return FlatPathCounts(counts_PK, simple.pair_ptr, status, errors.get("all"), work, method)
+
+
+def map_path_counts(
+    graphs: FlatGraphs,
+    max_length: int,
+    consume: Callable[[int, int, ChunkCounts], None],
+    *,
+    method: str = "exact",
+    directed: bool = False,
+    num_threads: int = 1,
+    progress: Progress | None = None,
+) -> tuple[tuple[Status, ...], int]:
+    """Count many graphs and call consume(first, last, chunk) for every chunk of them; return status and work.
+
+    For results that need not be kept as counts: a chunk is about a megabyte and is dropped after the call. Threads
+    call `consume` for different graphs at the same time, in no particular order.
+    """
+    counter = get_counter(method)
+    max_length = check_max_length(max_length)
+    simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
+    return _map_chunks(counter, simple, max_length, consume, num_threads, progress)
+
+
+def compile_kernels() -> float:
+    """Compile the kernels of this package or load them from the cache on disk; return the seconds it took."""
+    begin = time.perf_counter()
+    path = single_graph([[0, 1], [1, 2]], 3, False)
+    for counter in COUNTERS.values():
+        counter(path, 0, 1, 2, np.array([_NO_LIMIT]))
+    return time.perf_counter() - begin
+
+
+def get_counter(method: str) -> Counter:
+    """Return the counter of a method. Raises ConfigError that names the nearest and lists all."""
+    if method not in COUNTERS:
+        close = get_close_matches(str(method), COUNTERS, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise ConfigError(f"unknown counting method {method!r}.{hint} Known: {', '.join(sorted(COUNTERS))}")
+    return COUNTERS[method]
+
+
+def _map_chunks(
+    counter: Counter,
+    graphs: SimpleGraphs,
+    max_length: int,
+    consume: Callable[[int, int, ChunkCounts], None],
+    num_threads: int,
+    progress: Progress | None,
+) -> tuple[tuple[Status, ...], int]:
+    if num_threads < 1:
+        raise DataError(f"num_threads must be at least 1, got {num_threads}")
+    limit = np.array([_NO_LIMIT])
+    bounds = chunk_bounds(graphs.pair_ptr, max(1, _CHUNK_VALUES // max_length))
+    outcomes: list[tuple[tuple[Status, ...], int]] = []
+
+    def process(first: int, last: int) -> None:
+        chunk = counter(graphs, first, last, max_length, limit)
+        if chunk is not None:  # None: stopped
+            consume(first, last, chunk)
+            outcomes.append((chunk.status, chunk.work))
+
+    def stop() -> None:
+        limit[0] = -1
+
+    for_each_chunk(process, bounds, num_threads=num_threads, progress=progress, stop=stop)
+    status = (Status.EXACT,) * max_length
+    for chunk_status, _ in outcomes:
+        status = weakest(status, chunk_status)
+    return status, sum(work for _, work in outcomes)

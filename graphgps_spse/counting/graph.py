@@ -1,0 +1,144 @@
+"""Edge lists become simple graphs: checked, without loops and duplicates, as sorted compressed rows (CSR)."""
+
+from dataclasses import dataclass
+from operator import index
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphgps_spse.errors import DataError
+
+CSR = tuple[np.ndarray, np.ndarray]
+"""row_ptr [N + 1] and col [E], int64: the neighbours of node v are col[row_ptr[v]:row_ptr[v + 1]], ascending."""
+
+
+class FlatGraphs(Protocol):
+    """Graphs in flat arrays, e.g. encodings.base.GraphArrays; edges count nodes within their graph."""
+
+    @property
+    def node_ptr(self) -> np.ndarray: ...  # noqa: D102
+
+    @property
+    def edge_ptr(self) -> np.ndarray: ...  # noqa: D102
+
+    @property
+    def edge_index(self) -> np.ndarray: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class SimpleGraphs:
+    """Many simple graphs. Rows are nodes counted through all graphs, columns nodes counted within their graph."""
+
+    node_ptr: np.ndarray
+    """[G + 1] int64: the first node of each graph, and N."""
+    pair_ptr: np.ndarray
+    """[G + 1] int64: the first of the n * n pairs of each graph, and P."""
+    arcs: CSR
+    """The arcs that paths follow."""
+    links: CSR
+    """The symmetrised graph; `arcs` itself unless directed."""
+    directed: bool
+
+    def __len__(self) -> int:
+        return len(self.node_ptr) - 1
+
+    def num_pairs(self, first: int, last: int) -> int:
+        """Pairs of graphs first..last-1."""
+        return int(self.pair_ptr[last] - self.pair_ptr[first])
+
+
+def check_max_length(max_length: Any) -> int:
+    """Return the longest length as an integer. Raises DataError unless it is a whole number of at least 1."""
+    try:
+        value = index(max_length)
+    except TypeError:
+        raise DataError(f"max_length must be a whole number, got {max_length!r}") from None
+    if value < 1:
+        raise DataError(f"max_length must be at least 1, got {value}: paths have one edge or more")
+    return value
+
+
+def check_edge_index(edge_index: Any, where: str) -> np.ndarray:
+    """Return an edge index (array, nested list or CPU tensor) as [2, E] int64. Raises DataError, naming `where`."""
+    try:
+        edges = np.asarray(edge_index)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, tensors on a device or with a gradient
+        raise DataError(f"{where}: edge_index is not an array of numbers: {error}") from None
+    if edges.size == 0 and edges.shape in ((0,), (2, 0), (0, 2)):
+        return np.empty((2, 0), np.int64)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        hint = "; transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        raise DataError(f"{where}: edge_index has shape {edges.shape}, expected (2, number of edges){hint}")
+    if edges.dtype.kind not in "iu":
+        raise DataError(f"{where}: edge_index holds {edges.dtype}, expected integers")
+    return edges.astype(np.int64)
+
+
+def single_graph(edge_index: Any, num_nodes: Any, directed: bool) -> SimpleGraphs:
+    """Return one graph as SimpleGraphs. Raises DataError for anything that is not a graph on `num_nodes` nodes."""
+    try:
+        size = index(num_nodes)
+    except TypeError:
+        raise DataError(f"num_nodes must be a whole number, got {num_nodes!r}") from None
+    if size < 0:
+        raise DataError(f"num_nodes must not be negative, got {size}")
+    edges = check_edge_index(edge_index, "graph 0")
+    checked = check_graphs(np.array([0, size]), np.array([0, edges.shape[1]]), edges)
+    return simplify(*checked, directed=directed)
+
+
+def check_graphs(node_ptr: Any, edge_ptr: Any, edge_index: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return flat arrays as int64, safe for kernels. Raises DataError naming the graph and the edge at fault."""
+    edges = check_edge_index(edge_index, "graphs")
+    node_ptr, edge_ptr = _check_ptr(node_ptr, "node_ptr"), _check_ptr(edge_ptr, "edge_ptr")
+    if len(edge_ptr) != len(node_ptr) or edge_ptr[-1] != edges.shape[1]:
+        raise DataError(
+            f"node_ptr and edge_ptr describe {len(node_ptr) - 1} and {len(edge_ptr) - 1} graphs, edge_ptr ends at "
+            f"{edge_ptr[-1]} of {edges.shape[1]} edges; expected equal numbers"
+        )
+    sizes = np.diff(node_ptr)
+    wrong = np.flatnonzero(((edges < 0) | (edges >= np.repeat(sizes, np.diff(edge_ptr)))).any(0))
+    if len(wrong):
+        graph = int(np.searchsorted(edge_ptr, wrong[0], side="right")) - 1
+        number, edge = int(wrong[0] - edge_ptr[graph]), tuple(edges[:, wrong[0]].tolist())
+        raise DataError(
+            f"graph {graph}: edge {number}, {edge}, points outside its {sizes[graph]} nodes, which count from 0"
+        )
+    return node_ptr, edge_ptr, edges
+
+
+def simplify(node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, *, directed: bool) -> SimpleGraphs:
+    """Return checked graphs without loops and duplicate edges, symmetrised unless `directed`."""
+    sizes, num_edges = np.diff(node_ptr), np.diff(edge_ptr)
+    offset = np.repeat(node_ptr[:-1], num_edges)
+    width = int(sizes.max(initial=1))
+    ends, others = np.concatenate([edges, edges[::-1]], axis=1)
+    links = _to_csr(ends + np.tile(offset, 2), others, node_ptr, width)
+    arcs = _to_csr(edges[0] + offset, edges[1], node_ptr, width) if directed else links
+    return SimpleGraphs(node_ptr, pair_offsets(node_ptr), arcs, links, directed)
+
+
+def pair_offsets(node_ptr: Any) -> np.ndarray:
+    """Return the first of the n * n pairs of each graph, and their number: [G + 1] int64."""
+    sizes: np.ndarray = np.diff(np.asarray(node_ptr, dtype=np.int64))
+    return np.concatenate([[0], np.cumsum(sizes * sizes)])
+
+
+def _check_ptr(ptr: Any, name: str) -> np.ndarray:
+    values = np.asarray(ptr)
+    if values.ndim != 1 or values.dtype.kind not in "iu" or not len(values) or values[0] != 0:
+        raise DataError(f"{name} must be a list of integers that begins with 0, got {values.dtype} {values.shape}")
+    values = values.astype(np.int64)
+    if (np.diff(values) < 0).any():
+        raise DataError(f"{name} decreases after graph {int(np.flatnonzero(np.diff(values) < 0)[0])}")
+    return values
+
+
+def _to_csr(row: np.ndarray, col: np.ndarray, node_ptr: np.ndarray, width: int) -> CSR:
+    """Sort edges, drop loops and duplicates. `width` exceeds every column, so that row * width + col is unique."""
+    key = np.sort(row * width + col)
+    row, col = np.divmod(key[np.diff(key, prepend=-1) != 0], width)
+    first_node = np.repeat(node_ptr[:-1], np.diff(node_ptr))
+    proper = row - first_node[row] != col
+    row, col = row[proper], col[proper]
+    return np.searchsorted(row, np.arange(node_ptr[-1] + 1)), np.ascontiguousarray(col)

@@ -1,0 +1,46 @@
+"""Work on many graphs: in chunks that fit the cache, on threads, with progress, and stopped by Ctrl-C."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+Progress = Callable[[int], None]
+"""Called with the number of graphs finished since the last call, by the thread that started the work."""
+
+
+def chunk_bounds(pair_ptr: np.ndarray, max_pairs: int) -> list[tuple[int, int]]:
+    """Return consecutive ranges (first, last) of graphs of at most `max_pairs` pairs, or one graph, each."""
+    bounds, first, num_graphs = [], 0, len(pair_ptr) - 1
+    while first < num_graphs:
+        last = int(np.searchsorted(pair_ptr, pair_ptr[first] + max_pairs, side="right")) - 1
+        bounds.append((first, max(first + 1, last)))
+        first = bounds[-1][1]
+    return bounds
+
+
+def for_each_chunk(
+    process: Callable[[int, int], None],
+    bounds: Sequence[tuple[int, int]],
+    *,
+    num_threads: int = 1,
+    progress: Progress | None = None,
+    stop: Callable[[], None] | None = None,
+) -> None:
+    """Call process(first, last) for every chunk on `num_threads` threads; kernels inside must release the GIL.
+
+    The calling thread only waits, so that it can receive Ctrl-C during a long kernel. If it does, or if a chunk
+    fails, pending chunks are dropped and `stop` is called to end the running ones.
+    """
+    with ThreadPoolExecutor(max(1, num_threads)) as pool:
+        futures = [pool.submit(process, first, last) for first, last in bounds]
+        try:
+            for future, (first, last) in zip(futures, bounds, strict=True):
+                future.result()
+                if progress is not None:
+                    progress(last - first)
+        finally:
+            for future in futures:
+                future.cancel()
+            if stop is not None:
+                stop()

@@ -1,0 +1,78 @@
+"""What counting returns: the counts, and how far they can be trusted."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Status(StrEnum):
+    """What the counts of one length are."""
+
+    EXACT = "exact"
+    ESTIMATED = "estimated"
+    """Unbiased, with a standard error."""
+    LOWER_BOUND = "lower_bound"
+
+
+@dataclass(frozen=True)
+class PathCounts:
+    """Simple paths between all pairs of nodes of one graph, by length."""
+
+    counts: np.ndarray
+    """[K, N, N] float64: counts[k - 1, i, j] simple paths of k edges lead from node i to node j."""
+    status: tuple[Status, ...]
+    """[K]: what the counts of each length are."""
+    standard_error: np.ndarray | None
+    """[K, N, N] float64 of estimated counts, 0 where exact; None if nothing was estimated."""
+    work: int
+    """Steps of the search: a measure of cost that does not depend on the machine."""
+    method: str
+
+
+@dataclass(frozen=True)
+class FlatPathCounts:
+    """Simple paths of many graphs, one after the other."""
+
+    counts: np.ndarray
+    """[P, K]: pair (i, j) of graph g, with n nodes, is row pair_ptr[g] + i * n + j."""
+    pair_ptr: np.ndarray
+    """[G + 1] int64: the first row of each graph, and P."""
+    status: tuple[Status, ...]
+    """[K]: the weakest over all graphs."""
+    standard_error: np.ndarray | None
+    """[P, K], or None if nothing was estimated."""
+    work: int
+    """Steps of the search, over all graphs."""
+    method: str
+
+    def __len__(self) -> int:
+        return len(self.pair_ptr) - 1
+
+    def counts_of(self, graph: int) -> np.ndarray:
+        """Return the counts of one graph as [K, N, N] (a view)."""
+        return as_matrices(self.counts[self.pair_ptr[graph] : self.pair_ptr[graph + 1]])
+
+
+class ChunkCounts(NamedTuple):
+    """What a counter returns for some consecutive graphs: pairs as in FlatPathCounts, counting from 0."""
+
+    counts: np.ndarray
+    """[P, K] float64."""
+    standard_error: np.ndarray | None
+    """[P, K] float64."""
+    status: tuple[Status, ...]
+    work: int
+
+
+def as_matrices(rows_PK: np.ndarray) -> np.ndarray:
+    """Return the [N * N, K] rows of one graph as [K, N, N], without copying."""
+    size = round(len(rows_PK) ** 0.5)
+    return rows_PK.reshape(size, size, rows_PK.shape[1]).transpose(2, 0, 1)
+
+
+def weakest(first: tuple[Status, ...], second: tuple[Status, ...]) -> tuple[Status, ...]:
+    """Return, for each length, the status that claims less: exact, then estimated, then lower bound."""
+    order = list(Status)
+    return tuple(max(pair, key=order.index) for pair in zip(first, second, strict=True))

@@ -1,0 +1,59 @@
+"""Random walk structural encoding of nodes (Dwivedi et al. 2022): the probability of being back after k steps."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
+from graphgps_spse.encodings.walks import walk_probabilities
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import encodings
+
+_RANGE = r"range\(\s*(\d+)\s*(?:,\s*(\d+)\s*(?:,\s*(\d+)\s*)?)?,?\s*\)"
+_MAX_TIME = 10_000
+
+
+@encodings.register("RWSE")
+class RWSE(Encoding):
+    """Return probabilities of nodes, diag(P^k) for each k of `times`; nothing for pairs."""
+
+    name: ClassVar[str] = "RWSE"
+
+    def __init__(self, *, times: Sequence[int]) -> None:
+        """`times` are the k in steps, 1 or more each; ConfigError otherwise."""
+        self.times = tuple(times)
+        bad = [k for k in self.times if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= _MAX_TIME]
+        if bad or not self.times:
+            raise ConfigError(
+                f"posenc_RWSE.kernel: times must be whole numbers from 1 to {_MAX_TIME}, e.g. times_func: range(1,21); "
+                f"got {bad[0] if bad else 'none'}"
+            )
+        self.dim_pair, self.dim_node = 0, len(self.times)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> Self:
+        """Read cfg.posenc_RWSE.kernel: `times_func` if it is set, else `times`."""
+        kernel = cfg.posenc_RWSE.kernel
+        return cls(times=parse_times(kernel.times_func) if kernel.times_func else list(kernel.times))
+
+    def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
+        """Encode every graph: [N, len(times)] float32."""
+        _, node = walk_probabilities(
+            graphs, max(self.times) + 1, pairs=False, num_threads=num_threads, progress=progress
+        )
+        return EncodingArrays(
+            node=np.ascontiguousarray(node[:, self.times]), record={"encoding": self.name, "times": list(self.times)}
+        )
+
+
+def parse_times(text: str) -> range:
+    """Return the range that a text such as "range(1,21)" spells. Raises ConfigError for any other text."""
+    match = re.fullmatch(_RANGE, text.strip())
+    numbers = [int(number) for number in match.groups() if number] if match else []
+    if not numbers or 0 in numbers[2:]:
+        raise ConfigError(
+            f"posenc_RWSE.kernel.times_func: expected range(START,STOP), such as range(1,21); got '{text}'"
+        )
+    return range(*numbers)

@@ -1,0 +1,185 @@
+"""Simple path structural encoding (SPSE, the paper): f(S_k) of all pairs, S_k counting simple paths of k edges."""
+
+import math
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from graphgps_spse.counting import COUNTERS, Status, get_counter, map_path_counts
+from graphgps_spse.counting.graph import pair_offsets
+from graphgps_spse.counting.jit import kernel
+from graphgps_spse.counting.records import ChunkCounts
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
+from graphgps_spse.encodings.walks import walk_probabilities
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import encodings
+
+NODE_PES = ("rwse", "cycles", "spse_diag", "none")
+
+_TABLE_SIZE = 4096  # counts below this, nearly all of a molecule's, are looked up; the logarithm is not taken
+
+
+@encodings.register("SPSE")
+class SPSE(Encoding):
+    """Channels [I, f(S_1), .., f(S_K)] of all pairs, f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x)."""
+
+    name: ClassVar[str] = "SPSE"
+
+    def __init__(
+        self,
+        *,
+        max_length: int,
+        num_channels: int = 0,
+        alpha: float = 0.5,
+        beta: float = 0.0,
+        n: int = 1,
+        node_pe: str = "rwse",
+        method: str = "exact",
+        directed: bool = False,
+    ) -> None:
+        """`max_length` is K; `num_channels` counts the identity and is K + 1 if 0.
+
+        A model with more channels reads f(0) in those beyond K, with fewer it reads the first ones. `n` says how
+        often g is applied. `node_pe` is what nodes get: "rwse", the random walk diagonal that RRWP gives them;
+        "cycles", f of the number of simple cycles of k + 1 edges through the node; "spse_diag", the diagonal of the
+        pairs, which is constant; "none". Raises ConfigError for a value that makes no sense.
+        """
+        check_options(max_length, alpha, beta, n, method, prefix="posenc_SPSE.")
+        if num_channels < 0:
+            raise ConfigError(f"posenc_SPSE.ksteps: must be at least 1, or 0 for max_length + 1; got {num_channels}")
+        if node_pe not in NODE_PES:
+            raise ConfigError(f"posenc_SPSE.node_pe: unknown value '{node_pe}'. Known: {', '.join(NODE_PES)}")
+        self.max_length, self.alpha, self.beta, self.n = max_length, float(alpha), float(beta), n
+        self.node_pe, self.method, self.directed = node_pe, method, directed
+        self.dim_pair = num_channels or max_length + 1
+        self.dim_node = 0 if node_pe == "none" else self.dim_pair
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> Self:
+        """Read cfg.posenc_SPSE."""
+        section = cfg.posenc_SPSE
+        return cls(
+            max_length=section.max_length,
+            num_channels=section.ksteps,
+            alpha=section.alpha,
+            beta=section.beta,
+            n=section.n,
+            node_pe=section.node_pe,
+            method=section.method,
+            directed=section.directed,
+        )
+
+    def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
+        """Encode every graph; pair (i, j) counts the paths from the receiver i to j."""
+        node_ptr, pair_ptr = np.asarray(graphs.node_ptr, dtype=np.int64), pair_offsets(graphs.node_ptr)
+        pair = np.empty((int(pair_ptr[-1]), self.dim_pair), np.float32)
+        cycles = np.zeros((int(node_ptr[-1]), self.dim_pair)) if self.node_pe == "cycles" else np.zeros((0, 0))
+        table = scale_counts(np.arange(_TABLE_SIZE), self.alpha, self.beta, self.n).astype(np.float32)
+        num_lengths = min(self.max_length, self.dim_pair - 1)
+        status: tuple[Status, ...] = ()
+        work = 0
+
+        def write(first: int, last: int, chunk: ChunkCounts) -> None:
+            rows = pair[pair_ptr[first] : pair_ptr[last]]
+            write_scaled(chunk.counts, table, self.alpha, self.beta, self.n, 1, rows)
+            if self.node_pe == "cycles":
+                _count_cycles(chunk.counts, node_ptr, first, last, self.directed, cycles)
+
+        if num_lengths:
+            status, work = map_path_counts(
+                graphs,
+                num_lengths,
+                write,
+                method=self.method,
+                directed=self.directed,
+                num_threads=num_threads,
+                progress=progress,
+            )
+        pair[:, 1 + num_lengths :] = table[0]
+        pair[:, 0] = 0.0
+        pair[_diagonal_rows(node_ptr, pair_ptr), 0] = 1.0
+        return EncodingArrays(pair, self._nodes(graphs, cycles, table[0], num_threads), self._record(status, work))
+
+    def _nodes(self, graphs: GraphArrays, cycles: np.ndarray, empty: float, num_threads: int) -> np.ndarray | None:
+        if self.node_pe == "none":
+            return None
+        if self.node_pe == "rwse":
+            return walk_probabilities(graphs, self.dim_pair, pairs=False, num_threads=num_threads)[1]
+        if self.node_pe == "cycles":
+            node = scale_counts(cycles, self.alpha, self.beta, self.n).astype(np.float32)
+        else:
+            node = np.full((int(graphs.node_ptr[-1]), self.dim_pair), empty, np.float32)
+        node[:, 0] = 1.0
+        return node
+
+    def _record(self, status: tuple[Status, ...], work: int) -> dict[str, Any]:
+        options = ("max_length", "alpha", "beta", "n", "node_pe", "method", "directed")
+        return {
+            "encoding": self.name,
+            **{option: getattr(self, option) for option in options},
+            "channels": self.dim_pair,
+            "status": [str(s) for s in status],
+            "work": work,
+        }
+
+
+def _diagonal_rows(node_ptr: np.ndarray, pair_ptr: np.ndarray) -> np.ndarray:
+    """Return the rows of the pairs (i, i) of all graphs, [N]."""
+    sizes: np.ndarray = np.diff(node_ptr)
+    local = np.arange(node_ptr[-1]) - np.repeat(node_ptr[:-1], sizes)
+    return np.repeat(pair_ptr[:-1], sizes) + local * (np.repeat(sizes, sizes) + 1)
+
+
+def check_options(max_length: int, alpha: float, beta: float, n: int, method: str, *, prefix: str = "") -> None:
+    """Raise ConfigError, naming the option after `prefix`, unless these are options of an encoding of path counts."""
+    for key, value, minimum in (("max_length", max_length, 1), ("n", n, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ConfigError(f"{prefix}{key}: must be a whole number of at least {minimum}; got {value!r}")
+    for key, number in (("alpha", alpha), ("beta", beta)):
+        if not math.isfinite(number):
+            raise ConfigError(f"{prefix}{key}: must be finite; got {number}")
+    if method not in COUNTERS:
+        try:
+            get_counter(method)
+        except ConfigError as error:
+            raise ConfigError(f"{prefix}method: {error}") from None
+
+
+def scale_counts(counts: np.ndarray, alpha: float, beta: float, n: int) -> np.ndarray:
+    """Return f(counts) in float64: f(x) = alpha * g^n(x) + beta, g(x) = ln(1 + x) taken n times (paper, section 4)."""
+    values = np.asarray(counts, dtype=np.float64)
+    for _ in range(n):
+        values = np.log1p(values)
+    return alpha * values + beta
+
+
+@kernel
+def write_scaled(counts_PK, table, alpha, beta, n, first_column, out_PC):
+    """Write f of every count to `out_PC`, from `first_column` on; `table` holds f(0), f(1), .. in float32."""
+    for p in range(counts_PK.shape[0]):
+        for k in range(counts_PK.shape[1]):
+            count = counts_PK[p, k]
+            if count < len(table) and count == np.floor(count):
+                out_PC[p, first_column + k] = table[int(count)]
+            else:
+                for _ in range(n):
+                    count = math.log1p(count)
+                out_PC[p, first_column + k] = alpha * count + beta
+
+
+@kernel
+def _count_cycles(counts_PK, node_ptr, first, last, directed, cycles_NC):
+    """Count the simple cycles through each node: column k, those of k + 1 edges, closed by an edge back to it.
+
+    Every undirected cycle is met in both directions, and an edge there and back is none; a directed one is.
+    """
+    share, shortest = (1.0, 1) if directed else (0.5, 2)
+    pair = 0
+    for g in range(first, last):
+        n = node_ptr[g + 1] - node_ptr[g]
+        for i in range(n):
+            for j in range(n):
+                if counts_PK[pair + j * n + i, 0] > 0.0:
+                    for k in range(shortest, counts_PK.shape[1] + 1):
+                        cycles_NC[node_ptr[g] + i, k] += share * counts_PK[pair + i * n + j, k - 1]
+        pair += n * n

@@ -1,0 +1,62 @@
+"""Simple path structural encoding as a torch_geometric transform, for users of other code bases."""
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphgps_spse.counting import count_simple_paths
+from graphgps_spse.counting.graph import check_edge_index
+from graphgps_spse.encodings.spse import check_options, scale_counts
+from graphgps_spse.errors import ConfigError, DataError
+
+
+class SimplePathEncoding(BaseTransform):
+    """Add f(S_1) .. f(S_K) to a graph, S_k[i, j] counting the simple paths of k edges from node i to node j.
+
+    With pairs="all" the attribute holds all pairs of nodes, [N * N, K] float32 with (i, j) in row i * N + j, so that
+    a batch concatenates the graphs' rows. With pairs="edges" it holds the pairs that `edge_index` lists, [E, K], row
+    by row with it, as edge features are.
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        alpha: float = 0.5,
+        beta: float = 0.0,
+        n: int = 1,
+        directed: bool = False,
+        pairs: Literal["all", "edges"] = "all",
+        attr_name: str = "",
+        method: str = "exact",
+    ) -> None:
+        """f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x) applied n times; alpha=1, n=0 gives the counts.
+
+        `attr_name` is "spse" if empty, or "edge_spse" for edges. Raises ConfigError for options that make no sense.
+        """
+        check_options(max_length, alpha, beta, n, method)
+        if pairs not in ("all", "edges"):
+            raise ConfigError(f"pairs: unknown value {pairs!r}. Known: all, edges")
+        self.max_length, self.alpha, self.beta, self.n = max_length, alpha, beta, n
+        self.directed, self.pairs, self.method = directed, pairs, method
+        self.attr_name = attr_name or {"all": "spse", "edges": "edge_spse"}[pairs]
+
+    def forward(self, data: Any) -> Data:
+        """Add the attribute. BaseTransform hands over a shallow copy: the graph passed in stays as it is.
+
+        Raises DataError for anything but one homogeneous graph with an `edge_index`.
+        """
+        if not isinstance(data, Data) or data.edge_index is None:
+            raise DataError(f"SimplePathEncoding needs a Data object with an edge_index, got {type(data).__name__}")
+        edges = check_edge_index(data.edge_index.detach().cpu(), "this graph")
+        paths = count_simple_paths(edges, data.num_nodes, self.max_length, method=self.method, directed=self.directed)
+        counts = paths.counts[:, *edges] if self.pairs == "edges" else paths.counts.reshape(self.max_length, -1)
+        values = scale_counts(counts.T, self.alpha, self.beta, self.n)
+        encoding = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+        data[self.attr_name] = encoding.to(data.edge_index.device)
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(max_length={self.max_length}, pairs={self.pairs!r})"

@@ -1,0 +1,66 @@
+"""Random walks on many graphs: powers of P = D^-1 A, shared by RRWP, RWSE and the node encoding of SPSE."""
+
+import numpy as np
+
+from graphgps_spse.counting.graph import check_graphs, pair_offsets
+from graphgps_spse.counting.jit import kernel
+from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk
+from graphgps_spse.encodings.base import GraphArrays
+
+_CHUNK_PAIRS = 1 << 14
+
+
+def walk_probabilities(
+    graphs: GraphArrays,
+    num_powers: int,
+    *,
+    pairs: bool,
+    num_threads: int = 1,
+    progress: Progress | None = None,
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return P^0 .. P^(num_powers - 1) of all pairs ([P, num_powers] float32, if `pairs`) and nodes ([N, num_powers]).
+
+    A is the adjacency as the edges give it: row i has the receivers of the edges that i sends, duplicate edges add
+    up, loops count, and a node that sends nothing has a zero row. D holds its row sums. Products are summed in
+    float64, so the float32 results are rounded once.
+    """
+    node_ptr, edge_ptr, edges = check_graphs(*graphs)
+    pair_ptr = pair_offsets(node_ptr)
+    node_NC = np.empty((int(node_ptr[-1]), num_powers), np.float32)
+    pair_PC = np.empty((int(pair_ptr[-1]) if pairs else 0, num_powers), np.float32)
+
+    def process(first: int, last: int) -> None:
+        _walk_chunk(node_ptr, edge_ptr, pair_ptr, edges, first, last, pairs, pair_PC, node_NC)
+
+    for_each_chunk(process, chunk_bounds(pair_ptr, _CHUNK_PAIRS), num_threads=num_threads, progress=progress)
+    return (pair_PC if pairs else None), node_NC
+
+
+@kernel
+def _walk_chunk(node_ptr, edge_ptr, pair_ptr, edges, first, last, pairs, pair_PC, node_NC):
+    for g in range(first, last):
+        start, begin, end = node_ptr[g], edge_ptr[g], edge_ptr[g + 1]
+        n = node_ptr[g + 1] - start
+        degree = np.zeros(n)
+        for e in range(begin, end):
+            degree[edges[0, e]] += 1.0
+        power, product = np.eye(n), np.empty((n, n))
+        for k in range(node_NC.shape[1]):
+            for i in range(n):
+                node_NC[start + i, k] = power[i, i]
+            if pairs:
+                pair = pair_ptr[g]
+                for i in range(n):
+                    for j in range(n):
+                        pair_PC[pair, k] = power[i, j]
+                        pair += 1
+            product[:] = 0.0
+            for e in range(begin, end):
+                i, via = edges[0, e], edges[1, e]
+                for j in range(n):
+                    product[i, j] += power[via, j]
+            for i in range(n):
+                if degree[i] > 0.0:
+                    for j in range(n):
+                        product[i, j] /= degree[i]
+            power, product = product, power

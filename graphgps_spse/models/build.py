@@ -1,0 +1,55 @@
+"""From a resolved config to a model, and a model in words."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphgps_spse.data.base import DatasetSpec
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.registry import models
+
+
+def build_model(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> nn.Module:
+    """Return the model that `model.type` names; it maps a GraphBatch to [B, dim_out] or [N, dim_out].
+
+    Raises ConfigError for an unknown name and for options or encodings that the model cannot use.
+    """
+    return models.get(cfg.model.type).from_cfg(cfg, spec, encodings, dim_out)
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of learned values, those that only count and are never read included."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def describe(model: nn.Module) -> list[str]:
+    """Return lines that show each module with the shapes of its own parameters, and `parameters: <total>` last.
+
+    Repeated blocks of the same shapes (the layers) are shown once, with their number.
+    """
+    return [*_describe(model, type(model).__name__, 0), f"parameters: {count_parameters(model)}"]
+
+
+def _describe(module: nn.Module, title: str, depth: int) -> Iterator[str]:
+    own = [f"{name} {tuple(p.shape)}" for name, p in module.named_parameters(recurse=False)]
+    options = module.extra_repr()
+    note = f" ({options})" if options and "\n" not in options else ""
+    total = count_parameters(module)
+    yield "  " * depth + f"{title}{note}" + (f": {', '.join(own)}" if own else "") + (f"  [{total:,}]" if total else "")
+    children = list(module.named_children())
+    index = 0
+    while index < len(children):
+        name, child = children[index]
+        same = 1
+        while index + same < len(children) and _alike(child, children[index + same][1]):
+            same += 1
+        label = name if same == 1 else f"{name} to {children[index + same - 1][0]}, each"
+        yield from _describe(child, f"{label}: {type(child).__name__}", depth + 1)
+        index += same
+
+
+def _alike(a: nn.Module, b: nn.Module) -> bool:
+    """Whether two repeated blocks have the same type and parameter shapes."""
+    shapes = [[(n, tuple(p.shape)) for n, p in m.named_parameters()] for m in (a, b)]
+    return type(a) is type(b) and bool(shapes[0]) and len(list(a.children())) > 0 and shapes[0] == shapes[1]

@@ -1,0 +1,254 @@
+"""Compiled CPU kernels of GRIT's attention on packed pairs; grit_attention.py calls them chunk by chunk.
+
+Unvalidated and private. Columns of every [*, D] array are ordered (position in head, head), so that all loops over
+D = dim_head * num_heads are elementwise and sums over a head's positions add rows of num_heads values. `r` counts
+rows within a chunk, `first`, `size`, `row` are PairLayout's arrays. An empty `keep` array means no dropout.
+Not-a-number passes through every step: the flags below promise nothing about it, and tests are written `x <= 0`.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+
+FASTMATH = {"contract", "arcp", "nsz"}
+
+
+class DistinctArrays(CompilerBase):
+    """Compiles on the promise that no two array arguments overlap, which lets LLVM vectorise the inner loops."""
+
+    def define_pipelines(self) -> list:
+        """Return numba's default passes, with the promise made."""
+        self.state.flags.noalias = True
+        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+
+
+class Kernels(NamedTuple):
+    """The kernels for one head layout; numba compiles one version for each floating point type."""
+
+    attend: Any
+    update: Any
+    update_backward: Any
+    attend_backward: Any
+    residual_backward: Any
+
+
+@lru_cache(maxsize=None)
+def kernels(dim_head: int, num_heads: int) -> Kernels:
+    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
+    D, H, C = dim_head * num_heads, num_heads, dim_head
+    jit = njit(fastmath=FASTMATH, cache=True, nogil=True, error_model="numpy", pipeline_class=DistinctArrays)
+
+    @jit
+    def attend(i0, i1, first, size, row, q, k, v, wb, a, keep, clamp, alpha, ehat, o, t):
+        """Write e^ of the receivers i0..i1-1, their softmax weights and both weighted sums over senders.
+
+        GRIT (Ma et al. 2023): s = (q_i + k_j) * w_ij; e^ = relu(sign(s) sqrt|s| + b_ij); logits <e^, a> by head,
+        clamped; o_i = sum_j alpha_ij v_j; t_i = sum_j alpha_ij e^_ij. `wb` holds w and b of the chunk side by side.
+        A weight whose logit was cut is stored negative: that is how backward knows.
+        """
+        zero, one = q.dtype.type(0), q.dtype.type(1)
+        limit = q.dtype.type(clamp)
+        dropout = keep.shape[0] > 0
+        top, total, product = np.empty(H, q.dtype), np.empty(H, q.dtype), np.empty(D, q.dtype)
+        p0 = row[i0]
+        for i in range(i0, i1):
+            f, n, p = first[i], size[i], row[i]
+            qi, oi, ti = q[i], o[i], t[i]
+            for h in range(H):
+                top[h] = -limit
+                total[h] = zero
+            for j in range(n):
+                r = p - p0 + j
+                kj, w, b, e, x = k[f + j], wb[r, :D], wb[r, D:], ehat[r], alpha[p + j]
+                for d in range(D):
+                    s = (qi[d] + kj[d]) * w[d]
+                    root = np.sqrt(abs(s))
+                    z = (-root if s < zero else root) + b[d]
+                    e[d] = zero if z <= zero else z
+                for d in range(D):
+                    product[d] = e[d] * a[d]
+                for h in range(H):
+                    y = zero
+                    for c in range(C):
+                        y += product[c * H + h]
+                    y = limit if y > limit else y
+                    y = -limit if y < -limit else y
+                    x[h] = y
+                    top[h] = y if y > top[h] else top[h]
+            for j in range(n):
+                x = alpha[p + j]
+                for h in range(H):
+                    y = np.exp(x[h] - top[h])
+                    total[h] += y
+                    x[h] = -y if abs(x[h]) >= limit else y
+            for h in range(H):
+                total[h] = one / total[h]
+            for d in range(D):
+                oi[d] = zero
+                ti[d] = zero
+            for j in range(n):
+                x, e, vj = alpha[p + j], ehat[p - p0 + j], v[f + j]
+                for h in range(H):
+                    x[h] *= total[h]
+                    top[h] = abs(x[h])
+                if dropout:
+                    m = keep[p + j]
+                    for h in range(H):
+                        top[h] *= m[h]
+                for h in range(H):
+                    for c in range(C):
+                        d = c * H + h
+                        oi[d] += top[h] * vj[d]
+                        ti[d] += top[h] * e[d]
+
+    @jit
+    def update(p0, p1, u, scale, shift, mapped, out, count, mean, m2):
+        """Write rows p0..p1-1 of e + O_e e^ and fold their column means and squared deviations into `mean`, `m2`.
+
+        `mean` and `m2` are those of the `count` rows before (Chan et al. 1983).
+        """
+        rows = p1 - p0
+        local, square = np.zeros(D, u.dtype), np.zeros(D, u.dtype)
+        for r in range(rows):
+            x, y, z = u[p0 + r], mapped[r], out[p0 + r]
+            for d in range(D):
+                value = x[d] * scale[d] + shift[d] + y[d]
+                z[d] = value
+                local[d] += value
+        each = u.dtype.type(1.0 / rows)
+        for d in range(D):
+            local[d] *= each
+        for r in range(rows):
+            z = out[p0 + r]
+            for d in range(D):
+                value = z[d] - local[d]
+                square[d] += value * value
+        for d in range(D):
+            delta = local[d] - mean[d]
+            mean[d] += delta * (rows / (count + rows))
+            m2[d] += square[d] + delta * delta * (count * rows / (count + rows))
+
+    @jit
+    def update_backward(p0, p1, grad_out, out, offset, slope, u, grad, grad_bias, grad_scale):
+        """Write the chunk's gradient of e + O_e e^, its batch statistics' share included, and add up column sums.
+
+        The share of a row is offset + slope * row: mean and variance are linear and quadratic in it.
+        """
+        sums, products = np.zeros(D, u.dtype), np.zeros(D, u.dtype)
+        for r in range(p1 - p0):
+            g_out, y, x, g = grad_out[p0 + r], out[p0 + r], u[p0 + r], grad[r]
+            for d in range(D):
+                value = g_out[d] + offset[d] + slope[d] * y[d]
+                g[d] = value
+                sums[d] += value
+                products[d] += value * x[d]
+        for d in range(D):
+            grad_bias[d] += sums[d]
+            grad_scale[d] += products[d]
+
+    @jit
+    def attend_backward(
+        i0, i1, first, size, row, q, k, v, wb, a, keep, alpha, grad_o, grad_t, grad_ehat,
+        ehat, grad_q, grad_k, grad_v, grad_wb, grad_b, grad_a,
+    ):  # fmt: skip
+        """Write the gradient of `wb` over the chunk and add those of q, k, v, a and the bias; recomputes e^.
+
+        `grad_ehat` is the gradient of e^ from the pair update. The first half of `grad_wb` holds the signed roots
+        until their gradient takes their place.
+        """
+        zero, half = q.dtype.type(0), q.dtype.type(0.5)
+        dropout = keep.shape[0] > 0
+        most = 0
+        for i in range(i0, i1):
+            most = max(most, size[i])
+        grad_x, mean = np.empty((most, H), q.dtype), np.empty(H, q.dtype)
+        product, weight = np.empty(D, q.dtype), np.empty(H, q.dtype)
+        bias, sum_a, gq, gs = np.zeros(2 * D, q.dtype), np.zeros(D, q.dtype), np.empty(D, q.dtype), np.empty(D, q.dtype)
+        p0 = row[i0]
+        for i in range(i0, i1):
+            f, n, p = first[i], size[i], row[i]
+            qi, go, gt, gqi = q[i], grad_o[i], grad_t[i], grad_q[i]
+            for h in range(H):
+                mean[h] = zero
+            for j in range(n):
+                r = p - p0 + j
+                kj, vj, w, b, e, gx, x = k[f + j], v[f + j], wb[r, :D], wb[r, D:], ehat[r], grad_x[j], alpha[p + j]
+                root = grad_wb[r, :D]
+                for d in range(D):
+                    s = (qi[d] + kj[d]) * w[d]
+                    y = np.sqrt(abs(s))
+                    root[d] = -y if s < zero else y
+                for d in range(D):
+                    z = root[d] + b[d]
+                    e[d] = zero if z <= zero else z
+                for d in range(D):
+                    product[d] = go[d] * vj[d] + gt[d] * e[d]
+                for h in range(H):
+                    y = zero
+                    for c in range(C):
+                        y += product[c * H + h]
+                    gx[h] = y
+                if dropout:
+                    m = keep[p + j]
+                    for h in range(H):
+                        gx[h] *= m[h]
+                for h in range(H):
+                    mean[h] += abs(x[h]) * gx[h]
+            for d in range(D):
+                gq[d] = zero
+            for j in range(n):
+                r = p - p0 + j
+                kj, w, e, gx, x, ge = k[f + j], wb[r, :D], ehat[r], grad_x[j], alpha[p + j], grad_ehat[r]
+                root, gz, gk, gv = grad_wb[r, :D], grad_wb[r, D:], grad_k[f + j], grad_v[f + j]
+                for h in range(H):
+                    y = x[h] * (gx[h] - mean[h])
+                    gx[h] = zero if x[h] < zero else y
+                    weight[h] = abs(x[h])
+                if dropout:
+                    m = keep[p + j]
+                    for h in range(H):
+                        weight[h] *= m[h]
+                for h in range(H):
+                    for c in range(C):
+                        gv[c * H + h] += weight[h] * go[c * H + h]
+                for h in range(H):
+                    for c in range(C):
+                        sum_a[c * H + h] += gx[h] * e[c * H + h]
+                for h in range(H):
+                    for c in range(C):
+                        gz[c * H + h] = weight[h] * gt[c * H + h] + gx[h] * a[c * H + h]
+                for d in range(D):
+                    gz[d] = zero if e[d] <= zero else gz[d] + ge[d]
+                for d in range(D):
+                    y = gz[d] * (half / abs(root[d]))
+                    gs[d] = zero if root[d] == zero else y
+                for d in range(D):
+                    root[d] = gs[d] * (qi[d] + kj[d])
+                for d in range(D):
+                    gs[d] *= w[d]
+                for d in range(D):
+                    gq[d] += gs[d]
+                for d in range(D):
+                    gk[d] += gs[d]
+                both = grad_wb[r]
+                for d in range(2 * D):
+                    bias[d] += both[d]
+            for d in range(D):
+                gqi[d] = gq[d]
+        for d in range(2 * D):
+            grad_b[d] += bias[d]
+        for d in range(D):
+            grad_a[d] += sum_a[d]
+
+    @jit
+    def residual_backward(p0, p1, grad, scale, mapped, grad_u):
+        """Write the chunk's gradient of u: through the residual, and `mapped`, through the attention."""
+        for r in range(p1 - p0):
+            g, y, x = grad[r], mapped[r], grad_u[p0 + r]
+            for d in range(D):
+                x[d] = g[d] * scale[d] + y[d]
+
+    return Kernels(attend, update, update_backward, attend_backward, residual_backward)

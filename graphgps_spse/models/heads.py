@@ -1,0 +1,120 @@
+"""Prediction heads: from node features to one row of outputs for each graph or node."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.registry import heads
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
+POOLINGS = ("add", "mean")
+
+
+def build_activation(name: str) -> nn.Module:
+    """Return the activation that `gnn.act` names."""
+    if name not in ACTIVATIONS:
+        raise ConfigError(f"gnn.act: unknown activation '{name}'. Known: {', '.join(sorted(ACTIVATIONS))}")
+    return ACTIVATIONS[name]()
+
+
+class GraphPooling(nn.Module):
+    """Sum or mean of node features over each graph; `kind` is "add" or "mean"."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        if kind not in POOLINGS:
+            raise ConfigError(f"model.graph_pooling: unknown pooling '{kind}'. Known: {', '.join(POOLINGS)}")
+        self.kind = kind
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [B, D]."""
+        total_BD = layout.sum_nodes(x_ND)
+        if self.kind == "add":
+            return total_BD
+        return total_BD / total_BD.new_tensor(layout.sizes).unsqueeze(1)
+
+    def extra_repr(self) -> str:
+        """Return the kind, for `--describe`."""
+        return self.kind
+
+
+class MLP(nn.Module):
+    """num_layers - 1 times (Linear, ReLU, row-wise L2 normalisation), then Linear.
+
+    GraphGym normalises each hidden row to length 1, whatever `gnn.batchnorm` and `gnn.act` say; published numbers
+    depend on it. `l2norm=False` is the plain MLP.
+    """
+
+    def __init__(self, dim: int, dim_out: int, *, num_layers: int, l2norm: bool = True) -> None:
+        super().__init__()
+        self.l2norm = l2norm
+        self.hidden = nn.ModuleList(nn.Linear(dim, dim) for _ in range(num_layers - 1))
+        self.out = nn.Linear(dim, dim_out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return [rows of x, dim_out]."""
+        for layer in self.hidden:
+            x = F.relu(layer(x))
+            x = F.normalize(x, dim=-1) if self.l2norm else x
+        return self.out(x)
+
+
+@heads.register("san_graph")
+class SANGraphHead(nn.Module):
+    """Pooling, then Linear(d, d/2), act, Linear(d/2, d/4), act, Linear(d/4, out)."""
+
+    def __init__(self, dim: int, dim_out: int, *, pooling: str, activation: str) -> None:
+        super().__init__()
+        self.pool = GraphPooling(pooling)
+        widths = (dim, dim // 2, dim // 4)
+        hidden = [part for a, b in zip(widths, widths[1:]) for part in (nn.Linear(a, b), build_activation(activation))]
+        self.mlp = nn.Sequential(*hidden, nn.Linear(widths[-1], dim_out))
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "SANGraphHead":
+        """Read `model.graph_pooling` and `gnn.act`."""
+        return cls(dim, dim_out, pooling=cfg.model.graph_pooling, activation=cfg.gnn.act)
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [B, dim_out]."""
+        return self.mlp(self.pool(x_ND, layout))
+
+
+@heads.register("graph")
+class GraphHead(nn.Module):
+    """Pooling, then GraphGym's MLP (`gnn.layers_post_mp` layers, hidden rows L2-normalised)."""
+
+    def __init__(self, dim: int, dim_out: int, *, pooling: str, num_layers: int, l2norm: bool = True) -> None:
+        super().__init__()
+        self.pool = GraphPooling(pooling)
+        self.mlp = MLP(dim, dim_out, num_layers=num_layers, l2norm=l2norm)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "GraphHead":
+        """Read `model.graph_pooling` and `gnn.layers_post_mp`."""
+        return cls(dim, dim_out, pooling=cfg.model.graph_pooling, num_layers=max(1, cfg.gnn.layers_post_mp))
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [B, dim_out]."""
+        return self.mlp(self.pool(x_ND, layout))
+
+
+@heads.register("inductive_node")
+class NodeHead(nn.Module):
+    """GraphGym's MLP on every node (`gnn.layers_post_mp` layers, hidden rows L2-normalised)."""
+
+    def __init__(self, dim: int, dim_out: int, *, num_layers: int, l2norm: bool = True) -> None:
+        super().__init__()
+        self.mlp = MLP(dim, dim_out, num_layers=num_layers, l2norm=l2norm)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "NodeHead":
+        """Read `gnn.layers_post_mp`."""
+        return cls(dim, dim_out, num_layers=max(1, cfg.gnn.layers_post_mp))
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [N, dim_out]."""
+        return self.mlp(x_ND)

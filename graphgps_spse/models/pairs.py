@@ -1,0 +1,116 @@
+"""All ordered node pairs of a batch as packed rows: where they lie, and how nodes and pairs exchange values.
+
+The n*n pairs of a graph are contiguous rows, receiver-major, and graphs follow each other without padding: row
+node_row[i] + j holds receiver i and the j-th node of its graph as sender (GraphBatch has the same order).
+Sums run over contiguous rows in a fixed order, so equal input gives equal bits on every device.
+"""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Chunk(NamedTuple):
+    """Consecutive receivers whose pair rows fit the cache together: receivers first..last-1, rows start..stop-1."""
+
+    first: int
+    last: int
+    start: int
+    stop: int
+
+
+class PairLayout:
+    """The pair rows of graphs with `sizes` nodes, in the order of the batch. Index tensors live on `device`."""
+
+    def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
+        self.sizes, self.device = sizes, torch.device(device)
+        size_B = np.array(sizes, dtype=np.int64)
+        self.num_graphs, self.num_nodes, self.num_pairs = len(sizes), int(size_B.sum()), int((size_B**2).sum())
+        self.size_N = np.repeat(size_B, size_B)
+        """[N] nodes in the graph of each node: the length of its block of rows as a receiver."""
+        self.first_N = np.repeat(np.cumsum(size_B) - size_B, size_B)
+        """[N] first node of the graph of each node."""
+        self.row_N = np.cumsum(self.size_N) - self.size_N
+        """[N] first pair row of each receiver."""
+
+    def chunks(self, max_rows: int) -> list[Chunk]:
+        """Cut the receivers into runs of at most `max_rows` rows each (or one receiver, if that alone has more)."""
+        ends = np.append(self.row_N, self.num_pairs)
+        chunks, first = [], 0
+        while first < self.num_nodes:
+            last = int(np.searchsorted(ends, ends[first] + max_rows, side="right")) - 1
+            last = max(last, first + 1)
+            chunks.append(Chunk(first, last, int(ends[first]), int(ends[last])))
+            first = last
+        return chunks
+
+    def edge_rows(self, edge_index_2E: Tensor) -> Tensor:
+        """Return the pair row of each edge, [E]: its receiver's block, at the place of its sender."""
+        sender_E, receiver_E = edge_index_2E
+        offset_N = torch.from_numpy(self.row_N - self.first_N).to(self.device)
+        return offset_N[receiver_E] + sender_E
+
+    def sum_nodes(self, x_ND: Tensor) -> Tensor:
+        """Return the sum over the nodes of each graph, [B, D]."""
+        return torch.segment_reduce(x_ND, "sum", lengths=self._sizes_B, unsafe=True)
+
+    def sum_senders(self, x_PD: Tensor) -> Tensor:
+        """Return the sum over the senders of each receiver, [N, D]."""
+        return torch.segment_reduce(x_PD, "sum", lengths=self._rows_N, unsafe=True)
+
+    def max_senders(self, x_PD: Tensor) -> Tensor:
+        """Return the maximum over the senders of each receiver, [N, D]."""
+        return torch.segment_reduce(x_PD, "max", lengths=self._rows_N, unsafe=True)
+
+    def at_receivers(self, x_ND: Tensor) -> Tensor:
+        """Return each pair's receiver row of x, [P, D]."""
+        return _Gather.apply(x_ND, self._receiver_P, None, self._rows_N)
+
+    def at_senders(self, x_ND: Tensor) -> Tensor:
+        """Return each pair's sender row of x, [P, D]."""
+        return _Gather.apply(x_ND, self._sender_P, self._mirror_P, self._rows_N)
+
+    @cached_property
+    def _sizes_B(self) -> Tensor:
+        return torch.tensor(self.sizes, dtype=torch.int64, device=self.device)
+
+    @cached_property
+    def _rows_N(self) -> Tensor:
+        return torch.from_numpy(self.size_N).to(self.device)
+
+    @cached_property
+    def _receiver_P(self) -> Tensor:
+        nodes = torch.arange(self.num_nodes, device=self.device)
+        return nodes.repeat_interleave(self._rows_N, output_size=self.num_pairs)
+
+    @cached_property
+    def _sender_P(self) -> Tensor:
+        offset_N = torch.from_numpy(self.first_N - self.row_N).to(self.device)
+        return torch.arange(self.num_pairs, device=self.device) + offset_N[self._receiver_P]
+
+    @cached_property
+    def _mirror_P(self) -> Tensor:
+        """[P] the row of (j, i) for each row (i, j)."""
+        offset_N = torch.from_numpy(self.row_N - self.first_N).to(self.device)
+        return offset_N[self._sender_P] + self._receiver_P
+
+
+class _Gather(torch.autograd.Function):
+    """Rows of x by index, whose gradient is a sum over contiguous rows instead of an atomic scatter.
+
+    `order` brings the rows that came from one row of x together; None where they already are.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, index_P: Tensor, order_P: Tensor | None, count_N: Tensor) -> Tensor:
+        ctx.order_P, ctx.count_N = order_P, count_N
+        return x_ND.index_select(0, index_P)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_PD: Tensor) -> tuple[Tensor, None, None, None]:
+        grad_PD = grad_PD if ctx.order_P is None else grad_PD.index_select(0, ctx.order_P)
+        return torch.segment_reduce(grad_PD.contiguous(), "sum", lengths=ctx.count_N, unsafe=True), None, None, None

@@ -1,0 +1,226 @@
+"""One run, told in order: config -> data set -> encodings -> loaders -> model -> trainer -> result."""
+
+import hashlib
+import json
+import logging
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from graphgps_spse import counting
+from graphgps_spse.bench.results import RunResult, aggregate
+from graphgps_spse.config import Config
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.encodings import build_encodings
+from graphgps_spse.encodings.base import Encoding, GraphArrays
+from graphgps_spse.environment import count_threads, describe_environment, pick_device
+from graphgps_spse.errors import RunDirError
+from graphgps_spse.files import write_json
+from graphgps_spse.models.build import build_model
+from graphgps_spse.models.build import describe as describe_model
+from graphgps_spse.registry import ALL, datasets
+from graphgps_spse.rundir import RunDir, free_name, identity_of
+from graphgps_spse.seeding import seed_all
+from graphgps_spse.training.checkpoint import CheckpointStore
+from graphgps_spse.training.history import FitResult
+from graphgps_spse.training.loggers import RunInfo, build_loggers
+from graphgps_spse.training.optim import build_optimizer, build_scheduler
+from graphgps_spse.training.tasks import Task, build_task
+from graphgps_spse.training.trainer import Trainer, TrainOptions
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a configuration names, built before any data is read."""
+
+    dataset: Any
+    encodings: list[Encoding]
+    task: Task
+    model: nn.Module
+
+    @property
+    def num_params(self) -> int:
+        """Parameters of the model."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    @property
+    def encoding_name(self) -> str:
+        """The names of the encodings, joined."""
+        return "+".join(encoding.name for encoding in self.encodings) or "none"
+
+
+def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[RunResult]:
+    """Run the seeds cfg.seed, cfg.seed + 1, ... and renew the aggregate over all finished seeds of this name."""
+    out_dir = Path(cfg.out_dir)
+    if fresh:
+        cfg = cfg.with_values(name=free_name(out_dir, cfg.name))
+        log.info("starting in %s; resume it with name=%s", out_dir / cfg.name, cfg.name)
+    results = [run(cfg.with_values(seed=seed)) for seed in range(cfg.seed, cfg.seed + num_seeds)]
+    aggregate(out_dir / cfg.name)
+    return results
+
+
+def run(cfg: Config) -> RunResult:
+    """Train, resume or evaluate one seed. Raises an SPSEError that says what to do."""
+    path = Path(cfg.out_dir) / cfg.name / str(cfg.seed)
+    if cfg.train.mode == "eval" and not (path / "best.pt").is_file():
+        raise RunDirError(f"{path} holds no best.pt to evaluate; train first, with train.mode=custom")
+    device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
+    torch.set_num_threads(num_threads)
+    seed_all(cfg.seed)
+    parts = build_parts(cfg)
+    with RunDir.open(path, cfg.to_dict()) as run_dir:
+        if run_dir.is_finished and cfg.train.mode == "custom":
+            log.info("%s is finished, nothing to do; --fresh starts beside it", path)
+            return RunResult.read(run_dir.result_path)
+        environment = describe_environment(device, num_threads)
+        run_dir.keep_environment(environment)
+        model = parts.model.to(device)
+        optimizer = build_optimizer(cfg, model.parameters())
+        options, scheduler = TrainOptions.from_cfg(cfg), build_scheduler(cfg, optimizer)
+        loggers, loading = build_loggers(cfg, describe_run(cfg, parts, path)), LoaderOptions.from_cfg(cfg)
+        expected = {key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")}
+        cfg.check_all_read()
+        splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
+        trainer = Trainer(
+            model=model,
+            task=parts.task,
+            optimizer=optimizer,
+            scheduler=scheduler,
+            loaders=loading.loaders(splits, pin_memory=device.type == "cuda"),
+            checkpoints=CheckpointStore(path),
+            loggers=loggers,
+            device=device,
+            options=options,
+            signature=identity_of(cfg.to_dict()),
+        )
+        if cfg.train.mode == "eval":
+            return evaluate(trainer, run_dir)
+        result = build_result(cfg, parts, trainer.fit(), splits, encoding_records, environment, expected)
+        result.write(run_dir.result_path)
+        return result
+
+
+def build_parts(cfg: Config) -> Parts:
+    """Build what needs no data: the data set's description, the encodings, the task and the model."""
+    dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
+    encodings, task = build_encodings(cfg), build_task(cfg, dataset.spec)
+    return Parts(dataset, encodings, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
+
+
+def encode(
+    splits: dict[str, GraphDataset], encodings: list[Encoding], num_threads: int
+) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
+    """Return the splits with every encoding computed, and a record of how each was computed."""
+    compiled = counting.compile_kernels()
+    if compiled > 1:
+        log.info("compiled the counting kernels in %.1f s; they are cached for later runs", compiled)
+    records: dict[str, Any] = {}
+    for encoding in encodings:
+        num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
+        with tqdm(total=num_graphs, desc=encoding.name, unit="graph", disable=not sys.stderr.isatty()) as bar:
+            for split, graphs in splits.items():
+                arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
+                encoded = encoding.compute(arrays, num_threads=num_threads, progress=bar.update)
+                pair, node = dict(graphs.pair), dict(graphs.node)
+                if encoded.pair is not None:
+                    pair[encoding.name] = torch.from_numpy(encoded.pair)
+                if encoded.node is not None:
+                    node[encoding.name] = torch.from_numpy(encoded.node)
+                splits = {**splits, split: replace(graphs, pair=pair, node=node)}
+                records.setdefault(encoding.name, {})[split] = encoded.record
+        seconds = time.perf_counter() - started
+        log.info("%s of %s graphs in %.2f s on %d threads", encoding.name, f"{num_graphs:,}", seconds, num_threads)
+    return splits, records
+
+
+def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
+    """Measure the best epoch of a run on every split anew, into eval.json; the result itself stays as it is."""
+    trainer.model.load_state_dict(trainer.checkpoints.load_best(trainer.signature)["model"])
+    measured = {split: trainer.evaluate(split) for split in trainer.loaders}
+    write_json(run_dir.path / "eval.json", measured)
+    for split, metrics in measured.items():
+        log.info("%s: %s", split, "  ".join(f"{key} {value:.6g}" for key, value in metrics.items()))
+    return RunResult.read(run_dir.result_path)
+
+
+def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
+    """Return what loggers show of a run; the id is the same whenever it is resumed."""
+    spec, model = parts.dataset.spec, cfg.model.type
+    digest = hashlib.sha256(json.dumps(identity_of(cfg.to_dict()), sort_keys=True).encode()).hexdigest()
+    return RunInfo(
+        run_dir=path,
+        name=f"{spec.name}-{model}-{parts.encoding_name}-s{cfg.seed}",
+        group=cfg.name,
+        tags=(spec.name, model, parts.encoding_name),
+        id=digest[:16],
+        config=cfg.to_dict(),
+        metric=parts.task.metric,
+        direction=parts.task.direction,
+    )
+
+
+def build_result(
+    cfg: Config,
+    parts: Parts,
+    fit: FitResult,
+    splits: dict[str, GraphDataset],
+    encoding_records: dict[str, Any],
+    environment: dict[str, Any],
+    expected: dict[str, Any],
+) -> RunResult:
+    """Gather the record of a finished run."""
+    same_for_all_seeds = {k: v for k, v in identity_of(cfg.to_dict()).items() if k not in ("seed", "name")}
+    return RunResult(
+        name=cfg.name,
+        dataset=parts.dataset.spec.name,
+        model=cfg.model.type,
+        encoding=parts.encoding_name,
+        seed=cfg.seed,
+        metric=parts.task.metric,
+        direction=parts.task.direction,
+        best_epoch=fit.best_epoch,
+        best=fit.metrics,
+        epochs=fit.epochs,
+        seconds=fit.seconds,
+        seconds_per_epoch=fit.seconds / fit.epochs,
+        num_params=parts.num_params,
+        config_hash=hashlib.sha256(json.dumps(same_for_all_seeds, sort_keys=True).encode()).hexdigest(),
+        fingerprints={split: graphs.fingerprint() for split, graphs in splits.items()},
+        encodings=encoding_records,
+        expected=expected,
+        environment=environment,
+    )
+
+
+def describe(cfg: Config) -> list[str]:
+    """Return lines that show what a configuration builds; needs no data."""
+    parts = build_parts(cfg)
+    spec = parts.dataset.spec
+    lines = [f"data set: {spec.name}, {spec.level} level, {spec.task}, {spec.num_targets} targets"]
+    lines += [
+        f"  {key}: {value}" for key, value in asdict(spec).items() if key in ("metric", "node_input", "edge_input")
+    ]
+    for encoding in parts.encodings:
+        lines.append(f"encoding: {encoding.name}, pairs [P, {encoding.dim_pair}], nodes [N, {encoding.dim_node}]")
+    lines += [f"output: [{'B' if spec.level == 'graph' else 'N'}, {parts.task.dim_out}]", *describe_model(parts.model)]
+    return lines
+
+
+def list_components() -> list[str]:
+    """Return one line for each registered component: its kind, its name and the first line of its docstring."""
+    lines = []
+    for registry in ALL:
+        lines.append(f"{registry.kind}:")
+        for name in registry.names():
+            lines.append(f"  {name:26s} {(registry.get(name).__doc__ or '').strip().splitlines()[0]}")
+    return lines

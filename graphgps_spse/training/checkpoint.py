@@ -1,0 +1,182 @@
+"""Checkpoints that are written whole or not at all, and verified before they are believed."""
+
+import io
+import logging
+import pickle
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphgps_spse.errors import CheckpointError
+from graphgps_spse.files import write_atomic
+
+LATEST, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
+NEXT = "checkpoint-next.pt"  # whole, but not yet in the place of the latest; seen only after a kill in between
+MAX_MISSES = 3
+"""Saves that may fail in a row (a full disk) before training stops."""
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = (
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    pickle.UnpicklingError,
+)
+"""Everything that a damaged archive or pickle was seen to raise."""
+
+
+class CheckpointStore:
+    """The checkpoints of one run directory: the latest, the one before, and the best validation epoch.
+
+    States are nested dicts and lists of plain types and tensors. A file is written beside its place, flushed to the
+    disk and renamed, so that a process killed at any moment leaves a whole file. Nothing here runs code from a file.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = Path(run_dir)
+        self._misses = 0
+        for name in (NEXT, BEST):  # what write_atomic leaves behind when it is killed
+            for leftover in self.run_dir.glob(f".{name}.*.tmp"):
+                leftover.unlink(missing_ok=True)
+
+    def save(self, state: dict[str, Any]) -> bool:
+        """Write the latest checkpoint; the one it replaces becomes the previous. False if the disk refused it.
+
+        Raises CheckpointError when that happened MAX_MISSES times in a row; the checkpoints before stay as they were.
+        """
+        return self._write(LATEST, state)
+
+    def save_best(self, state: dict[str, Any]) -> bool:
+        """Write the state of the best epoch, with the same promises."""
+        return self._write(BEST, state)
+
+    def _write(self, name: str, state: dict[str, Any]) -> bool:
+        path = self.run_dir / name
+        # Serialised in memory first: torch.save hides a full disk behind a RuntimeError.
+        content = io.BytesIO()
+        torch.save(state, content)
+        try:
+            if name == LATEST:
+                write_atomic(self.run_dir / NEXT, content.getvalue())
+                if path.exists():
+                    path.replace(self.run_dir / PREVIOUS)
+                (self.run_dir / NEXT).replace(path)
+            else:
+                write_atomic(path, content.getvalue())
+        except OSError as err:
+            self._misses += 1
+            message = f"could not write {path}: {err}; the one before it is intact"
+            if self._misses >= MAX_MISSES:
+                raise CheckpointError(f"{message}. {MAX_MISSES} saves in a row failed, so training stops here") from err
+            log.warning("%s. Training goes on (failure %d of %d in a row)", message, self._misses, MAX_MISSES)
+            return False
+        self._misses = 0
+        return True
+
+    def load_latest(self, signature: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        """Return the newest state that can be trusted, or None if there is none yet.
+
+        A damaged latest file is moved aside, with a warning, for the one before. Raises CheckpointError where files
+        exist and none can be trusted, or where the state's "signature" is not `signature`.
+        """
+        reasons = {}
+        for name in (NEXT, LATEST, PREVIOUS):
+            path = self.run_dir / name
+            if not path.exists():
+                continue
+            try:
+                state = read_verified(path)
+            except CheckpointError as err:
+                reasons[path] = str(err)
+                continue
+            for damaged, reason in reasons.items():
+                aside = _move_aside(damaged)
+                log.warning("%s. Going on from %s; the damaged file is now %s", reason, path, aside.name)
+            _check_signature(path, state, signature)
+            return state
+        if reasons:
+            listing = "; ".join(reasons.values())
+            raise CheckpointError(f"no checkpoint left that can be trusted: {listing}. Start in another run directory")
+        return None
+
+    def load_best(self, signature: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the state of the best epoch. Raises CheckpointError if it is missing, damaged or another run's."""
+        path = self.run_dir / BEST
+        if not path.exists():
+            raise CheckpointError(f"no {path}: train first; it is written after the first evaluation")
+        state = read_verified(path)
+        _check_signature(path, state, signature)
+        return state
+
+    def best_epoch(self) -> int | None:
+        """Return the epoch that the best state is of, or None if there is no readable one."""
+        try:
+            return self.load_best().get("epoch")
+        except CheckpointError:
+            return None
+
+
+def read_verified(path: Path) -> dict[str, Any]:
+    """Return the state in `path` after checking every checksum. Raises CheckpointError saying what is wrong with it.
+
+    torch.load alone accepts a flipped bit in a tensor. It is told to load plain types and tensors only, so a file that
+    asks for anything else is refused and runs no code.
+    """
+    try:
+        content = io.BytesIO(path.read_bytes())
+        with zipfile.ZipFile(content) as archive:
+            damaged = archive.testzip()
+    except UNREADABLE as err:
+        raise CheckpointError(f"{path} is cut off or damaged: {err}") from err
+    if damaged is not None:
+        raise CheckpointError(f"{path} is damaged: the checksum of {damaged} does not match")
+    content.seek(0)
+    try:
+        state = torch.load(content, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as err:
+        cause = next((line.strip() for line in str(err).splitlines() if "nsupported" in line), "unreadable pickle")
+        raise CheckpointError(
+            f"{path} is refused: it holds more than plain data, and would run code ({cause})"
+        ) from err
+    except UNREADABLE as err:
+        raise CheckpointError(f"{path} is damaged: {err}") from err
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path} is no checkpoint of this program: it holds a {type(state).__name__}")
+    return state
+
+
+def _move_aside(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return path.rename(aside)
+
+
+def _check_signature(path: Path, state: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    if expected is None:
+        return
+    there, here = _flat(state.get("signature") or {}), _flat(expected)
+    keys = sorted(key for key in {*there, *here} if there.get(key, "absent") != here.get(key, "absent"))
+    if keys:
+        listing = "; ".join(f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} here" for key in keys)
+        raise CheckpointError(f"{path} belongs to another configuration ({listing}). Use another run directory")
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = tuple(value) if isinstance(value, list) else value
+    return flat

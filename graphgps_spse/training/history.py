@@ -1,0 +1,63 @@
+"""What training leaves behind: a record per epoch, and the result."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+WALL_TIME_KEYS = ("time_epoch", "time_iter", "eta", "graphs_per_second")
+"""Values that differ from run to run; everything else of a record is the same to the last bit on one CPU."""
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch: what each split was measured at. Validation and test are missing where they were not evaluated."""
+
+    epoch: int
+    splits: dict[str, dict[str, float]]
+    """Split -> loss, metrics, params, time_epoch and time_iter (seconds), graphs_per_second; train also lr and eta."""
+    best_epoch: int
+    """The best epoch so far, this one included."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain types, for a checkpoint."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> "EpochRecord":
+        """Return the record that `to_plain` described."""
+        return cls(**plain)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all its splits."""
+        return sum(values["time_epoch"] for values in self.splits.values())
+
+
+class Best(NamedTuple):
+    """The epoch whose validation metric is best; the first of equals."""
+
+    epoch: int
+    value: float
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The outcome of a finished training."""
+
+    status: str
+    """"finished"; a training that ends otherwise raises."""
+    best_epoch: int
+    metrics: dict[str, dict[str, float]]
+    """Split -> its values at the best epoch."""
+    history: tuple[EpochRecord, ...]
+    epochs: int
+    seconds: float
+    """Wall time of all epochs, those before a restart included."""
+
+    @classmethod
+    def of(cls, history: Sequence[EpochRecord]) -> "FitResult":
+        """Return the result of a finished training with this history."""
+        best = history[-1].best_epoch
+        metrics = next(record.splits for record in history if record.epoch == best)
+        seconds = sum(record.seconds for record in history)
+        return cls("finished", best, metrics, tuple(history), len(history), seconds)

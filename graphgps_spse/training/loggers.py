@@ -1,0 +1,195 @@
+"""What hears of a run: the interface, the console, and the stats.json files."""
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from graphgps_spse.files import write_atomic
+from graphgps_spse.registry import loggers
+from graphgps_spse.training.history import EpochRecord, FitResult
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Who a run is, for those who show it."""
+
+    run_dir: Path
+    name: str
+    group: str
+    tags: tuple[str, ...]
+    id: str
+    """The same for every start of one run, and of no other."""
+    config: dict[str, Any]
+    metric: str
+    """Which of the metrics picks the best epoch."""
+    direction: str
+    """"min" or "max"."""
+
+
+class Logger:
+    """Hears what a run does, in this order; does nothing with it unless a subclass says otherwise.
+
+    A logger that loses its service says so once and falls silent: it never ends a run. Subclasses that register decide
+    in `from_cfg` whether the configuration asks for them.
+    """
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "Logger | None":
+        """Return the logger, or None where it is switched off."""
+        return None
+
+    def start(self, history: Sequence[EpochRecord]) -> None:
+        """Begin, or go on after these epochs: whatever was heard beyond them is void and comes again."""
+
+    def progress(self, epoch: int, step: int, num_steps: int, loss: float) -> None:
+        """Hear the mean training loss of an epoch so far, at every log interval."""
+
+    def epoch(self, record: EpochRecord) -> None:
+        """Hear a finished epoch."""
+
+    def finish(self, result: FitResult) -> None:
+        """Hear the result."""
+
+    def close(self, status: str) -> None:
+        """Let go of files and connections; status "finished", "stopped" (it will go on later) or "failed"."""
+
+
+@loggers.register("console")
+class Console(Logger):
+    """A line per epoch, and a progress bar within the epoch on a terminal."""
+
+    def __init__(self, *, metric: str, max_epoch: int, digits: int = 5, stream: TextIO | None = None) -> None:
+        self.metric, self.max_epoch, self.digits = metric, max_epoch, digits
+        self.stream = sys.stdout if stream is None else stream
+        self._broken = False
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "Console":
+        """Always on."""
+        return cls(metric=info.metric, max_epoch=cfg.optim.max_epoch, digits=cfg.round, stream=stream)
+
+    def start(self, history: Sequence[EpochRecord]) -> None:
+        """Say where a run goes on."""
+        if history:
+            self._write(f"going on after epoch {history[-1].epoch}, the best is {history[-1].best_epoch}\n")
+
+    def progress(self, epoch: int, step: int, num_steps: int, loss: float) -> None:
+        """Redraw the bar."""
+        if self.stream.isatty():
+            done = 24 * step // num_steps
+            bar = "#" * done + "." * (24 - done)
+            self._write(f"\r\x1b[Kepoch {epoch} [{bar}] {step}/{num_steps} loss {loss:.{self.digits}f}")
+
+    def epoch(self, record: EpochRecord) -> None:
+        """Write the line."""
+        train = record.splits["train"]
+        parts = [f"epoch {record.epoch:>{len(str(self.max_epoch))}}/{self.max_epoch}"]
+        parts += [self._values(split, values) for split, values in record.splits.items()]
+        parts += [f"lr {train['lr']:.2e}", f"{train['graphs_per_second']:.0f} graphs/s"]
+        parts += [f"{format_seconds(train['eta'])} left"] if train["eta"] else []
+        parts += ["best"] if record.best_epoch == record.epoch else []
+        self._write(("\r\x1b[K" if self.stream.isatty() else "") + " | ".join(parts) + "\n")
+
+    def finish(self, result: FitResult) -> None:
+        """Write the values of the best epoch."""
+        parts = [f"best epoch {result.best_epoch} of {result.epochs}"]
+        parts += [self._values(split, values) for split, values in result.metrics.items()]
+        self._write(" | ".join([*parts, f"{format_seconds(result.seconds)} in all"]) + "\n")
+
+    def _values(self, split: str, values: dict[str, float]) -> str:
+        names = dict.fromkeys(("loss", self.metric))
+        return " ".join([split, *(f"{name} {values[name]:.{self.digits}f}" for name in names)])
+
+    def _write(self, text: str) -> None:
+        if self._broken:
+            return
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except OSError as err:  # e.g. output sent to a file on a full disk
+            self._broken = True
+            log.warning("the console cannot be written: %s. Training goes on without it", err)
+
+
+@loggers.register("jsonl")
+class StatsFiles(Logger):
+    """JSON lines in train, val and test/stats.json, one per epoch with every digit, as GraphGPS's tools read them."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = Path(run_dir)
+        self._history: list[EpochRecord] = []
+        self._complete = True
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "StatsFiles":
+        """Always on."""
+        return cls(info.run_dir)
+
+    def start(self, history: Sequence[EpochRecord]) -> None:
+        """Write the files whole from the history that the checkpoint holds."""
+        self._history = list(history)
+        self._rewrite()
+
+    def epoch(self, record: EpochRecord) -> None:
+        """Append a line to each file, or write them whole if a full disk spoiled them before."""
+        self._history.append(record)
+        if not self._complete:
+            self._rewrite()
+            return
+        try:
+            for split in record.splits:
+                with open(self._path(split), "a", encoding="utf-8") as file:
+                    file.write(self._line(record, split))
+        except OSError as err:
+            self._miss(err)
+
+    def close(self, status: str) -> None:
+        """Try once more where lines are missing."""
+        if not self._complete:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        try:
+            for split in ("train", "val", "test"):
+                path = self._path(split)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                for leftover in path.parent.glob(f".{path.name}.*.tmp"):  # of a write that was killed
+                    leftover.unlink(missing_ok=True)
+                lines = [self._line(record, split) for record in self._history if split in record.splits]
+                write_atomic(path, "".join(lines).encode())
+            self._complete = True
+        except OSError as err:
+            self._miss(err)
+
+    def _miss(self, err: OSError) -> None:
+        self._complete = False
+        log.warning(
+            "the stats.json files in %s miss lines: %s. They are written again with the next epoch", self.run_dir, err
+        )
+
+    def _path(self, split: str) -> Path:
+        return self.run_dir / split / "stats.json"
+
+    @staticmethod
+    def _line(record: EpochRecord, split: str) -> str:
+        return json.dumps({"epoch": record.epoch} | record.splits[split]) + "\n"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return e.g. 12.3s, 4m05s or 31h07m."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02d}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def build_loggers(cfg: Any, info: RunInfo, stream: TextIO | None = None) -> list[Logger]:
+    """Return every registered logger that the configuration asks for; the console writes to `stream` or stdout."""
+    built = (loggers.get(name).from_cfg(cfg, info, stream) for name in loggers.names())
+    return [logger for logger in built if logger is not None]

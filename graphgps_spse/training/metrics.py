@@ -1,0 +1,160 @@
+"""Sums from which metrics are computed: they live on the device, grow without synchronisation, and are read once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphgps_spse.errors import DataError
+
+DIRECTIONS = {
+    "loss": "min",
+    "mae": "min",
+    "mse": "min",
+    "rmse": "min",
+    "accuracy": "max",
+    "accuracy-SBM": "max",
+    "ap": "max",
+}
+"""Whether the best epoch has the least or the greatest value; `accuracy_x`, of one target, goes with `accuracy`."""
+
+
+class Accumulator(ABC):
+    """What the predictions of a split so far add up to. `state()` and `load()` carry it across a restart."""
+
+    def __init__(self, device: torch.device, **sums: Tensor) -> None:
+        self.device, self.sums, self.count = device, {name: t.to(device) for name, t in sums.items()}, 0
+
+    @abstractmethod
+    def update(self, pred: Tensor, y: Tensor) -> None:
+        """Add one batch; both are detached and of one number of rows."""
+
+    @abstractmethod
+    def compute(self) -> dict[str, float]:
+        """Return every metric by name. The only call that waits for the device."""
+
+    def state(self) -> dict[str, Any]:
+        """Return plain types and tensors on the CPU, which `load` takes back."""
+        return {"count": self.count, "sums": {name: t.cpu().clone() for name, t in self.sums.items()}}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.count = state["count"]
+        self.sums = {name: t.to(self.device) for name, t in state["sums"].items()}
+
+
+class Errors(Accumulator):
+    """Mean absolute, mean squared and root mean squared error over every row and target."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device, absolute=_zeros(torch.float64), squared=_zeros(torch.float64))
+
+    def update(self, pred: Tensor, y: Tensor) -> None:
+        """Add pred and y, both [B, T]."""
+        error = (pred - y).double()
+        self.sums["absolute"] += error.abs().sum()
+        self.sums["squared"] += error.square().sum()
+        self.count += y.numel()
+
+    def compute(self) -> dict[str, float]:
+        """Return mae, mse and rmse."""
+        mse = self.sums["squared"].item() / self.count
+        return {"mae": self.sums["absolute"].item() / self.count, "mse": mse, "rmse": mse**0.5}
+
+
+class ClassRecall(Accumulator):
+    """Accuracy, and its mean over classes: correct predictions counted by the class that is right."""
+
+    def __init__(self, device: torch.device, num_classes: int) -> None:
+        super().__init__(device, correct=_zeros(torch.int64, num_classes), total=_zeros(torch.int64, num_classes))
+        self.classes_C = torch.arange(num_classes, device=device)
+
+    def update(self, pred: Tensor, y: Tensor) -> None:
+        """Add logits [B, C], or one logit [B, 1] for two classes, and classes y [B, 1]."""
+        chosen_B = (pred[:, 0] > 0).long() if pred.shape[1] == 1 else pred.argmax(1)
+        is_class_BC = y == self.classes_C
+        self.sums["total"] += is_class_BC.sum(0)
+        self.sums["correct"] += (is_class_BC & (chosen_B[:, None] == y)).sum(0)
+
+    def compute(self) -> dict[str, float]:
+        """Return accuracy, and accuracy-SBM: the mean recall of the classes that occur in the split."""
+        correct, total = self.sums["correct"].double().cpu(), self.sums["total"].double().cpu()
+        recall = (correct / total)[total > 0]
+        return {"accuracy": (correct.sum() / total.sum()).item(), "accuracy-SBM": recall.mean().item()}
+
+
+class TargetAccuracy(Accumulator):
+    """Accuracy of several classifications at once, and of each."""
+
+    def __init__(self, device: torch.device, target_names: Sequence[str]) -> None:
+        super().__init__(device, correct=_zeros(torch.int64, len(target_names)))
+        self.target_names = tuple(target_names)
+
+    def update(self, pred: Tensor, y: Tensor) -> None:
+        """Add logits [B, T * C], target after target, and classes [B, T]."""
+        self.sums["correct"] += (pred.reshape(*y.shape, -1).argmax(2) == y).sum(0)
+        self.count += y.shape[0]
+
+    def compute(self) -> dict[str, float]:
+        """Return accuracy, the mean over targets, and accuracy_<name> of each."""
+        values = (self.sums["correct"].double() / self.count).tolist()
+        each = {f"accuracy_{name}": value for name, value in zip(self.target_names, values)}
+        return {"accuracy": sum(values) / len(values)} | each
+
+
+class Ranking(Accumulator):
+    """Average precision of several labels, which needs every prediction of the split: they are kept on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self.pred: list[Tensor] = []
+        self.y: list[Tensor] = []
+
+    def update(self, pred: Tensor, y: Tensor) -> None:
+        """Add scores and labels, both [B, T]; a label is 0, 1 or NaN where it is unknown."""
+        self.pred.append(pred)
+        self.y.append(y)
+
+    def compute(self) -> dict[str, float]:
+        """Return ap."""
+        return {"ap": average_precision(torch.cat(self.pred), torch.cat(self.y))}
+
+    def state(self) -> dict[str, Any]:
+        """Return all predictions and labels so far."""
+        return {name: torch.cat(rows).cpu() if rows else None for name, rows in (("pred", self.pred), ("y", self.y))}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.pred, self.y = ([] if state[k] is None else [state[k].to(self.device)] for k in ("pred", "y"))
+
+
+def average_precision(pred: Tensor, y: Tensor) -> float:
+    """Return the OGB benchmark's average precision of scores [R, T] for labels [R, T] (0, 1, or NaN for unknown).
+
+    Mean over labels of sum_n (R_n - R_(n-1)) P_n, n over distinct scores from the greatest; rows without a label
+    are left out, and so is a label that has not both values. Raises DataError if that leaves no label.
+    """
+    values = [_average_precision(pred[:, t].double().cpu(), y[:, t].double().cpu()) for t in range(y.shape[1])]
+    defined = [value for value in values if value is not None]
+    if not defined:
+        raise DataError("average precision is undefined: no label has both a positive and a negative graph in a split")
+    return sum(defined) / len(defined)
+
+
+def _average_precision(score_R: Tensor, y_R: Tensor) -> float | None:
+    known = ~torch.isnan(y_R)
+    score, order = torch.sort(score_R[known], descending=True)
+    hits = y_R[known][order].cumsum(0)
+    if not len(hits) or hits[-1] == 0 or hits[-1] == len(hits):
+        return None
+    # Rows of equal score enter together, so precision and recall are read after the last of each tie.
+    last = torch.cat([score.diff() != 0, torch.ones(1, dtype=torch.bool)])
+    hits, rank = hits[last], (last.nonzero()[:, 0] + 1).double()
+    gained = torch.diff(hits, prepend=hits.new_zeros(1))
+    return (gained / hits[-1] * (hits / rank)).sum().item()
+
+
+def _zeros(dtype: torch.dtype, *shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=dtype)

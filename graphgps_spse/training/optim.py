@@ -1,0 +1,137 @@
+"""Optimisers over all parameters, and learning-rate schedules stepped once per epoch."""
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.nn import Parameter
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, MultiStepLR, ReduceLROnPlateau
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import optimizers, schedulers
+
+log = logging.getLogger(__name__)
+
+Scheduler = LRScheduler | ReduceLROnPlateau
+
+
+def build_optimizer(cfg: Any, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
+    """Return the optimiser `optim.optimizer` over `parameters`, which must already lie on their device.
+
+    Weight decay acts on every parameter, biases, norms and embeddings too, as in the official code.
+    """
+    parameters = list(parameters)
+    if cfg.optim.base_lr <= 0:
+        raise ConfigError(f"optim.base_lr: {cfg.optim.base_lr} is not above 0")
+    if cfg.optim.weight_decay < 0:
+        raise ConfigError(f"optim.weight_decay: {cfg.optim.weight_decay} is below 0")
+    return optimizers.get(cfg.optim.optimizer)(cfg, parameters)
+
+
+@optimizers.register("adamW")
+def build_adamw(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
+    """AdamW with decoupled weight decay, betas 0.9 and 0.999."""
+    fused = _all_on_cuda(parameters)
+    return torch.optim.AdamW(parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay, fused=fused)
+
+
+@optimizers.register("adam")
+def build_adam(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
+    """Adam with L2 regularisation, betas 0.9 and 0.999."""
+    fused = _all_on_cuda(parameters)
+    return torch.optim.Adam(parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay, fused=fused)
+
+
+@optimizers.register("sgd")
+def build_sgd(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
+    """Stochastic gradient descent with momentum."""
+    lr, momentum = cfg.optim.base_lr, cfg.optim.momentum
+    return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=cfg.optim.weight_decay)
+
+
+@optimizers.register("adagrad")
+def build_adagrad(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
+    """Adagrad."""
+    return torch.optim.Adagrad(parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay)
+
+
+def _all_on_cuda(parameters: list[Parameter]) -> bool:
+    """Whether one fused kernel can update all parameters: faster, and on the CPU not the benchmark's arithmetic."""
+    return all(p.is_cuda for p in parameters)
+
+
+def build_scheduler(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """Return the schedule `optim.scheduler`; the trainer steps it once after each epoch."""
+    warmup, total = cfg.optim.num_warmup_epochs, cfg.optim.max_epoch
+    if warmup < 0:
+        raise ConfigError(f"optim.num_warmup_epochs: {warmup} is below 0")
+    if cfg.optim.scheduler.endswith("_with_warmup") and warmup >= total:
+        log.warning("the warm-up of %d epochs does not end within optim.max_epoch, %d", warmup, total)
+    return schedulers.get(cfg.optim.scheduler)(cfg, optimizer)
+
+
+@schedulers.register("none")
+def build_constant(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """A constant learning rate."""
+    return LambdaLR(optimizer, lambda epoch: 1.0)
+
+
+@schedulers.register("step")
+def build_step(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """The rate times lr_decay at each epoch of `optim.steps`."""
+    return MultiStepLR(optimizer, milestones=list(cfg.optim.steps), gamma=cfg.optim.lr_decay)
+
+
+@schedulers.register("cos")
+def build_cos(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """A half cosine from the base rate to 0 over all epochs."""
+    return LambdaLR(optimizer, with_warmup(_half_cosine, 0, cfg.optim.max_epoch))
+
+
+@schedulers.register("cosine_with_warmup")
+def build_cosine_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """Linear warm-up, then a half cosine to 0."""
+    return LambdaLR(optimizer, with_warmup(_half_cosine, cfg.optim.num_warmup_epochs, cfg.optim.max_epoch))
+
+
+@schedulers.register("linear_with_warmup")
+def build_linear_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """Linear warm-up, then linearly to 0."""
+    return LambdaLR(optimizer, with_warmup(lambda t: 1.0 - t, cfg.optim.num_warmup_epochs, cfg.optim.max_epoch))
+
+
+@schedulers.register("polynomial_with_warmup")
+def build_polynomial_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """Linear warm-up, then (1 - t) ** power to 0."""
+    power = cfg.optim.power
+    decay = with_warmup(lambda t: (1.0 - t) ** power, cfg.optim.num_warmup_epochs, cfg.optim.max_epoch)
+    return LambdaLR(optimizer, decay)
+
+
+@schedulers.register("plateau")
+@schedulers.register("reduce_on_plateau")
+def build_plateau(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """The rate times reduce_factor when the validation loss has not improved for schedule_patience epochs."""
+    options = cfg.optim
+    patience, floor = options.schedule_patience, options.min_lr
+    return ReduceLROnPlateau(optimizer, mode="min", factor=options.reduce_factor, patience=patience, min_lr=floor)
+
+
+def with_warmup(decay: Callable[[float], float], warmup: int, total: int) -> Callable[[int], float]:
+    """Return the factor of an epoch: max(1e-6, epoch / warmup) while warming up, then decay(t), t from 0 to 1.
+
+    Epoch 0 of a warm-up runs at a millionth of the rate, as in GraphGPS.
+    """
+
+    def factor(epoch: int) -> float:
+        if epoch < warmup:
+            return max(1e-6, epoch / warmup)
+        return decay(min(1.0, (epoch - warmup) / max(1, total - warmup)))
+
+    return factor
+
+
+def _half_cosine(t: float) -> float:
+    return 0.5 * (1.0 + math.cos(math.pi * t))

@@ -1,0 +1,193 @@
+"""What a data set asks of a model: width of the output, loss, metrics, and the metric that picks the best epoch."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from graphgps_spse.data.base import DatasetSpec
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import nearest, tasks
+from graphgps_spse.training.metrics import DIRECTIONS, Accumulator, ClassRecall, Errors, Ranking, TargetAccuracy
+
+
+class Task(ABC):
+    """One kind of target. A loss is the mean over the rows of a batch: graphs, or nodes where nodes carry targets."""
+
+    losses: ClassVar[tuple[str, ...]]
+    """What `model.loss_fun` may name; the first is the benchmark's, which `auto` means."""
+
+    def __init__(self, spec: DatasetSpec, *, loss_fun: str = "auto", metric: str = "auto") -> None:
+        self.spec = spec
+        self.loss_fun = self.losses[0] if loss_fun == "auto" else loss_fun
+        self.metric = spec.metric if metric == "auto" else metric
+        if self.loss_fun not in self.losses:
+            known = ", ".join(("auto", *self.losses))
+            raise ConfigError(f"model.loss_fun: '{loss_fun}' is no loss of {spec.name} ({spec.task}); it has {known}")
+        if self.metric not in self.metric_names:
+            known = ", ".join(("auto", *self.metric_names))
+            near = nearest(self.metric, list(self.metric_names))
+            raise ConfigError(f"metric_best: {spec.name} has no metric '{self.metric}'.{near} It has {known}")
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
+        """Build with `model.loss_fun` and `metric_best`."""
+        return cls(spec, loss_fun=cfg.model.loss_fun, metric=cfg.metric_best)
+
+    @property
+    @abstractmethod
+    def dim_out(self) -> int:
+        """Columns that the model predicts."""
+
+    @property
+    @abstractmethod
+    def metric_names(self) -> tuple[str, ...]:
+        """Every value of an epoch that may pick the best one; `loss` among them."""
+
+    @property
+    def direction(self) -> str:
+        """Which value of `metric` is best, "min" or "max"."""
+        return DIRECTIONS[self.metric.split("_")[0]]
+
+    def loss(self, pred: Tensor, y: Tensor) -> Tensor:
+        """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.
+
+        Never synchronises: out-of-range classes are the data set's to refuse.
+        """
+        if pred.shape != (y.shape[0], self.dim_out):
+            want = (y.shape[0], self.dim_out)
+            raise ConfigError(
+                f"the model predicts {tuple(pred.shape)}, but {self.spec.name} needs {want}: check gnn.head"
+            )
+        return self._loss(pred, y)
+
+    @abstractmethod
+    def _loss(self, pred: Tensor, y: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def accumulator(self, device: torch.device) -> Accumulator:
+        """Return empty sums for one pass over a split; they take predictions and targets as `loss` does."""
+
+
+@tasks.register("regression")
+class Regression(Task):
+    """Real targets [B, T]: L1 or squared error, mean over graphs and targets; mae, mse, rmse."""
+
+    losses = ("l1", "mse")
+    metric_names = ("loss", "mae", "mse", "rmse")
+
+    @property
+    def dim_out(self) -> int:
+        """One column per target."""
+        return self.spec.num_targets
+
+    def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
+        return F.l1_loss(pred, y) if self.loss_fun == "l1" else F.mse_loss(pred, y)
+
+    def accumulator(self, device: torch.device) -> Accumulator:
+        """Return sums of errors."""
+        return Errors(device)
+
+
+@tasks.register("classification")
+class Classification(Task):
+    """One of C classes per row, y [B, 1]: cross-entropy; accuracy, and its mean over classes (accuracy-SBM)."""
+
+    losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)
+    metric_names = ("loss", "accuracy", "accuracy-SBM")
+
+    @property
+    def dim_out(self) -> int:
+        """One logit per class."""
+        return self.spec.num_classes
+
+    def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(pred, y[:, 0])
+
+    def accumulator(self, device: torch.device) -> Accumulator:
+        """Return correct predictions per class."""
+        return ClassRecall(device, self.spec.num_classes)
+
+
+@tasks.register("classification_sbm")
+class SBMClassification(Classification):
+    """Node classes of PATTERN and CLUSTER, y [N, 1]: cross-entropy weighted against the classes' sizes in the batch.
+
+    Class c of n_c among V nodes weighs (V - n_c) / V, or 0 where it is absent (Dwivedi et al. 2023). Two classes share
+    one logit, and the mean is over nodes; for more it is over weights. A batch of one class alone has loss 0.
+    """
+
+    losses = ("weighted_cross_entropy",)
+
+    @property
+    def dim_out(self) -> int:
+        """One logit per class, one in all for two classes."""
+        return 1 if self.spec.num_classes == 2 else self.spec.num_classes
+
+    def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
+        classes_C = torch.arange(self.spec.num_classes, device=y.device)
+        count_C = (y == classes_C).sum(0)
+        weight_C = torch.where(count_C > 0, (y.shape[0] - count_C) / y.shape[0], 0).to(pred.dtype)
+        if self.dim_out == 1:
+            return F.binary_cross_entropy_with_logits(pred, y.to(pred.dtype), weight=weight_C[y])
+        total = weight_C[y].sum().clamp_min(torch.finfo(pred.dtype).tiny)
+        return F.cross_entropy(pred, y[:, 0], weight=weight_C, reduction="sum") / total
+
+
+@tasks.register("multilabel")
+class MultiLabel(Task):
+    """T binary labels per graph, NaN where unknown: binary cross-entropy, mean over known labels; OGB's ap."""
+
+    losses = ("cross_entropy",)
+    metric_names = ("loss", "ap")
+
+    @property
+    def dim_out(self) -> int:
+        """One logit per label."""
+        return self.spec.num_targets
+
+    def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
+        known = ~torch.isnan(y)
+        target = torch.where(known, y, 0).to(pred.dtype)
+        each = F.binary_cross_entropy_with_logits(pred, target, reduction="none")
+        return torch.where(known, each, 0).sum() / known.sum().clamp_min(1)
+
+    def accumulator(self, device: torch.device) -> Accumulator:
+        """Return every score, as ranking needs them all."""
+        return Ranking(device)
+
+
+@tasks.register("cycle_counting")
+class CycleCounting(Task):
+    """T classifications of C classes at once, y [B, T]: mean cross-entropy; accuracy over all and accuracy_<target>."""
+
+    losses = ("cross_entropy",)
+
+    @property
+    def dim_out(self) -> int:
+        """C logits for each target, target after target."""
+        return self.spec.num_targets * self.spec.num_classes
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The data set's names of its targets, or their numbers."""
+        return self.spec.target_names or tuple(str(t) for t in range(self.spec.num_targets))
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Accuracy, and that of each target."""
+        return ("loss", "accuracy", *(f"accuracy_{name}" for name in self.target_names))
+
+    def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(pred.reshape(-1, self.spec.num_classes), y.flatten())
+
+    def accumulator(self, device: torch.device) -> Accumulator:
+        """Return correct predictions per target."""
+        return TargetAccuracy(device, self.target_names)
+
+
+def build_task(cfg: Any, spec: DatasetSpec) -> Task:
+    """Return the task that the data set names, with the configuration's loss and metric."""
+    return tasks.get(spec.task).from_cfg(cfg, spec)

@@ -1,0 +1,297 @@
+"""The training loop: epochs of steps, evaluation, the best epoch, and a state that survives any interruption."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from graphgps_spse.data.base import GraphBatch
+from graphgps_spse.errors import CheckpointError, ConfigError, StoppedError
+from graphgps_spse.seeding import capture_rng, restore_rng
+from graphgps_spse.training.checkpoint import CheckpointStore
+from graphgps_spse.training.history import Best, EpochRecord, FitResult
+from graphgps_spse.training.loggers import Logger
+from graphgps_spse.training.optim import Scheduler
+from graphgps_spse.training.options import AMP_DTYPES, TrainOptions
+from graphgps_spse.training.running import FiniteGuard, Running
+from graphgps_spse.training.signals import StopSignals
+from graphgps_spse.training.tasks import Task
+
+log = logging.getLogger(__name__)
+
+
+class Loader(Protocol):
+    """Batches of a split. Their order follows from the run's seed and the epoch alone.
+
+    It draws from no global generator, so that those stand at a resumed step where they stood at the first pass.
+    """
+
+    num_graphs: int
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch]:
+        """Yield the batches of an epoch from number `start` on."""
+
+
+class Trainer:
+    """Trains a model on one split, measures it on two others, and can be stopped and started again at any moment.
+
+    Everything that the course of training depends on is in `state()`; on one CPU a run that was interrupted, even by
+    SIGKILL, ends with the same weights, metrics and history to the last bit as one that was not.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        task: Task,
+        optimizer: torch.optim.Optimizer,
+        scheduler: Scheduler,
+        loaders: Mapping[str, Loader],
+        checkpoints: CheckpointStore,
+        device: torch.device | str,
+        options: TrainOptions,
+        signature: dict[str, Any],
+        loggers: Sequence[Logger] = (),
+    ) -> None:
+        self.device = torch.device(device)
+        if options.amp != "off" and self.device.type != "cuda":
+            raise ConfigError(
+                f"train.amp: {options.amp} needs a CUDA device, and this run is on {self.device}; set off"
+            )
+        self.model, self.task, self.optimizer, self.scheduler = model, task, optimizer, scheduler
+        self.loaders, self.checkpoints, self.loggers = loaders, checkpoints, loggers
+        self.options, self.signature = options, signature
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.num_parameters = sum(p.numel() for p in model.parameters())
+        self.forward = torch.compile(model, dynamic=True) if options.compile else model
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=options.amp == "fp16")
+        self.epoch = self.step = 0
+        self.history: list[EpochRecord] = []
+        self.best: Best | None = None
+        self.running = self._new_running()
+        self.guard = FiniteGuard()
+        self.stop = StopSignals()
+        self._saved_at = time.monotonic()
+        self._reported = 0
+
+    def fit(self) -> FitResult:
+        """Train to the last epoch, from the latest checkpoint if there is one.
+
+        Raises StoppedError when a signal asked for it (the state is saved), DivergedError when the loss or the gradient
+        is not finite, CheckpointError when no checkpoint can be trusted or written.
+        """
+        self._resume()
+        status = "failed"
+        try:
+            with self.stop:
+                for logger in self.loggers:
+                    logger.start(self.history)
+                while self.epoch < self.options.max_epoch:
+                    train = self._train_epoch()
+                    evaluations = {split: self.evaluate(split) for split in ("val", "test") if self._evaluates()}
+                    self._finish_epoch(train, evaluations)
+                result = FitResult.of(self.history)
+                for logger in self.loggers:
+                    logger.finish(result)
+            status = "finished"
+        except StoppedError:
+            status = "stopped"
+            raise
+        finally:
+            for logger in self.loggers:
+                logger.close(status)
+        return result
+
+    def _train_epoch(self) -> dict[str, float]:
+        """Train on the rest of an epoch; return its loss and metrics, which are of the predictions made on the way."""
+        self.model.train()
+        loader = self.loaders["train"]
+        group: list[GraphBatch] = []
+        self._reported = self.step
+        self.running.start_clock()
+        for batch in loader.epoch(self.epoch, self.step):
+            self._backward(batch)
+            group.append(batch)
+            self.step += 1
+            if len(group) == self.options.batch_accumulation or self.step == len(loader):
+                self._update(group)
+                group = []
+                self._between_steps()
+        self.guard.check(f"train, epoch {self.epoch}")
+        rate = self.optimizer.param_groups[0]["lr"]
+        return self.running.compute() | {"params": self.num_parameters, "lr": rate}
+
+    def _backward(self, batch: GraphBatch) -> None:
+        """Add the gradient of one batch: of its mean loss, or of its sum over graphs where `_update` takes the mean."""
+        loss, pred, moved = self._predict(batch)
+        self.guard.watch("loss", self.step, loss, batch.index_B)
+        weight = batch.num_graphs if self.options.batch_accumulation > 1 else 1
+        self.scaler.scale(loss * weight).backward()
+        self.running.update(loss, pred, moved)
+
+    def _predict(self, batch: GraphBatch) -> tuple[Tensor, Tensor, GraphBatch]:
+        batch = batch.to(self.device, non_blocking=True)
+        dtype = AMP_DTYPES[self.options.amp]
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            pred = self.forward(batch)
+        pred = pred.float() if pred.dtype == dtype else pred
+        return self.task.loss(pred, batch.y), pred, batch
+
+    def _update(self, group: list[GraphBatch]) -> None:
+        """Take one optimiser step with the gradient of a group of batches."""
+        self.scaler.unscale_(self.optimizer)
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        if self.options.batch_accumulation > 1:
+            torch._foreach_div_(grads, float(sum(batch.num_graphs for batch in group)))
+        norm = torch.nn.utils.get_total_norm(grads)
+        if self.options.max_grad_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.options.max_grad_norm, norm)
+        if not self.scaler.is_enabled():  # with fp16 an overflow is ordinary: the scaler skips the step and scales down
+            self.guard.watch("gradient norm", self.step - 1, norm, torch.cat([batch.index_B for batch in group]))
+        if self.device.type == "cpu":
+            self.guard.check(f"train, epoch {self.epoch}")
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _between_steps(self) -> None:
+        """Report, save and stop where it is time to: the model is whole here, and so is the order of the data."""
+        if self.step - self._reported >= self.options.log_interval:
+            self._reported = self.step
+            self.guard.check(f"train, epoch {self.epoch}")
+            for logger in self.loggers:
+                logger.progress(self.epoch, self.step, len(self.loaders["train"]), self.running.mean_loss())
+        self._stop_if_asked()
+        if 0 < self.options.ckpt_minutes <= (time.monotonic() - self._saved_at) / 60:
+            self._save()
+
+    def _evaluates(self) -> bool:
+        last = self.epoch + 1 == self.options.max_epoch
+        return self.epoch == 0 or last or (self.epoch + 1) % self.options.eval_period == 0
+
+    @torch.inference_mode()
+    def evaluate(self, split: str) -> dict[str, float]:
+        """Return loss, metrics and times of the current weights on a split. Raises DivergedError on a bad loss."""
+        self.model.eval()
+        running, guard = self._new_running(), FiniteGuard()
+        for step, batch in enumerate(self.loaders[split].epoch(0)):
+            loss, pred, moved = self._predict(batch)
+            guard.watch("loss", step, loss, batch.index_B)
+            running.update(loss, pred, moved)
+            self._stop_if_asked()
+        guard.check(f"{split}, epoch {self.epoch}")
+        return running.compute() | {"params": self.num_parameters}
+
+    def _finish_epoch(self, train: dict[str, float], evaluations: dict[str, dict[str, float]]) -> None:
+        """Record the epoch, step the schedule, and save."""
+        improved = bool(evaluations) and self._is_best(evaluations["val"][self.task.metric])
+        if improved:
+            self.best = Best(self.epoch, evaluations["val"][self.task.metric])
+        assert self.best is not None, "the first epoch is always evaluated"
+        record = EpochRecord(self.epoch, {"train": train, **evaluations}, self.best.epoch)
+        seconds = sum(past.seconds for past in self.history) + record.seconds
+        train["eta"] = seconds / (self.epoch + 1) * (self.options.max_epoch - self.epoch - 1)
+        self.history.append(record)
+        self._step_schedule()
+        self.epoch, self.step, self.running = self.epoch + 1, 0, self._new_running()
+        if improved or self.epoch % self.options.ckpt_period == 0 or self.epoch == self.options.max_epoch:
+            self._save()
+        if improved:
+            self._save_best()
+        for logger in self.loggers:
+            logger.epoch(record)
+        if self.epoch < self.options.max_epoch:
+            self._stop_if_asked()
+
+    def _is_best(self, value: float) -> bool:
+        if self.best is None:
+            return True
+        return value < self.best.value if self.task.direction == "min" else value > self.best.value
+
+    def _step_schedule(self) -> None:
+        if isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            self.scheduler.step(next(r.splits["val"]["loss"] for r in reversed(self.history) if "val" in r.splits))
+        else:
+            self.scheduler.step()
+
+    def _stop_if_asked(self) -> None:
+        if self.stop.received:
+            place = "there" if self._save() else "the last checkpoint"
+            at = f"epoch {self.epoch}, step {self.step}"
+            raise StoppedError(f"stopped by {self.stop.received} in {at}; the same command goes on from {place}")
+
+    def _new_running(self) -> Running:
+        return Running(self.task.accumulator(self.device), self.device)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that the rest of training depends on, as plain types and tensors."""
+        return {
+            "signature": self.signature,
+            "epoch": self.epoch,
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "rng": capture_rng(),
+            "running": self.running.state(),
+            "best": None if self.best is None else tuple(self.best),
+            "history": [record.to_plain() for record in self.history],
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.epoch, self.step = state["epoch"], state["step"]
+        self.running = self._new_running()
+        self.running.load(state["running"])
+        self.best = None if state["best"] is None else Best(*state["best"])
+        self.history = [EpochRecord.from_plain(plain) for plain in state["history"]]
+        restore_rng(state["rng"])
+
+    def _save(self) -> bool:
+        self.guard.check(f"train, epoch {self.epoch}")
+        self._saved_at = time.monotonic()
+        return self.checkpoints.save(self.state())
+
+    def _save_best(self) -> None:
+        """Save the weights of the epoch just finished, which is the best.
+
+        This comes after the checkpoint, which holds the same weights: `_resume` makes up for a kill between the two.
+        """
+        best = {"epoch": self.history[-1].epoch, "splits": self.history[-1].splits}
+        self.checkpoints.save_best({"signature": self.signature, "model": self.model.state_dict(), **best})
+
+    def load_best(self) -> int:
+        """Load the weights of the best epoch, for `evaluate`, and return that epoch."""
+        state = self.checkpoints.load_best(self.signature)
+        try:
+            self.model.load_state_dict(state["model"])
+            return state["epoch"]
+        except (KeyError, RuntimeError) as err:
+            raise CheckpointError(
+                f"the best epoch in {self.checkpoints.run_dir} does not fit this model: {err}"
+            ) from err
+
+    def _resume(self) -> None:
+        state = self.checkpoints.load_latest(self.signature)
+        if state is None:
+            return
+        try:
+            self.load_state(state)
+        except (KeyError, RuntimeError, TypeError, ValueError) as err:
+            raise CheckpointError(f"the checkpoint in {self.checkpoints.run_dir} does not fit this run: {err}") from err
+        if self.best is not None and self.checkpoints.best_epoch() != self.best.epoch:
+            if self.step == 0 and self.best.epoch == self.epoch - 1:
+                self._save_best()
+            else:
+                log.warning("best.pt does not hold epoch %d, the best so far; its weights are lost", self.best.epoch)

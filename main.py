@@ -1,0 +1,58 @@
+"""Train, evaluate or describe what a YAML file says: python main.py --cfg configs/GRIT/zinc-SPSE.yaml seed=3."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from graphgps_spse.config import load_config
+from graphgps_spse.errors import SPSEError
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line, or `words` in its place."""
+    parser = argparse.ArgumentParser(
+        description="Train what a YAML file says, or resume it: the same command continues a stopped run.",
+        epilog="exit codes: 0 done, 1 failure, 2 bad input or configuration, 75 stopped by a signal and resumable",
+    )
+    parser.add_argument("--cfg", metavar="FILE", help="configuration, e.g. configs/GRIT/zinc-SPSE.yaml")
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="run seeds seed .. seed+N-1, one after another"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="start beside an existing run: results/NAME-2, NAME-3, ..."
+    )
+    parser.add_argument("--describe", action="store_true", help="print modules, shapes and settings, without data")
+    parser.add_argument("--list", action="store_true", help="print every component that a YAML file can name")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 optim.base_lr=1e-4")
+    arguments = parser.parse_intermixed_args(words)
+    if not arguments.cfg and not arguments.list:
+        parser.error("--cfg FILE is missing")
+    if arguments.repeat < 1:
+        parser.error(f"--repeat {arguments.repeat}: must be 1 or more")
+    return arguments
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for and return the exit code."""
+    arguments = parse_arguments(words)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    from graphgps_spse import run  # imports torch: seconds that --help need not wait for
+
+    try:
+        if arguments.list:
+            print("\n".join(run.list_components()))
+            return 0
+        cfg = load_config(arguments.cfg, arguments.overrides)
+        if arguments.describe:
+            print("\n".join(run.describe(cfg)))
+            return 0
+        run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+    except SPSEError as err:
+        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
+        return err.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# From a fresh clone to a table: GRIT counts cycles with random walks and with simple paths, 5 seeds each, on the CPU.
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+out=${1:-results/quickstart}
+seeds=${SEEDS:-5}
+
+train() {  # one configuration, all seeds; each line is marked with the encoding
+    .venv/bin/python main.py --cfg "configs/quickstart/grit-$1.yaml" --repeat "$seeds" out_dir="$out" num_threads=1 \
+        2>&1 | sed -u "s/^/$1 | /"
+}
+
+echo "training into $out; started again, this goes on where it stopped"
+train RWSE & rwse=$!
+train SPSE & spse=$!
+trap 'kill $(jobs -p) 2>/dev/null || true' INT TERM
+wait $rwse
+wait $spse
+echo
+.venv/bin/python scripts/report.py "$out" --out "$out/report"

@@ -1,0 +1,19 @@
+# Sourced by the other scripts: goes to the repository's root, creates .venv where absent, installs what is missing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [ ! -x .venv/bin/python ]; then
+    python=${PYTHON:-python3}
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+        echo "graphgps_spse needs Python 3.11 or newer; $python is $("$python" --version 2>&1). Set PYTHON=/path/to/python" >&2
+        exit 2
+    }
+    echo "creating .venv"
+    "$python" -m venv .venv
+fi
+stamp=.venv/installed-requirements.txt
+if ! cmp -s requirements.txt "$stamp"; then
+    echo "installing into .venv (a minute or two)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+    cp requirements.txt "$stamp"
+fi

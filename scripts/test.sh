@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Every check that needs neither a GPU nor a network: style, types, tests. Arguments go to pytest, e.g. -k resume.
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+# One thread each: the tests run side by side, and bit-exact comparisons want the same number in every process.
+export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 WANDB_MODE=offline WANDB_SILENT=true
+.venv/bin/python -m pytest -n "${PYTEST_WORKERS:-2}" --durations=10 "$@"

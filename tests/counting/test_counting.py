@@ -1,0 +1,241 @@
+"""The public calls: many graphs, threads, progress, methods, Ctrl-C, and kernels without the compiler or its cache."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from naive import path_counts
+
+import graphgps_spse.counting as counting
+from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts
+from graphgps_spse.counting.parallel import chunk_bounds
+from graphgps_spse.counting.records import ChunkCounts, Status, weakest
+from graphgps_spse.errors import ConfigError, DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def random_graphs(num_graphs, seed=0):
+    """Sparse random graphs of 0 to 24 nodes in flat arrays."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(0, 25, num_graphs)
+    sizes[:2] = 0, 1
+    edges = []
+    for n in sizes.tolist():
+        tree = [(int(rng.integers(0, i)), i) for i in range(1, n)]
+        extra = rng.integers(0, n, (n // 6, 2)).tolist() if n else []
+        edges.append(np.array([*tree, *extra], dtype=np.int64).reshape(-1, 2).T)
+    ptr = [np.concatenate([[0], np.cumsum(x)]) for x in (sizes, [e.shape[1] for e in edges])]
+    return SimpleNamespace(node_ptr=ptr[0], edge_ptr=ptr[1], edge_index=np.concatenate(edges, axis=1))
+
+
+def graph_of(graphs, g):
+    edges = graphs.edge_index[:, graphs.edge_ptr[g] : graphs.edge_ptr[g + 1]]
+    return edges, int(graphs.node_ptr[g + 1] - graphs.node_ptr[g])
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_many_graphs_equal_one_at_a_time(directed):
+    graphs = random_graphs(40)
+    many = count_simple_paths_many(graphs, 9, directed=directed)
+    assert len(many) == 40 and many.standard_error is None and many.status == (Status.EXACT,) * 9
+    work = 0
+    for g in range(40):
+        edges, n = graph_of(graphs, g)
+        one = count_simple_paths(edges, n, 9, directed=directed)
+        np.testing.assert_array_equal(many.counts_of(g), one.counts)
+        work += one.work
+    assert many.work == work
+
+
+def test_rows_are_pairs_in_row_major_order():
+    graphs = SimpleNamespace(node_ptr=[0, 1, 4], edge_ptr=[0, 0, 2], edge_index=[[0, 1], [1, 2]])
+    many = count_simple_paths_many(graphs, 2, directed=True)
+    assert many.pair_ptr.tolist() == [0, 1, 10]
+    assert np.argwhere(many.counts).tolist() == [[1 + 1, 0], [1 + 2, 1], [1 + 5, 0]]
+
+
+def test_threads_change_nothing(monkeypatch):
+    monkeypatch.setattr(counting, "_CHUNK_VALUES", 2000)
+    graphs = random_graphs(60, seed=1)
+    alone = count_simple_paths_many(graphs, 8)
+    for num_threads in (2, 5):
+        together = count_simple_paths_many(graphs, 8, num_threads=num_threads)
+        np.testing.assert_array_equal(alone.counts, together.counts)
+        assert alone.work == together.work
+
+
+def test_progress_adds_up(monkeypatch):
+    monkeypatch.setattr(counting, "_CHUNK_VALUES", 2000)
+    seen = []
+    count_simple_paths_many(random_graphs(60), 8, num_threads=2, progress=seen.append)
+    assert sum(seen) == 60 and len(seen) > 3
+
+
+def test_no_graphs():
+    none = SimpleNamespace(node_ptr=[0], edge_ptr=[0], edge_index=[[], []])
+    assert count_simple_paths_many(none, 3).counts.shape == (0, 3)
+
+
+def test_chunks_cover_all_graphs():
+    pair_ptr = np.array([0, 4, 4, 400, 404, 408, 412])
+    assert chunk_bounds(pair_ptr, 8) == [(0, 2), (2, 3), (3, 5), (5, 6)]
+
+
+def test_float32_result():
+    graphs = random_graphs(10)
+    single, double = (count_simple_paths_many(graphs, 6, dtype=dtype).counts for dtype in (np.float32, np.float64))
+    assert single.dtype == np.float32
+    np.testing.assert_array_equal(single, double)
+
+
+def test_unknown_method_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"unknown counting method 'exakt'. Did you mean 'exact'\? Known: .*exact"):
+        count_simple_paths([[0], [1]], 2, 1, method="exakt")
+    with pytest.raises(ConfigError, match="Known: "):
+        map_path_counts(random_graphs(3), 2, lambda *_: None, method="")
+
+
+def test_threads_must_be_positive():
+    with pytest.raises(DataError, match="num_threads must be at least 1, got 0"):
+        count_simple_paths_many(random_graphs(3), 2, num_threads=0)
+
+
+def test_weakest_status():
+    exact, estimated, bound = Status.EXACT, Status.ESTIMATED, Status.LOWER_BOUND
+    assert weakest((exact, exact, bound), (exact, estimated, estimated)) == (exact, estimated, bound)
+
+
+def test_a_counter_with_standard_errors_fits(monkeypatch):
+    """What the next counters need: per-length status, standard errors, their own work; the calls stay as they are."""
+
+    def halves(graphs, first, last, max_length, limit):
+        counts = np.full((graphs.num_pairs(first, last), max_length), 0.5)
+        status = (Status.EXACT, *(Status.ESTIMATED,) * (max_length - 1))
+        return ChunkCounts(counts, counts / 5, status, 7)
+
+    monkeypatch.setitem(counting.COUNTERS, "halves", halves)
+    one = count_simple_paths([[0], [1]], 2, 3, method="halves")
+    assert one.status == ("exact", "estimated", "estimated") and one.method == "halves" and one.work == 7
+    assert one.standard_error is not None and one.standard_error.shape == (3, 2, 2)
+    many = count_simple_paths_many(random_graphs(20), 3, method="halves")
+    assert many.status == one.status
+    np.testing.assert_array_equal(many.standard_error, many.counts / 5)
+
+
+def test_an_error_in_a_chunk_is_raised():
+    def fail(first, last, chunk):
+        raise DataError(f"graphs {first} to {last - 1} are not wanted")
+
+    with pytest.raises(DataError, match="graphs 0 to .* are not wanted"):
+        map_path_counts(random_graphs(5), 3, fail, num_threads=2)
+
+
+def test_more_work_than_the_quick_limit(monkeypatch):
+    monkeypatch.setattr(counting, "_QUICK_STEPS", 3)
+    ring = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+    np.testing.assert_array_equal(count_simple_paths(ring, 4, 3).counts, path_counts(ring.T.tolist(), 4, 3))
+
+
+def run_python(code, **environment):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_kernels_without_the_compiler(tmp_path):
+    """Index errors that compiled code would not notice are raised here."""
+    code = f"""
+import sys; sys.path[:0] = [{str(ROOT / "tests")!r}, {str(ROOT / "tests/counting")!r}]
+import numpy as np
+from test_counting import random_graphs
+from graphgps_spse.counting import count_simple_paths_many
+graphs = random_graphs(12, seed=5)
+counts = {{str(d): count_simple_paths_many(graphs, 7, directed=d).counts for d in (False, True)}}
+np.savez({str(tmp_path / "slow.npz")!r}, **counts)
+"""
+    done = run_python(code, NUMBA_DISABLE_JIT="1")
+    assert done.returncode == 0, done.stderr
+    slow = np.load(tmp_path / "slow.npz")
+    for directed in (False, True):
+        fast = count_simple_paths_many(random_graphs(12, seed=5), 7, directed=directed).counts
+        np.testing.assert_array_equal(slow[str(directed)], fast)
+
+
+def test_kernels_without_a_folder_for_the_cache(monkeypatch):
+    """numba raises RuntimeError where it finds no folder to write to; kernels then compile without a cache."""
+    import numba
+
+    real, asked = numba.njit, []
+
+    def njit(**options):
+        asked.append(options.get("cache", False))
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(**options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+    from graphgps_spse.counting.jit import kernel
+
+    @kernel
+    def double(x):
+        return 2 * x
+
+    assert double(21) == 42 and asked == [True, False]
+
+
+def test_counting_needs_no_torch():
+    code = "import sys, graphgps_spse; graphgps_spse.count_simple_paths([[0], [1]], 2, 1); print(*sys.modules)"
+    done = run_python(code, NUMBA_DISABLE_JIT="1")
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "numba" in loaded and not loaded & {"torch", "yacs", "torch_geometric"}
+
+
+def test_the_package_loads_nothing():
+    done = run_python("import sys, graphgps_spse; print(graphgps_spse.__version__); print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    assert not set(done.stdout.split()) & {"torch", "numba", "numpy"}
+
+
+def test_unknown_attribute_of_the_package():
+    import graphgps_spse
+
+    with pytest.raises(AttributeError, match="no attribute 'count_paths'"):
+        graphgps_spse.count_paths  # noqa: B018
+    assert graphgps_spse.count_simple_paths is count_simple_paths
+
+
+def test_compile_kernels_takes_no_time_twice():
+    counting.compile_kernels()
+    assert 0 <= counting.compile_kernels() < 0.1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("call", ["count_simple_paths(e, 40, 30)", "count_simple_paths_many(graphs, 30)"])
+def test_ctrl_c_stops_a_hopeless_count(call):
+    """All paths in a complete graph of 40 nodes would take longer than the universe is old."""
+    code = f"""
+import numpy as np
+from types import SimpleNamespace
+from graphgps_spse.counting import compile_kernels, count_simple_paths, count_simple_paths_many
+e = np.stack(np.triu_indices(40, 1))
+graphs = SimpleNamespace(node_ptr=[0, 40], edge_ptr=[0, e.shape[1]], edge_index=e)
+compile_kernels()
+print("ready", flush=True)
+{call}
+"""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        begin = time.perf_counter()
+        _, error = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in error and process.returncode != 0
+    assert time.perf_counter() - begin < 10

@@ -1,0 +1,198 @@
+"""The exact counter against its slow twin, networkx, graphs worked out by hand, and identities of path counts."""
+
+from math import factorial
+
+import networkx as nx
+import numpy as np
+import pytest
+from naive import cycle_counts, path_counts
+
+from graphgps_spse.counting import Status, count_simple_paths
+
+K2_SUM = [(0, 1), (1, 2), (2, 0), (1, 3), (3, 2)]  # two triangles that share the edge (1, 2)
+RING = [(i, (i + 1) % 6) for i in range(6)]
+
+
+def count(edges, num_nodes, max_length, **options):
+    return count_simple_paths(np.array(edges, dtype=np.int64).reshape(-1, 2).T, num_nodes, max_length, **options)
+
+
+def test_six_cycle():
+    counts = count(RING, 6, 7).counts
+    for i in range(6):
+        for j in range(6):
+            distance = (j - i) % 6
+            lengths = [] if i == j else [distance, 6 - distance]
+            expected = [lengths.count(k) for k in range(1, 8)]
+            assert counts[:, i, j].tolist() == expected
+
+
+def test_path_graph():
+    counts = count([(0, 1), (1, 2), (2, 3)], 4, 5).counts
+    distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    for k in range(1, 6):
+        assert (counts[k - 1] == (distance == k)).all()
+
+
+def test_star():
+    counts = count([(0, i) for i in range(1, 5)], 5, 3).counts
+    assert counts[0].sum() == 8  # the centre and each leaf, both ways
+    assert counts[1].sum() == 12 and counts[1][0].sum() == 0  # each ordered pair of leaves
+    assert counts[2].sum() == 0
+
+
+def test_two_triangles_sharing_an_edge():
+    counts = count(K2_SUM, 4, 4).counts
+    assert counts[:, 1, 2].tolist() == [1, 2, 0, 0]
+    assert counts[:, 0, 3].tolist() == [0, 2, 2, 0]
+    assert counts[:, 0, 1].tolist() == [1, 1, 1, 0]
+
+
+def test_bow_tie_multiplies_at_its_cut_vertex():
+    counts = count([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 2)], 5, 5).counts
+    assert counts[:, 0, 3].tolist() == [0, 1, 2, 1, 0]  # (x + x^2)^2
+
+
+@pytest.mark.parametrize("n", [4, 5, 7])
+def test_complete_graph(n):
+    edges = [(i, j) for i in range(n) for j in range(i)]
+    counts = count(edges, n, n).counts
+    for k in range(1, n):
+        off_diagonal = counts[k - 1][~np.eye(n, dtype=bool)]
+        assert (off_diagonal == factorial(n - 2) // factorial(n - k - 1)).all()
+    assert counts[n - 1].sum() == 0
+
+
+def test_disconnected_and_isolated_nodes():
+    counts = count([(0, 1), (3, 4), (4, 5), (5, 3)], 6, 3).counts
+    assert counts[0].sum() == 8 and counts[1].sum() == 6
+    assert counts[:, 2].sum() == 0 and counts[:, :, 2].sum() == 0
+    assert counts[:, :2, 3:].sum() == 0
+
+
+def test_directed_cycle():
+    edges = [(0, 1), (1, 2), (2, 0)]
+    counts = count(edges, 3, 3, directed=True).counts
+    assert counts[0].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert (counts[1] == counts[0].T).all()
+    assert counts[2].sum() == 0
+
+
+def test_directed_paths_through_a_cut_vertex():
+    edges = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 4), (5, 2)]
+    counts = count(edges, 6, 4, directed=True).counts
+    assert counts[:, 0, 4].tolist() == [0, 1, 2, 1]
+    assert counts[:, 4].sum() == 0
+    assert counts[:, 5, 4].tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("num_nodes", [0, 1, 2])
+def test_no_edges(num_nodes):
+    result = count([], num_nodes, 3)
+    assert result.counts.shape == (3, num_nodes, num_nodes)
+    assert result.counts.dtype == np.float64 and not result.counts.any()
+
+
+def test_loops_are_dropped_and_duplicates_count_once():
+    clean = count(K2_SUM, 4, 4).counts
+    messy = count([*K2_SUM, *K2_SUM, (0, 0), (3, 3), (2, 1), (1, 2)], 4, 4).counts
+    assert (messy == clean).all()
+
+
+def random_edges(rng, num_nodes, density):
+    return [(i, j) for i in range(num_nodes) for j in range(num_nodes) if i != j and rng.random() < density]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("density", [0.05, 0.12, 0.25, 0.4])
+def test_random_graphs_equal_naive_enumeration(directed, density):
+    rng = np.random.default_rng([int(100 * density), directed])
+    for _ in range(12):
+        num_nodes, max_length = int(rng.integers(1, 9)), int(rng.integers(1, 10))
+        edges = random_edges(rng, num_nodes, density)
+        expected = path_counts(edges, num_nodes, max_length, directed)
+        np.testing.assert_array_equal(count(edges, num_nodes, max_length, directed=directed).counts, expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_trees_with_extra_edges_equal_naive_enumeration(seed):
+    """Many blocks of different sizes and cut vertices, as molecules have."""
+    rng = np.random.default_rng(seed)
+    edges = [(int(rng.integers(0, i)), i) for i in range(1, 30)]
+    edges += [tuple(rng.choice(30, 2, replace=False).tolist()) for _ in range(5)]
+    order = rng.permutation(30)
+    edges = [(int(order[i]), int(order[j])) for i, j in edges]
+    np.testing.assert_array_equal(count(edges, 30, 12).counts, path_counts(edges, 30, 12))
+    directed = count(edges, 30, 12, directed=True).counts
+    np.testing.assert_array_equal(directed, path_counts(edges, 30, 12, True))
+
+
+def test_more_than_64_nodes():
+    rng = np.random.default_rng(0)
+    edges = [(int(rng.integers(max(0, i - 4), i)), i) for i in range(1, 90)]
+    edges += [(i, i + 7) for i in range(0, 80, 9)]
+    np.testing.assert_array_equal(count(edges, 90, 7).counts, path_counts(edges, 90, 7))
+
+
+def test_equals_networkx():
+    graph = nx.gnm_random_graph(9, 14, seed=3)
+    counts = count(list(graph.edges), 9, 8).counts
+    expected = np.zeros_like(counts)
+    for i in range(9):
+        for j in set(range(9)) - {i}:
+            for path in nx.all_simple_paths(graph, i, j, cutoff=8):
+                expected[len(path) - 2, i, j] += 1
+    np.testing.assert_array_equal(counts, expected)
+
+
+def test_identities():
+    graph = nx.gnm_random_graph(14, 24, seed=1)
+    adjacency = nx.to_numpy_array(graph)
+    counts = count(list(graph.edges), 14, 10).counts
+    np.testing.assert_array_equal(counts[0], adjacency)
+    np.testing.assert_array_equal(counts, counts.transpose(0, 2, 1))
+    assert not counts[:, range(14), range(14)].any()
+    walks = adjacency
+    for k in range(10):
+        assert (counts[k] <= walks).all()
+        walks = walks @ adjacency
+
+
+def test_cycles_through_an_edge_are_paths_between_its_ends():
+    """Proposition 3 of the paper: summed over edges, each cycle of k + 1 edges is met k + 1 times."""
+    graph = nx.gnm_random_graph(9, 15, seed=2)
+    edges = list(graph.edges)
+    counts = count(edges, 9, 7).counts
+    cycles = cycle_counts(edges, 9, 8)
+    for k in range(2, 8):
+        through_nodes = 0.5 * (counts[0] * counts[k - 1]).sum(1)
+        np.testing.assert_array_equal(through_nodes, cycles[:, k + 1])
+
+
+def test_paths_cannot_be_longer_than_the_graph():
+    counts = count(K2_SUM, 4, 50).counts
+    assert counts.shape == (50, 4, 4) and not counts[3:].any()
+
+
+def test_beyond_two_to_the_53_counts_stay_within_rounding():
+    """A chain of 20 complete graphs on 8 nodes, joined at cut vertices: products of counts beyond float64 integers."""
+    edges, first = [], 0
+    for _ in range(20):
+        edges += [(i, j) for i in range(first, first + 8) for j in range(first, i)]
+        first += 7
+    result = count(edges, first + 1, 140)
+    block = [0] + [factorial(6) // factorial(7 - k) for k in range(1, 8)]
+    exact = [1]
+    for _ in range(20):
+        exact = [
+            sum(exact[i] * block[k - i] for i in range(len(exact)) if 0 <= k - i < 8) for k in range(len(exact) + 7)
+        ]
+    assert max(exact) > 2**60
+    np.testing.assert_allclose(result.counts[:, 0, first], np.array(exact[1:], dtype=np.float64), rtol=1e-14)
+
+
+def test_record():
+    result = count(RING, 6, 3)
+    assert result.status == (Status.EXACT,) * 3 and result.status[0] == "exact"
+    assert result.standard_error is None and result.method == "exact" and result.work > 0
+    assert result.counts.flags["C_CONTIGUOUS"]

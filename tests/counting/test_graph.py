@@ -1,0 +1,97 @@
+"""Bad input is refused with words that say what and where; every sensible way to write a graph is understood."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from graphgps_spse.counting import count_simple_paths, count_simple_paths_many
+from graphgps_spse.counting.graph import check_graphs, simplify
+from graphgps_spse.errors import DataError
+
+EDGES = [[0, 1, 2], [1, 2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "num_nodes", "max_length", "message"),
+    [
+        ([[0, 1], [1, 3]], 3, 2, r"graph 0: edge 1, \(1, 3\), points outside its 3 nodes"),
+        ([[0, -1], [1, 2]], 3, 2, r"graph 0: edge 1, \(-1, 2\), points outside"),
+        ([[0], [0]], 0, 2, "outside its 0 nodes"),
+        ([0, 1, 2], 3, 2, r"shape \(3,\), expected \(2, number of edges\)"),
+        (np.zeros((5, 2), int), 3, 2, "transpose it"),
+        ([[0.0, 1.0], [1.0, 2.0]], 3, 2, "float64, expected integers"),
+        ([[True], [False]], 3, 2, "bool, expected integers"),
+        ([[0, 1], [1]], 3, 2, "not an array of numbers"),
+        (torch.ones(2, 1, requires_grad=True), 3, 2, "not an array of numbers"),
+        (EDGES, -1, 2, "num_nodes must not be negative, got -1"),
+        (EDGES, 3.0, 2, "num_nodes must be a whole number, got 3.0"),
+        (EDGES, None, 2, "num_nodes must be a whole number"),
+        (EDGES, 3, 0, "max_length must be at least 1, got 0"),
+        (EDGES, 3, -4, "at least 1, got -4"),
+        (EDGES, 3, 2.5, "max_length must be a whole number, got 2.5"),
+    ],
+)
+def test_bad_graphs(edge_index, num_nodes, max_length, message):
+    with pytest.raises(DataError, match=message):
+        count_simple_paths(edge_index, num_nodes, max_length)
+
+
+@pytest.mark.parametrize(
+    ("node_ptr", "edge_ptr", "edges", "message"),
+    [
+        ([0, 3, 5], [0, 2, 3], [[0, 1, 0], [1, 2, 2]], r"graph 1: edge 0, \(0, 2\), points outside its 2 nodes"),
+        ([0, 3], [0, 2, 3], [[0, 1, 0], [1, 2, 1]], "describe 1 and 2 graphs"),
+        ([0, 3, 5], [0, 2, 2], [[0, 1, 0], [1, 2, 1]], "edge_ptr ends at 2 of 3 edges"),
+        ([0, 3, 2], [0, 2, 3], [[0, 1, 0], [1, 2, 1]], "node_ptr decreases after graph 1"),
+        ([1, 3], [0, 0], [[], []], "node_ptr must be a list of integers that begins with 0"),
+    ],
+)
+def test_bad_flat_graphs(node_ptr, edge_ptr, edges, message):
+    with pytest.raises(DataError, match=message):
+        check_graphs(node_ptr, edge_ptr, edges)
+    if "decreases" not in message and "begins" not in message:
+        graphs = SimpleNamespace(node_ptr=np.array(node_ptr), edge_ptr=np.array(edge_ptr), edge_index=edges)
+        with pytest.raises(DataError, match=message):
+            count_simple_paths_many(graphs, 3)
+
+
+@pytest.mark.parametrize(
+    "edge_index",
+    [
+        EDGES,
+        tuple(map(tuple, EDGES)),
+        np.array(EDGES, np.int32),
+        np.array(EDGES, np.uint8),
+        np.asfortranarray(EDGES),
+        torch.tensor(EDGES),
+        torch.tensor(EDGES, dtype=torch.int32),
+    ],
+)
+def test_ways_to_write_a_graph(edge_index):
+    counts = count_simple_paths(edge_index, np.int64(3), 2).counts
+    assert counts[0].tolist() == counts[1].tolist() == [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+
+
+@pytest.mark.parametrize("empty", [[], [[], []], np.zeros((2, 0)), torch.zeros(2, 0, dtype=torch.int64)])
+def test_ways_to_write_no_edges(empty):
+    assert not count_simple_paths(empty, 2, 3).counts.any()
+
+
+def test_input_is_not_changed():
+    edges = np.array([[2, 0, 0, 1], [2, 1, 1, 0]])
+    before = edges.copy()
+    count_simple_paths(edges, 3, 2)
+    np.testing.assert_array_equal(edges, before)
+
+
+def test_csr_by_hand():
+    """Two graphs; the second has a loop, a duplicate and an isolated node 0."""
+    node_ptr, edge_ptr, edges = check_graphs([0, 2, 5], [0, 1, 5], [[1, 2, 1, 1, 2], [0, 1, 1, 2, 1]])
+    graphs = simplify(node_ptr, edge_ptr, edges, directed=True)
+    assert graphs.pair_ptr.tolist() == [0, 4, 13] and len(graphs) == 2 and graphs.num_pairs(1, 2) == 9
+    assert graphs.arcs[0].tolist() == [0, 0, 1, 1, 2, 3] and graphs.arcs[1].tolist() == [0, 2, 1]
+    assert graphs.links[0].tolist() == [0, 1, 2, 2, 3, 4] and graphs.links[1].tolist() == [1, 0, 2, 1]
+    undirected = simplify(node_ptr, edge_ptr, edges, directed=False)
+    assert undirected.arcs is undirected.links

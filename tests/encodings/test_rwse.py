@@ -1,0 +1,62 @@
+"""Return probabilities of nodes: by hand and against official CSA; times_func is read, never evaluated."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from encoding_graphs import TWO_TRIANGLES, both_ways, flat, golden_graphs, random_graphs
+from naive import walk_probabilities
+
+from graphgps_spse.encodings.rwse import RWSE, parse_times
+from graphgps_spse.errors import ConfigError
+
+
+def test_two_triangles():
+    arrays = RWSE(times=[1, 2]).compute(flat((both_ways(TWO_TRIANGLES), 4)))
+    assert arrays.pair is None
+    # Node 0 has neighbours 1 and 2 of degree 3; node 1 has neighbours 0 and 3 of degree 2 and 2 of degree 3.
+    np.testing.assert_allclose(arrays.node, [[0, 1 / 3], [0, 4 / 9], [0, 4 / 9], [0, 1 / 3]], rtol=1e-6)
+
+
+def test_times_in_any_order():
+    edges, n = random_graphs(1, seed=4)[0]
+    powers = walk_probabilities(edges, n, 8)
+    node = RWSE(times=[7, 2, 2, 5]).compute(flat((edges, n))).node
+    np.testing.assert_allclose(node, powers[[7, 2, 2, 5]][:, range(n), range(n)].T, rtol=1e-6)
+    assert node.flags["C_CONTIGUOUS"] and node.dtype == np.float32
+
+
+def test_official_csa(shared_dir):
+    golden = np.load(shared_dir / "golden" / "CSA-ZINC.npz")
+    node = RWSE(times=range(1, 21)).compute(golden_graphs(golden)).node
+    np.testing.assert_allclose(node, golden["in/pestat_RWSE"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("range(1,21)", range(1, 21)), (" range( 1 , 17 ) ", range(1, 17)), ("range(2,9,3)", range(2, 9, 3))],
+)
+def test_times_func(text, expected):
+    assert parse_times(text) == expected
+
+
+@pytest.mark.parametrize("text", ["range(1,21", "list(range(1,3))", "[1, 2]", "range(1,9,0)", "range(-1,4)", "range()"])
+def test_times_func_refuses_all_else(text):
+    with pytest.raises(ConfigError, match="posenc_RWSE.kernel.times_func: expected range"):
+        parse_times(text)
+
+
+@pytest.mark.parametrize("times", [[], [0], [3, -1], [1.5], [True], [10**9], range(20001)])
+def test_times_must_be_sensible(times):
+    with pytest.raises(ConfigError, match="posenc_RWSE.kernel: times must be whole numbers from 1"):
+        RWSE(times=times)
+
+
+def test_from_cfg():
+    def cfg(**kernel):
+        return SimpleNamespace(posenc_RWSE=SimpleNamespace(kernel=SimpleNamespace(**kernel)))
+
+    assert RWSE.from_cfg(cfg(times=(1, 4), times_func="")).times == (1, 4)
+    assert RWSE.from_cfg(cfg(times=(), times_func="range(1,17)")).dim_node == 16
+    with pytest.raises(ConfigError, match="got none"):
+        RWSE.from_cfg(cfg(times=(), times_func=""))

@@ -1,0 +1,179 @@
+"""Path counts as an encoding: f, channels, what nodes get, and the refusal of options that make no sense."""
+
+import numpy as np
+import pytest
+from encoding_graphs import TWO_TRIANGLES, both_ways, flat, random_graphs
+from naive import cycle_counts, path_counts
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.encodings import build_encodings, compile_kernels
+from graphgps_spse.encodings.rrwp import RRWP
+from graphgps_spse.encodings.spse import SPSE, scale_counts
+from graphgps_spse.errors import ConfigError
+
+ONE = flat((both_ways(TWO_TRIANGLES), 4))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "n", "count", "value"),
+    [
+        (0.5, 0.0, 1, 0, 0.0),
+        (0.5, 0.0, 1, 1, 0.347),
+        (0.5, 0.0, 1, 2, 0.549),
+        (0.5, 0.0, 1, 1e3, 3.45),
+        (0.2, -0.2, 2, 0, -0.2),
+        (0.2, -0.2, 2, 1, -0.095),
+        (0.2, -0.2, 2, 1e6, 0.34),
+        (0.2, -0.2, 3, 1, -0.115),
+        (0.2, -0.2, 3, 1e13, 0.098),
+    ],
+)
+def test_f_of_the_papers_settings(alpha, beta, n, count, value):
+    assert scale_counts(count, alpha, beta, n) == pytest.approx(value, abs=6e-3 * abs(value))
+
+
+def test_f_without_logarithm_is_linear():
+    assert scale_counts([0, 3], 2.0, 1.0, 0).tolist() == [1, 7]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("alpha", "beta", "n"), [(0.5, 0.0, 1), (0.2, -0.2, 3), (1.0, 0.0, 0)])
+def test_channels_are_identity_and_f_of_counts(directed, alpha, beta, n):
+    graphs = random_graphs(15, seed=0)
+    encoding = SPSE(max_length=6, alpha=alpha, beta=beta, n=n, directed=directed, node_pe="none")
+    arrays = encoding.compute(flat(*graphs))
+    assert arrays.node is None and encoding.dim_node == 0 and arrays.pair.dtype == np.float32
+    first = 0
+    for edges, size in graphs:
+        block = arrays.pair[first : first + size * size].reshape(size, size, 7)
+        counts = path_counts(edges, size, 6, directed)
+        np.testing.assert_array_equal(block[..., 0], np.eye(size))
+        expected = scale_counts(counts, alpha, beta, n).transpose(1, 2, 0)
+        np.testing.assert_allclose(block[..., 1:], expected, rtol=1e-6)
+        first += size * size
+    assert first == len(arrays.pair)
+
+
+def test_counts_beyond_the_table():
+    """Complete graph on 10 nodes: up to 8! = 40,320 paths, more than are looked up."""
+    edges = [(i, j) for i in range(10) for j in range(i)]
+    pair = SPSE(max_length=9, node_pe="none").compute(flat((edges, 10))).pair
+    np.testing.assert_allclose(pair[1, [1, 8, 9]], 0.5 * np.log1p([1, 40320, 40320]), rtol=1e-6)
+
+
+def test_more_channels_than_lengths_read_f_of_zero():
+    pair = SPSE(max_length=2, num_channels=6, beta=-0.2, node_pe="none").compute(ONE).pair
+    narrow = SPSE(max_length=2, beta=-0.2, node_pe="none").compute(ONE).pair
+    np.testing.assert_array_equal(pair[:, :3], narrow)
+    assert (pair[:, 3:] == np.float32(-0.2)).all()
+
+
+def test_fewer_channels_than_lengths_read_the_first():
+    encoding = SPSE(max_length=9, num_channels=3)
+    arrays = encoding.compute(ONE)
+    np.testing.assert_array_equal(arrays.pair, SPSE(max_length=2).compute(ONE).pair)
+    assert arrays.pair.shape == (16, 3) and arrays.node.shape == (4, 3)
+    assert arrays.record["status"] == ["exact", "exact"] and arrays.record["channels"] == 3
+
+
+def test_identity_alone():
+    for node_pe in ("rwse", "cycles", "spse_diag"):
+        arrays = SPSE(max_length=3, num_channels=1, node_pe=node_pe).compute(ONE)
+        assert arrays.pair.reshape(4, 4).tolist() == np.eye(4).tolist()
+        assert arrays.node.tolist() == [[1]] * 4 and arrays.record["work"] == 0
+
+
+def test_nodes_get_the_random_walk_diagonal_by_default():
+    graphs = flat(*random_graphs(10, seed=3))
+    np.testing.assert_array_equal(SPSE(max_length=6).compute(graphs).node, RRWP(num_channels=7).compute(graphs).node)
+
+
+def test_nodes_get_cycles():
+    """Nodes 0 and 3 lie on one triangle, 1 and 2 on both; all on the one four-cycle."""
+    node = SPSE(max_length=4, node_pe="cycles", alpha=1.0, n=0).compute(ONE).node
+    assert node.tolist() == [[1, 0, 1, 1, 0], [1, 0, 2, 1, 0], [1, 0, 2, 1, 0], [1, 0, 1, 1, 0]]
+    scaled = SPSE(max_length=4, node_pe="cycles", beta=-0.2).compute(ONE).node
+    np.testing.assert_allclose(scaled[1], [1, -0.2, 0.5 * np.log(3) - 0.2, 0.5 * np.log(2) - 0.2, -0.2], rtol=1e-6)
+
+
+def test_cycles_of_random_graphs():
+    graphs = [(edges, n) for edges, n in random_graphs(12, seed=7) if n < 10]
+    node = SPSE(max_length=6, node_pe="cycles", alpha=1.0, n=0).compute(flat(*graphs)).node
+    first = 0
+    for edges, n in graphs:
+        expected = cycle_counts([e for e in edges if e[0] != e[1]], n, 7)
+        np.testing.assert_array_equal(node[first : first + n, 2:], expected[:, 3:])
+        first += n
+
+
+def test_directed_cycles():
+    """Arcs 0 -> 1 -> 2 -> 0 and 1 -> 0: one directed triangle, and a directed two-cycle through 0 and 1."""
+    graph = flat(([(0, 1), (1, 2), (2, 0), (1, 0)], 3))
+    node = SPSE(max_length=3, node_pe="cycles", alpha=1.0, n=0, directed=True).compute(graph).node
+    assert node.tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 0, 1, 0]]
+
+
+def test_nodes_get_the_diagonal_of_the_pairs():
+    arrays = SPSE(max_length=2, node_pe="spse_diag", beta=-0.2).compute(ONE)
+    np.testing.assert_array_equal(arrays.node, arrays.pair.reshape(4, 4, 3)[range(4), range(4)])
+    np.testing.assert_allclose(arrays.node, [[1, -0.2, -0.2]] * 4, rtol=1e-7)
+
+
+def test_record_tells_what_was_done():
+    record = SPSE(max_length=2, beta=-0.2, n=3, node_pe="cycles", directed=True).compute(ONE).record
+    assert record.pop("work") > 0
+    assert record == {
+        "encoding": "SPSE",
+        "max_length": 2,
+        "alpha": 0.5,
+        "beta": -0.2,
+        "n": 3,
+        "node_pe": "cycles",
+        "method": "exact",
+        "directed": True,
+        "channels": 3,
+        "status": ["exact", "exact"],
+    }
+
+
+def test_threads_and_progress():
+    graphs, seen = flat(*random_graphs(300, seed=2)), []
+    alone = SPSE(max_length=20, node_pe="cycles").compute(graphs)
+    together = SPSE(max_length=20, node_pe="cycles").compute(graphs, num_threads=3, progress=seen.append)
+    np.testing.assert_array_equal(alone.pair, together.pair)
+    np.testing.assert_array_equal(alone.node, together.node)
+    assert sum(seen) == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 0}, "posenc_SPSE.max_length: must be a whole number of at least 1; got 0"),
+        ({"n": -1}, "posenc_SPSE.n: must be a whole number of at least 0; got -1"),
+        ({"num_channels": -2}, "posenc_SPSE.ksteps: must be at least 1, or 0"),
+        ({"alpha": float("nan")}, "posenc_SPSE.alpha: must be finite; got nan"),
+        ({"node_pe": "rswe"}, "posenc_SPSE.node_pe: unknown value 'rswe'. Known: rwse, cycles, spse_diag, none"),
+        ({"method": "exakt"}, "posenc_SPSE.method: unknown counting method 'exakt'. Did you mean 'exact'"),
+    ],
+)
+def test_refusals_name_the_key(options, message):
+    with pytest.raises(ConfigError, match=message):
+        SPSE(**{"max_length": 4, **options})
+
+
+def test_build_encodings():
+    cfg = default_tree()
+    assert build_encodings(cfg) == []
+    cfg.posenc_SPSE.enable = cfg.posenc_RWSE.enable = cfg.posenc_RRWP.enable = True
+    cfg.posenc_RWSE.kernel.times_func = "range(1,21)"
+    cfg.posenc_SPSE.ksteps = 17
+    rrwp, rwse, spse = build_encodings(cfg)
+    assert (rrwp.name, rrwp.dim_pair, rrwp.dim_node) == ("RRWP", 21, 21)
+    assert (rwse.name, rwse.dim_pair, rwse.dim_node) == ("RWSE", 0, 20)
+    assert (spse.name, spse.dim_pair, spse.dim_node, spse.max_length) == ("SPSE", 17, 17, 20)
+    assert (spse.alpha, spse.beta, spse.n, spse.node_pe, spse.directed) == (0.5, 0.0, 1, "rwse", False)
+
+
+def test_compile_kernels_takes_no_time_twice():
+    compile_kernels()
+    assert 0 <= compile_kernels() < 0.2

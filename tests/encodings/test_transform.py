@@ -1,0 +1,80 @@
+"""The PyG transform: used alone, in batches, on edges; it leaves its input as it was."""
+
+import numpy as np
+import pytest
+import torch
+from encoding_graphs import TWO_TRIANGLES
+from naive import path_counts
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.transforms import Compose
+
+from graphgps_spse import SimplePathEncoding
+from graphgps_spse.errors import ConfigError, DataError
+
+RAW = {"alpha": 1.0, "n": 0}  # f(x) = x
+
+
+def graph(edges=TWO_TRIANGLES, num_nodes=4):
+    return Data(edge_index=torch.tensor(edges).reshape(-1, 2).T, num_nodes=num_nodes)
+
+
+def test_all_pairs():
+    data = SimplePathEncoding(max_length=3, **RAW)(graph())
+    expected = path_counts(TWO_TRIANGLES, 4, 3)
+    assert data.spse.dtype == torch.float32 and data.spse.shape == (16, 3)
+    np.testing.assert_array_equal(data.spse.reshape(4, 4, 3).permute(2, 0, 1), expected)
+
+
+def test_values_are_f_of_counts():
+    data = SimplePathEncoding(max_length=2)(graph())
+    torch.testing.assert_close(data.spse[4 * 0 + 3], torch.tensor([0.0, 0.5493061]))
+
+
+def test_edges_follow_edge_index():
+    """Edge (1, 2) lies on both triangles, the others on one; all on one four-cycle (Proposition 3)."""
+    data = SimplePathEncoding(max_length=3, pairs="edges", **RAW)(graph())
+    assert data.edge_spse.tolist() == [[1, 1, 1], [1, 2, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]
+
+
+def test_directed():
+    data = SimplePathEncoding(max_length=2, directed=True, **RAW)(graph([(0, 1), (1, 2)], 3))
+    assert data.spse.nonzero().tolist() == [[1, 0], [2, 1], [5, 0]]
+
+
+def test_input_is_left_alone():
+    data = graph()
+    before = data.edge_index.clone()
+    SimplePathEncoding(max_length=3)(data)
+    assert "spse" not in data and torch.equal(data.edge_index, before)
+
+
+def test_batches_concatenate():
+    transform = Compose([SimplePathEncoding(max_length=3), SimplePathEncoding(max_length=2, pairs="edges")])
+    batch = Batch.from_data_list([transform(graph()), transform(graph([(0, 1)], 3))])
+    assert batch.spse.shape == (16 + 9, 3) and batch.edge_spse.shape == (5 + 1, 2)
+    assert torch.equal(batch.get_example(1).spse, transform(graph([(0, 1)], 3)).spse)
+
+
+def test_attribute_name_and_repr():
+    transform = SimplePathEncoding(max_length=3, attr_name="paths")
+    assert transform(graph()).paths.shape == (16, 3)
+    assert repr(transform) == "SimplePathEncoding(max_length=3, pairs='all')"
+
+
+def test_no_edges():
+    assert torch.equal(SimplePathEncoding(max_length=3, beta=-0.5)(graph([], 2)).spse, torch.full((4, 3), -0.5))
+    assert SimplePathEncoding(max_length=3, pairs="edges")(graph([], 2)).edge_spse.shape == (0, 3)
+    assert SimplePathEncoding(max_length=3)(graph([], 0)).spse.shape == (0, 3)
+
+
+def test_refusals():
+    with pytest.raises(ConfigError, match="max_length: must be a whole number of at least 1; got 0"):
+        SimplePathEncoding(max_length=0)
+    with pytest.raises(ConfigError, match="pairs: unknown value 'flat'. Known: all, edges"):
+        SimplePathEncoding(max_length=2, pairs="flat")
+    with pytest.raises(DataError, match="needs a Data object with an edge_index, got HeteroData"):
+        SimplePathEncoding(max_length=2)(HeteroData())
+    with pytest.raises(DataError, match="needs a Data object with an edge_index"):
+        SimplePathEncoding(max_length=2)(Data(num_nodes=3))
+    with pytest.raises(DataError, match="points outside its 2 nodes"):
+        SimplePathEncoding(max_length=2)(graph([(0, 2)], 2))

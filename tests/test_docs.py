@@ -1,0 +1,30 @@
+"""What the documents show is run as it stands."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def block(text: str, language: str) -> str:
+    return re.search(rf"```{language}\n(.*?)```", text, re.S).group(1)
+
+
+def test_component_of_the_guide_trains(tmp_path):
+    guide = (ROOT / "docs" / "adding_a_component.md").read_text()
+    (tmp_path / "my_lab.py").write_text(block(guide, "python"))
+    (tmp_path / "my_experiment.yaml").write_text(block(guide, "yaml"))
+    command = [sys.executable, str(ROOT / "main.py"), "--cfg", "my_experiment.yaml", "num_threads=1"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (tmp_path / "results/my_experiment/0/result.json").is_file()
+
+
+def test_documents_link_to_files_that_exist():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,237 @@
+"""The command line, as a user types it: one miniature cycle task through every door."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graphgps_spse.training.history import WALL_TIME_KEYS
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+import main as main_module  # noqa: E402
+
+TINY = {
+    "dataset": {
+        "format": "cycles",
+        "edge_encoder_name": "DummyEdge",
+        "cycles": {"num_graphs": [24, 8, 8], "max_count": 1, "max_length": 5},
+    },
+    "posenc_SPSE": {"enable": True, "max_length": 4, "node_pe": "rwse"},
+    "train": {"batch_size": 8},
+    "gnn": {"dim_inner": 16},
+    "gt": {"layers": 2, "n_heads": 2, "dim_hidden": 16, "dropout": 0.1, "attn_dropout": 0.2},
+    "optim": {"max_epoch": 4, "num_warmup_epochs": 1},
+    "accelerator": "cpu",
+    "num_threads": 1,
+}
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A function that runs main.py on the miniature with arguments; returns the exit code. Runs lie in tmp_path."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(TINY))
+
+    def call(*arguments: str) -> int:
+        command = ["main.py", "--cfg", str(path), *arguments, f"out_dir={tmp_path / 'results'}"]
+        return main_module.main(command[1:])
+
+    call.path, call.results = path, tmp_path / "results"
+    return call
+
+
+def stats(run_dir: Path) -> dict[str, list[dict]]:
+    """Every line of stats.json of every split, without the fields that hold wall time."""
+    splits = {}
+    for split in ("train", "val", "test"):
+        lines = [json.loads(line) for line in (run_dir / split / "stats.json").read_text().splitlines()]
+        splits[split] = [{k: v for k, v in line.items() if k not in (*WALL_TIME_KEYS, "eta_hours")} for line in lines]
+    return splits
+
+
+def test_trains_and_leaves_the_run_directory(tiny, capsys):
+    assert tiny("seed=3") == 0
+    run_dir = tiny.results / "tiny" / "3"
+    for name in ("config.yaml", "env.json", "checkpoint.pt", "best.pt", "result.json", "train/stats.json"):
+        assert (run_dir / name).is_file(), name
+    assert not (run_dir / "run.lock").exists()
+    result = json.loads((run_dir / "result.json").read_text())
+    lines = stats(run_dir)
+    assert [line["epoch"] for line in lines["test"]] == [0, 1, 2, 3]
+    best = max(lines["val"], key=lambda line: line["accuracy"])
+    assert result["best_epoch"] == best["epoch"]
+    assert result["best"]["test"]["accuracy"] == lines["test"][best["epoch"]]["accuracy"]
+    assert set(result["encodings"]["SPSE"]["train"]["status"]) == {"exact"}
+    assert (result["encoding"], result["seed"], result["dataset"]) == ("SPSE", 3, "Cycles")
+    assert json.loads((tiny.results / "tiny/agg/test/best.json").read_text())["seeds"] == [3]
+    assert set(lines["train"][0]) >= {"loss", "lr", "params", "accuracy", "accuracy_length3"}
+
+    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert tiny("seed=3") == 0
+    assert "finished, nothing to do" in capsys.readouterr().out
+    assert before == {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+
+    assert tiny("seed=3", "train.mode=eval") == 0
+    measured = json.loads((run_dir / "eval.json").read_text())
+    for split in ("val", "test"):
+        assert measured[split]["accuracy"] == result["best"][split]["accuracy"]
+        assert measured[split]["loss"] == result["best"][split]["loss"]
+
+
+def test_same_seed_same_bits_other_seed_other_numbers(tiny):
+    assert tiny("seed=0") == 0
+    assert tiny("--fresh", "--repeat", "2", "seed", "0") == 0
+    first, again, other = (stats(tiny.results / name) for name in ("tiny/0", "tiny-2/0", "tiny-2/1"))
+    assert first == again
+    assert first["train"][0]["loss"] != other["train"][0]["loss"]
+    assert json.loads((tiny.results / "tiny-2/agg/val/best.json").read_text())["seeds"] == [0, 1]
+
+
+def test_workers_do_not_change_the_numbers(tiny):
+    assert tiny("optim.max_epoch=2") == 0
+    assert tiny("--fresh", "optim.max_epoch=2", "num_workers=2") == 0
+    assert stats(tiny.results / "tiny/0") == stats(tiny.results / "tiny-2/0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["optim.base_rl=1"], ["unknown key 'optim.base_rl'", "optim.base_lr"]),
+        (["gt.layers=x"], ["gt.layers", "int"]),
+        (["model.type=GritTransfomer"], ["unknown model", "Did you mean 'GritTransformer'"]),
+        (["dataset.format=cycle"], ["unknown data set", "Did you mean 'cycles'"]),
+        (["posenc_SPSE.method=exakt"], ["exakt", "exact"]),
+        (["posenc_SPSE.node_pe=rw"], ["node_pe", "rwse"]),
+        (["posenc_SPSE.max_length=0"], ["posenc_SPSE.max_length"]),
+        (["posenc_SPSE.enable=False"], ["pair"]),
+        (["posenc_RRWP.ksteps=4"], ["posenc_RRWP.ksteps", "nothing in this run reads it"]),
+        (["gnn.head=sangraph"], ["unknown head", "san_graph"]),
+        (["optim.scheduler=cosine"], ["unknown scheduler", "cosine_with_warmup"]),
+        (["optim.optimizer=adamw"], ["unknown optimizer", "adamW"]),
+        (["accelerator=cuda:99"], ["cuda:99"]),
+        (["accelerator=gpu"], ["accelerator", "gpu"]),
+        (["metric_best=mea"], ["metric_best", "mea"]),
+        (["train.batch_size=0"], ["train.batch_size"]),
+        (["train.mode=eval"], ["best.pt"]),
+        (["gt.n_heads=3"], ["gt.n_heads"]),
+        (["plugins=[no_such_lab.encoding]"], ["no_such_lab", "plugins"]),
+    ],
+)
+def test_bad_input_exits_2_and_says_why(tiny, capsys, arguments, words):
+    assert tiny(*arguments) == 2
+    message = capsys.readouterr().err
+    for word in ("error:", *words):
+        assert word in message
+    assert not list(tiny.results.rglob("checkpoint*.pt"))
+
+
+def test_another_config_is_refused_and_nothing_is_touched(tiny, capsys):
+    assert tiny("optim.max_epoch=1") == 0
+    before = {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
+    assert tiny("optim.max_epoch=2") == 2
+    assert "optim.max_epoch: 1 there, 2 here" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
+
+
+def test_diverging_run_exits_1_and_names_the_batch(tiny, capsys):
+    assert tiny("optim.base_lr=1e18", "optim.clip_grad_norm=False", "optim.scheduler=none") == 1
+    message = capsys.readouterr().err
+    assert "epoch" in message and "graphs of that step" in message
+    assert not (tiny.results / "tiny/0/result.json").exists()
+
+
+def test_describe_needs_no_data_and_counts_parameters(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for encoding in ("RWSE", "SPSE"):
+        assert main_module.main(["--cfg", str(ROOT / f"configs/GRIT/zinc-{encoding}.yaml"), "--describe"]) == 0
+        output = capsys.readouterr().out
+        assert "parameters: 473473" in output.splitlines()
+        assert "[P, 21]" in output and "ZINC" in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_list_names_components(capsys):
+    assert main_module.main(["--list"]) == 0
+    output = capsys.readouterr().out
+    for name in ("PyG-ZINC", "cycles", "SPSE", "RRWP", "GritTransformer", "san_graph", "adamW", "plateau", "wandb"):
+        assert name in output
+
+
+def test_help_and_usage_errors():
+    for arguments, code in ((["--help"], 0), ([], 2), (["--cfg", "x.yaml", "--repeat", "0"], 2)):
+        with pytest.raises(SystemExit) as stop:
+            main_module.main(arguments)
+        assert stop.value.code == code
+
+
+def test_plugin_brings_a_component(tiny, monkeypatch, tmp_path):
+    (tmp_path / "my_lab.py").write_text(
+        "from graphgps_spse.registry import node_encoders\n"
+        "from graphgps_spse.models.features import TypeDictNode\n"
+        "@node_encoders.register('MyNode')\n"
+        "class MyNode(TypeDictNode):\n    '''A node encoder of our own.'''\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from graphgps_spse.registry import node_encoders
+
+    assert tiny("plugins=[my_lab]", "dataset.node_encoder_name=MyNode", "optim.max_epoch=1") == 0
+    assert "MyNode" in node_encoders.names()
+
+
+def start(tiny, *arguments: str) -> subprocess.Popen:
+    command = [sys.executable, str(ROOT / "main.py"), "--cfg", str(tiny.path), f"out_dir={tiny.results}", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
+
+
+def wait_for(path: Path, process: subprocess.Popen, seconds: float = 60) -> None:
+    limit = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < limit, process.communicate()[0]
+        time.sleep(0.01)
+
+
+SLOW = ("optim.max_epoch=40", "train.batch_size=4", "gt.layers=3")
+
+
+def test_killed_and_restarted_equals_uninterrupted(tiny):
+    """kill -9 at random moments, the same command again: every line of every split equal to the last bit."""
+    assert tiny("name=whole", *SLOW) == 0
+    rng = random.Random(0)
+    for _ in range(2):
+        process = start(tiny, "name=killed", *SLOW)
+        wait_for(tiny.results / "killed/0/checkpoint.pt", process)
+        time.sleep(rng.uniform(0.05, 0.6))
+        process.kill()
+        process.wait()
+        assert not (tiny.results / "killed/0/result.json").exists(), "killed too late to test anything"
+    assert tiny("name=killed", *SLOW) == 0
+    whole, killed = (tiny.results / name / "0" for name in ("whole", "killed"))
+    assert stats(whole) == stats(killed)
+    records = [json.loads((run_dir / "result.json").read_text()) for run_dir in (whole, killed)]
+    for record in records:
+        for split in record["best"].values():
+            for key in WALL_TIME_KEYS:
+                split.pop(key, None)
+    assert records[0]["best"] == records[1]["best"] and records[0]["best_epoch"] == records[1]["best_epoch"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_signal_saves_exits_75_and_resumes(tiny, number):
+    process = start(tiny, *SLOW)
+    wait_for(tiny.results / "tiny/0/checkpoint.pt", process)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 75, output
+    done = len(stats(tiny.results / "tiny/0")["train"])
+    assert 0 < done < 40 and "the same command goes on from there" in output
+    assert tiny(*SLOW) == 0
+    assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(40))

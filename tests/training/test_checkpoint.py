@@ -1,0 +1,238 @@
+import errno
+import io
+import os
+import pickle
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import pytest
+import torch
+from tiny_run import assert_same_state, make_trainer
+
+from graphgps_spse.errors import CheckpointError
+from graphgps_spse.registry import optimizers, schedulers
+from graphgps_spse.training.checkpoint import BEST, LATEST, NEXT, PREVIOUS, CheckpointStore, read_verified
+
+
+def state(epoch, size=40):
+    weights = torch.arange(size, dtype=torch.float32) + epoch
+    return {"signature": {"lr": 0.1}, "epoch": epoch, "model": {"weight": weights}}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = CheckpointStore(tmp_path)
+    assert store.save(state(1)) and store.save(state(2))
+    return store
+
+
+def test_the_last_two_and_the_best_are_kept(store, tmp_path):
+    store.save_best(state(2))
+    store.save(state(3))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([LATEST, PREVIOUS, BEST])
+    assert_same_state(store.load_latest(), state(3))
+    assert read_verified(tmp_path / PREVIOUS)["epoch"] == 2
+    assert store.load_best()["epoch"] == store.best_epoch() == 2
+
+
+def test_nothing_to_load_yet(tmp_path):
+    store = CheckpointStore(tmp_path)
+    assert store.load_latest() is None and store.best_epoch() is None
+    with pytest.raises(CheckpointError, match="train first"):
+        store.load_best()
+
+
+def damage_cut(content):
+    return content[: len(content) // 2]
+
+
+def damage_empty(content):
+    return b""
+
+
+def damage_tensor(content):
+    where = content.index(torch.arange(40, dtype=torch.float32).add(2).numpy().tobytes()) + 17
+    return content[:where] + bytes([content[where] ^ 1]) + content[where + 1 :]
+
+
+def damage_pickle(content):
+    where = content.index(b"signature")
+    return content[:where] + b"S" + content[where + 1 :]
+
+
+def damage_text(content):
+    return b"not a checkpoint"
+
+
+DAMAGES = [damage_cut, damage_empty, damage_tensor, damage_pickle, damage_text]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_gives_way_to_the_previous(store, tmp_path, caplog, damage):
+    damaged = damage((tmp_path / LATEST).read_bytes())
+    (tmp_path / LATEST).write_bytes(damaged)
+    assert store.load_latest()["epoch"] == 1
+    assert LATEST in caplog.text and "damaged" in caplog.text and PREVIOUS in caplog.text
+    assert (tmp_path / f"{LATEST}.damaged-1").read_bytes() == damaged  # nothing is deleted
+    store.save(state(5))
+    assert store.load_latest()["epoch"] == 5
+    assert read_verified(tmp_path / PREVIOUS)["epoch"] == 1, "the damaged file must not displace the good one"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_none_left_is_an_error_and_not_a_restart(store, tmp_path, damage):
+    (tmp_path / LATEST).write_bytes(damage((tmp_path / LATEST).read_bytes()))
+    (tmp_path / PREVIOUS).write_bytes(b"")
+    for _ in range(2):  # nor is it one at the second try
+        with pytest.raises(CheckpointError, match=f"no checkpoint left.*{LATEST}.*{PREVIOUS}"):
+            store.load_latest()
+
+
+def test_torch_alone_would_load_the_flipped_bit(store, tmp_path):
+    content = damage_tensor((tmp_path / LATEST).read_bytes())
+    assert torch.load(io.BytesIO(content), weights_only=True)["epoch"] == 2
+
+
+def test_no_flipped_byte_passes_unnoticed(store, tmp_path):
+    """Every loaded state is the one that was saved: a flip is refused, or was in bytes that nobody reads."""
+    content = (tmp_path / LATEST).read_bytes()
+    positions = random.Random(0)
+    refused, path = 0, tmp_path / "flipped.pt"
+    for _ in range(400):
+        where = positions.randrange(len(content))
+        path.write_bytes(content[:where] + bytes([content[where] ^ positions.randrange(1, 256)]) + content[where + 1 :])
+        try:
+            assert_same_state(read_verified(path), state(2), f"byte {where}")
+        except CheckpointError:
+            refused += 1
+    assert refused > 100
+
+
+class Attack:
+    def __reduce__(self):
+        return os.system, ("touch attacked",)
+
+
+def test_a_pickle_that_would_run_code_is_refused(store, tmp_path, caplog, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = io.BytesIO()
+    torch.save({"epoch": 9, "model": Attack()}, content)
+    with zipfile.ZipFile(content) as archive:
+        assert archive.testzip() is None
+    (tmp_path / LATEST).write_bytes(content.getvalue())
+    assert store.load_latest()["epoch"] == 1
+    assert "would run code" in caplog.text and "system" in caplog.text
+    assert not (tmp_path / "attacked").exists()
+    (tmp_path / BEST).write_bytes(pickle.dumps(Attack()))
+    with pytest.raises(CheckpointError):
+        store.load_best()
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_another_configuration_is_refused_with_its_keys(store):
+    assert store.load_latest({"lr": 0.1})["epoch"] == 2
+    with pytest.raises(CheckpointError, match=r"lr: 0.1 there, 0.2 here; optim.name: absent there, x here"):
+        store.load_latest({"lr": 0.2, "optim": {"name": "x"}})
+
+
+def test_lists_and_tuples_of_a_signature_are_the_same(tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.save({"signature": {"steps": [1, 2]}})
+    assert store.load_latest({"steps": (1, 2)})
+
+
+def full_disk(*args):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_survived_and_then_not(store, tmp_path, caplog, monkeypatch):
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full_disk)
+        assert not store.save(state(3)) and not store.save_best(state(3))
+        assert "No space left" in caplog.text and "2 of 3" in caplog.text
+        with pytest.raises(CheckpointError, match="3 saves in a row"):
+            store.save(state(4))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "intact, and no leftovers"
+
+
+def test_one_good_save_forgives_the_misses(store, monkeypatch):
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full_disk)
+            assert not store.save(state(3)) and not store.save(state(3))
+        assert store.save(state(4))
+
+
+def test_a_limit_of_the_kernel_on_file_size(store, tmp_path):
+    """A write that truly fails midway, with half a file on the disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        assert not store.save(state(3, size=100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.load_latest()["epoch"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([LATEST, PREVIOUS])
+
+
+def test_leftovers_of_killed_runs_are_swept_and_nothing_else(tmp_path):
+    ours = [tmp_path / f".{NEXT}.123.tmp", tmp_path / f".{BEST}.9.tmp"]
+    others = [tmp_path / ".notes.tmp", tmp_path / "checkpoint.pt.tmp", tmp_path / "old.pt"]
+    for path in ours + others:
+        path.write_text("x")
+    CheckpointStore(tmp_path)
+    assert not any(path.exists() for path in ours) and all(path.exists() for path in others)
+
+
+@pytest.mark.parametrize("moment", ["before the first rename", "between the renames"])
+def test_killed_between_renames(store, tmp_path, moment):
+    os.link(tmp_path / LATEST, tmp_path / "keep")
+    store.save(state(3))
+    (tmp_path / LATEST).rename(tmp_path / NEXT)
+    if moment == "before the first rename":
+        (tmp_path / PREVIOUS).rename(tmp_path / LATEST)
+    again = CheckpointStore(tmp_path)
+    assert again.load_latest()["epoch"] == 3
+    again.save(state(4))
+    assert again.load_latest()["epoch"] == 4
+
+
+WRITER = """
+import sys, torch
+from graphgps_spse.training.checkpoint import CheckpointStore
+store, epoch = CheckpointStore(sys.argv[1]), int(sys.argv[2])
+sys.stdout.write("ready"); sys.stdout.flush()
+while True:
+    epoch += 1
+    store.save({"epoch": epoch, "model": torch.full((300_000,), float(epoch))})
+"""
+
+
+def test_killed_while_writing(tmp_path):
+    """SIGKILL at random moments of a process that does nothing but save: a whole state is always left."""
+    epoch, delays = 0, random.Random(1)
+    for _ in range(6):
+        command = [sys.executable, "-c", WRITER, str(tmp_path), str(epoch)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout.read(5) == b"ready"
+            time.sleep(delays.uniform(0.05, 0.2))
+            writer.send_signal(signal.SIGKILL)
+        loaded = CheckpointStore(tmp_path).load_latest()
+        assert loaded["epoch"] > epoch
+        epoch = loaded["epoch"]
+        assert torch.equal(loaded["model"], torch.full((300_000,), float(epoch)))
+
+
+def test_what_optimizers_and_schedules_hold_loads_as_plain_types(tmp_path):
+    for name in optimizers.names():
+        make_trainer(tmp_path / name, optim={"optimizer": name, "max_epoch": 1, "num_warmup_epochs": 0}).fit()
+        assert read_verified(tmp_path / name / LATEST)["optimizer"]["state"], name
+    for name in schedulers.names():
+        make_trainer(tmp_path / name, optim={"scheduler": name, "max_epoch": 2}).fit()
+        assert read_verified(tmp_path / name / LATEST)["scheduler"], name

@@ -1,0 +1,135 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, balanced_accuracy_score
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.training.metrics import ClassRecall, Errors, Ranking, TargetAccuracy, average_precision
+
+CPU = torch.device("cpu")
+
+
+def test_errors_by_hand():
+    errors = Errors(CPU)
+    errors.update(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 4.0]]))
+    errors.update(torch.tensor([[3.0, 3.0]]), torch.tensor([[3.0, 0.0]]))
+    assert errors.compute() == {"mae": 1.5, "mse": 14 / 4, "rmse": math.sqrt(14 / 4)}
+
+
+def test_class_recall_by_hand():
+    recall = ClassRecall(CPU, 3)
+    # Class 0: 3 of 4 right, class 1: 0 of 1, class 2 never occurs and is left out of the mean.
+    recall.update(torch.eye(3)[[0, 0, 0]], torch.tensor([[0], [0], [0]]))
+    recall.update(torch.eye(3)[[2, 2]], torch.tensor([[0], [1]]))
+    assert recall.compute() == {"accuracy": 0.6, "accuracy-SBM": 0.375}
+
+
+def test_class_recall_is_over_the_split_and_not_over_batches():
+    generator = torch.Generator().manual_seed(0)
+    logits, y = torch.randn(200, 4, generator=generator), torch.randint(0, 4, (200, 1), generator=generator)
+    recall = ClassRecall(CPU, 4)
+    for rows in torch.arange(200).split(7):
+        recall.update(logits[rows], y[rows])
+    expected = balanced_accuracy_score(y[:, 0].numpy(), logits.argmax(1).numpy())
+    assert recall.compute()["accuracy-SBM"] == pytest.approx(expected, rel=1e-14)
+
+
+def test_one_logit_is_two_classes():
+    recall = ClassRecall(CPU, 2)
+    recall.update(torch.tensor([[0.1], [-0.1], [2.0], [0.0]]), torch.tensor([[1], [0], [0], [1]]))
+    assert recall.compute() == {"accuracy": 0.5, "accuracy-SBM": 0.5}
+
+
+def test_target_accuracy_by_hand():
+    accuracy = TargetAccuracy(CPU, ("len3", "len4"))
+    one, two = torch.tensor([0.0, 1, 0]), torch.tensor([0.0, 0, 1])
+    accuracy.update(torch.stack([torch.cat([one, two]), torch.cat([one, one])]), torch.tensor([[1, 2], [1, 2]]))
+    accuracy.update(torch.cat([two, two])[None], torch.tensor([[1, 1]]))
+    assert accuracy.compute() == pytest.approx({"accuracy": 0.5, "accuracy_len3": 2 / 3, "accuracy_len4": 1 / 3})
+
+
+def ogb_rule(pred, y):
+    """Its slow twin: sklearn for each label that has both values, over rows with a label."""
+    values = []
+    for t in range(y.shape[1]):
+        known = y[:, t] == y[:, t]
+        if (y[known, t] == 1).any() and (y[known, t] == 0).any():
+            values.append(average_precision_score(y[known, t], pred[known, t]))
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("unknown", [0.0, 0.3])
+def test_average_precision_is_ogbs(ties, unknown):
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        y = rng.integers(0, 2, (40, 6)).astype(np.float32)
+        y[:, 4], y[:, 5] = 0, 1  # a label without both values counts for nothing
+        y[rng.random(y.shape) < unknown] = np.nan
+        pred = rng.integers(0, 5, y.shape).astype(np.float32) if ties else rng.normal(size=y.shape).astype(np.float32)
+        ours = average_precision(torch.from_numpy(pred), torch.from_numpy(y))
+        assert ours == pytest.approx(ogb_rule(pred, y), rel=1e-12)
+
+
+def test_average_precision_is_that_of_ogbs_evaluator():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, (60, 128)).astype(np.float32)
+    y[rng.random(y.shape) < 0.1] = np.nan
+    pred = rng.normal(size=y.shape)
+    evaluator = pytest.importorskip("ogb.graphproppred").Evaluator("ogbg-molpcba")
+    expected = evaluator.eval({"y_true": y, "y_pred": pred})["ap"]
+    assert average_precision(torch.from_numpy(pred), torch.from_numpy(y)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_average_precision_by_hand():
+    # Ranked 1 0 1: precision 1 at recall 1/2, precision 2/3 at recall 1.
+    pred, y = torch.tensor([[3.0], [2.0], [1.0]]), torch.tensor([[1.0], [0.0], [1.0]])
+    assert average_precision(pred, y) == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+
+
+def test_average_precision_undefined():
+    with pytest.raises(DataError, match="no label has both"):
+        average_precision(torch.zeros(3, 2), torch.ones(3, 2))
+
+
+def batches(kind):
+    generator = torch.Generator().manual_seed(1)
+    for rows in (5, 3, 4):
+        if kind is Errors:
+            yield torch.randn(rows, 2, generator=generator), torch.randn(rows, 2, generator=generator)
+        elif kind is Ranking:
+            labels = torch.randint(0, 2, (rows, 3), generator=generator).float()
+            yield torch.randn(rows, 3, generator=generator), labels
+        else:
+            columns = 1 if kind is ClassRecall else 3
+            y = torch.randint(0, 4, (rows, columns), generator=generator)
+            yield torch.randn(rows, 4 * columns, generator=generator), y
+
+
+@pytest.mark.parametrize("kind, args", [(Errors, ()), (ClassRecall, (4,)), (TargetAccuracy, ("abc",)), (Ranking, ())])
+def test_state_survives_a_restart(kind, args, tmp_path):
+    straight = kind(CPU, *args)
+    for pred, y in batches(kind):
+        straight.update(pred, y)
+    stopped = kind(CPU, *args)
+    for pred, y in list(batches(kind))[:2]:
+        stopped.update(pred, y)
+    torch.save(stopped.state(), tmp_path / "state.pt")
+    stopped.update(*next(batches(kind)))  # what comes after the state was taken must not reach it
+    resumed = kind(CPU, *args)
+    resumed.load(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.update(*list(batches(kind))[2])
+    assert resumed.compute() == straight.compute()
+
+
+@pytest.mark.parametrize("kind, args", [(Errors, ()), (ClassRecall, (4,)), (TargetAccuracy, ("abc",)), (Ranking, ())])
+def test_an_empty_state_survives_too(kind, args):
+    resumed = kind(CPU, *args)
+    resumed.load(kind(CPU, *args).state())
+    straight = kind(CPU, *args)
+    for pred, y in batches(kind):
+        resumed.update(pred, y)
+        straight.update(pred, y)
+    assert resumed.compute() == straight.compute()

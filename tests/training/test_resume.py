@@ -1,0 +1,278 @@
+"""Stopping and starting again equals not stopping, to the last bit (one CPU)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_run import TinyModel, assert_same_state, make_trainer, mortal_trainer, without_times
+
+from graphgps_spse.errors import CheckpointError, DivergedError, StoppedError
+from graphgps_spse.training.checkpoint import BEST, LATEST, PREVIOUS, read_verified
+from graphgps_spse.training.history import WALL_TIME_KEYS
+from graphgps_spse.training.loggers import Logger, StatsFiles
+
+
+def stats(run_dir):
+    """What the stats.json files say, less times."""
+    lines = {}
+    for name in ("train", "val", "test"):
+        rows = [json.loads(line) for line in (run_dir / name / "stats.json").read_text().splitlines()]
+        lines[name] = [{k: v for k, v in row.items() if k not in WALL_TIME_KEYS} for row in rows]
+    return lines
+
+
+def assert_same_run(ours, theirs):
+    """Both directories hold the same checkpoint, best epoch and statistics."""
+    assert_same_state(read_verified(ours / LATEST), read_verified(theirs / LATEST))
+    assert_same_state(read_verified(ours / BEST), read_verified(theirs / BEST))
+    assert stats(ours) == stats(theirs)
+
+
+def signal_at(trainer, name, epoch, number):
+    """Send SIGTERM to this process while batch `number` of an epoch of a split is loaded."""
+    loader = trainer.loaders[name]
+    load, calls = loader.epoch, []
+
+    def epoch_with_signal(e, start=0):
+        calls.append(e)
+        for i, batch in enumerate(load(e, start), start):
+            here = e if name == "train" else len(calls) - 1
+            if (here, i) == (epoch, number):
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield batch
+
+    loader.epoch = epoch_with_signal
+
+
+STOPS = [
+    ("train", 0, 0, (0, 1), 1, "first step of all"),
+    ("train", 1, 0, (1, 1), 1, "first step of an epoch"),
+    ("train", 1, 3, (1, 4), 1, "midway"),
+    ("train", 1, 6, (1, 7), 1, "last batch"),
+    ("train", 3, 6, (3, 7), 1, "last batch of all"),
+    ("train", 1, 2, (1, 4), 2, "first of two accumulated batches"),
+    ("train", 1, 6, (1, 7), 2, "incomplete group"),
+    ("val", 1, 0, (1, 7), 1, "validation"),
+    ("test", 1, 1, (1, 7), 1, "last batch of the test"),
+    ("test", 3, 1, (3, 7), 1, "last batch of the run"),
+]
+
+
+@pytest.mark.parametrize("name, epoch, number, place, accumulation", [s[:5] for s in STOPS], ids=[s[5] for s in STOPS])
+def test_stopped_and_resumed(tmp_path, name, epoch, number, place, accumulation):
+    options = {"batch_accumulation": accumulation, "eval_period": 2 if name == "train" else 1}
+    make_trainer(tmp_path / "straight", options=options).fit()
+    stopped = make_trainer(tmp_path / "stopped", options=options)
+    signal_at(stopped, name, epoch, number)
+    with pytest.raises(StoppedError, match="stopped by SIGTERM in epoch"):
+        stopped.fit()
+    saved = read_verified(tmp_path / "stopped" / LATEST)
+    assert (saved["epoch"], saved["step"]) == place
+    torch.rand(5)  # a new process does not start where the old one stood
+    resumed = make_trainer(tmp_path / "stopped", options=options)
+    batches, backward = [], resumed._backward
+    resumed._backward = lambda batch: batches.append(batch) or backward(batch)
+    resumed.fit()
+    assert len(batches) == 4 * 7 - (7 * place[0] + place[1]), "it goes on, and does not begin again"
+    assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "adagrad"])
+@pytest.mark.parametrize("scheduler", ["step", "plateau"])
+def test_other_optimizers_and_schedules_resume_too(tmp_path, optimizer, scheduler):
+    optim = {"optimizer": optimizer, "scheduler": scheduler}
+    make_trainer(tmp_path / "straight", optim=optim).fit()
+    stopped = make_trainer(tmp_path / "stopped", optim=optim)
+    signal_at(stopped, "train", 2, 3)
+    with pytest.raises(StoppedError):
+        stopped.fit()
+    make_trainer(tmp_path / "stopped", optim=optim).fit()
+    assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+
+class SignalAfterEpoch(Logger):
+    def __init__(self, epoch):
+        self.when = epoch
+
+    def epoch(self, record):
+        if record.epoch == self.when:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def test_stopped_between_epochs(tmp_path):
+    straight = make_trainer(tmp_path / "straight").fit()
+    loggers = [StatsFiles(tmp_path / "stopped"), SignalAfterEpoch(1)]
+    with pytest.raises(StoppedError, match="SIGUSR1 in epoch 2, step 0"):
+        make_trainer(tmp_path / "stopped", loggers=loggers).fit()
+    resumed = make_trainer(tmp_path / "stopped").fit()
+    assert without_times(resumed.history) == without_times(straight.history)
+    assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+
+def test_a_signal_after_the_last_epoch_changes_nothing(tmp_path):
+    loggers = [StatsFiles(tmp_path), SignalAfterEpoch(3)]
+    assert make_trainer(tmp_path, loggers=loggers).fit().status == "finished"
+
+
+def test_a_finished_run_only_tells_its_result(tmp_path):
+    first = make_trainer(tmp_path).fit()
+    before = (tmp_path / LATEST).read_bytes()
+    again = make_trainer(tmp_path)
+    again._backward = None
+    assert again.fit() == first
+    assert (tmp_path / LATEST).read_bytes() == before
+
+
+def test_falling_back_to_the_previous_checkpoint_ends_the_same(tmp_path):
+    make_trainer(tmp_path / "straight").fit()
+    stopped = make_trainer(tmp_path / "stopped")
+    signal_at(stopped, "train", 2, 4)
+    with pytest.raises(StoppedError):
+        stopped.fit()
+    latest = tmp_path / "stopped" / LATEST
+    latest.write_bytes(latest.read_bytes()[:-30])
+    make_trainer(tmp_path / "stopped").fit()
+    assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+    assert latest.with_name(f"{LATEST}.damaged-1").exists()
+
+
+def test_no_trusted_checkpoint_is_an_error(tmp_path):
+    make_trainer(tmp_path).fit()
+    for name in (LATEST, PREVIOUS):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(CheckpointError, match="no checkpoint left"):
+        make_trainer(tmp_path).fit()
+
+
+def test_lines_beyond_the_checkpoint_are_written_once(tmp_path):
+    """With a checkpoint every 3 epochs the files know more than the checkpoint when the run is killed."""
+
+    class Killed(Exception):
+        pass
+
+    class Kill(Logger):
+        def epoch(self, record):
+            if record.epoch == 4:
+                raise Killed
+
+    options, optim = {"ckpt_period": 3}, {"max_epoch": 6}
+    make_trainer(tmp_path / "straight", options=options, optim=optim).fit()
+    run_dir = tmp_path / "killed"
+    trainer = make_trainer(run_dir, options=options, optim=optim, loggers=[StatsFiles(run_dir), Kill()])
+    trainer._is_best = lambda value: trainer.best is None
+    with pytest.raises(Killed):
+        trainer.fit()
+    assert len(stats(run_dir)["train"]) == 5 and read_verified(run_dir / LATEST)["epoch"] == 3
+    with open(run_dir / "val" / "stats.json", "a") as file:
+        file.write('{"epoch": 5, "lo')
+    make_trainer(run_dir, options=options, optim=optim).fit()
+    assert [row["epoch"] for row in stats(run_dir)["val"]] == list(range(6))
+    assert stats(run_dir)["train"] == stats(tmp_path / "straight")["train"]
+
+
+def test_killed_between_checkpoint_and_best(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(state):
+        raise Killed
+
+    trainer = make_trainer(tmp_path, optim={"max_epoch": 1})
+    trainer.checkpoints.save_best = kill
+    with pytest.raises(Killed):
+        trainer.fit()
+    assert not (tmp_path / BEST).exists()
+    make_trainer(tmp_path, optim={"max_epoch": 1}).fit()
+    assert_same_state(read_verified(tmp_path / BEST)["model"], read_verified(tmp_path / LATEST)["model"])
+
+
+def test_lost_best_weights_are_reported(tmp_path, caplog):
+    trainer = make_trainer(tmp_path)
+    trainer._is_best = lambda value: trainer.best is None
+    signal_at(trainer, "train", 2, 0)
+    with pytest.raises(StoppedError):
+        trainer.fit()
+    (tmp_path / BEST).unlink()
+    make_trainer(tmp_path).fit()
+    assert "best.pt does not hold epoch 0" in caplog.text
+
+
+def test_another_signature_is_refused(tmp_path):
+    make_trainer(tmp_path).fit()
+    with pytest.raises(CheckpointError, match="seed: 0 there, 1 here"):
+        make_trainer(tmp_path, seed=1).fit()
+    with pytest.raises(CheckpointError, match="seed: 0 there, 1 here"):
+        make_trainer(tmp_path, seed=1).load_best()
+
+
+def test_another_model_is_refused(tmp_path):
+    make_trainer(tmp_path).fit()
+    other = TinyModel(batch_norm=False)
+    with pytest.raises(CheckpointError, match="does not fit this run(.|\n)*norm"):
+        make_trainer(tmp_path, model=other).fit()
+    with pytest.raises(CheckpointError, match="does not fit this model(.|\n)*norm"):
+        make_trainer(tmp_path, model=other).load_best()
+
+
+def test_a_stop_that_cannot_be_saved_says_so(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path)
+    signal_at(trainer, "train", 1, 2)
+    trainer.checkpoints.save = lambda state: False
+    with pytest.raises(StoppedError, match="goes on from the last checkpoint"):
+        trainer.fit()
+
+
+def test_a_full_disk_is_survived_with_the_same_result(tmp_path, caplog):
+    straight = make_trainer(tmp_path / "straight").fit()
+    trainer = make_trainer(tmp_path / "full")
+    save, calls = trainer.checkpoints.save, []
+    trainer.checkpoints.save = lambda state: calls.append(1) or (len(calls) > 2 and save(state))
+    assert without_times(trainer.fit().history) == without_times(straight.history)
+    assert_same_run(tmp_path / "full", tmp_path / "straight")
+
+
+def test_a_diverged_run_diverges_again(tmp_path):
+    def broken():
+        trainer = make_trainer(tmp_path)
+        backward = trainer._backward
+
+        def poison(batch):
+            if (trainer.epoch, trainer.step) == (2, 1):
+                with torch.no_grad():
+                    trainer.parameters[0].fill_(torch.nan)
+            backward(batch)
+
+        trainer._backward = poison
+        return trainer
+
+    for _ in range(2):
+        with pytest.raises(DivergedError, match="epoch 2, step 1"):
+            broken().fit()
+    assert read_verified(tmp_path / LATEST)["epoch"] == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks the runs that it kills")
+def test_killed_at_random_moments(tmp_path):
+    """SIGKILL, again and again, at random moments: one run straight, one in pieces, and no difference."""
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    killed.mkdir()
+    mortal_trainer(straight).fit()
+    script = Path(__file__).with_name("tiny_run.py")
+    path = os.pathsep.join(str(p) for p in (script.parents[2], os.environ.get("PYTHONPATH", "")) if p)
+    done = subprocess.run(
+        [sys.executable, script, killed, "5"],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 4, f"only {done.stdout} kills"
+    assert_same_run(killed, straight)
+    assert not list(killed.rglob("*.tmp"))

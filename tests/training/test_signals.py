@@ -1,0 +1,59 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from graphgps_spse.training.signals import NAMES, StopSignals
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_signal_is_a_flag(name):
+    with StopSignals() as stop:
+        assert stop.received == ""
+        os.kill(os.getpid(), getattr(signal, name))
+        assert stop.received == name
+
+
+def test_handlers_are_put_back():
+    before = [signal.getsignal(getattr(signal, name)) for name in NAMES]
+    with pytest.raises(ValueError, match="boom"), StopSignals():
+        assert all(signal.getsignal(getattr(signal, n)) not in before for n in NAMES)
+        raise ValueError("boom")
+    assert [signal.getsignal(getattr(signal, name)) for name in NAMES] == before
+
+
+def test_a_second_interrupt_stops_at_once():
+    with StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.received == "SIGINT"
+
+
+def test_a_second_termination_is_no_more_than_the_first():
+    with StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.received == "SIGTERM"
+
+
+def test_a_thread_cannot_hear_and_need_not():
+    heard = []
+
+    def run():
+        with StopSignals() as stop:
+            heard.append(stop.received)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert heard == [""]
+
+
+def test_a_new_block_forgets_the_last_signal():
+    stop = StopSignals()
+    with stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+    with stop:
+        assert stop.received == ""

@@ -1,0 +1,134 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tiny_run import spec
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.training.metrics import DIRECTIONS
+from graphgps_spse.training.tasks import build_task
+
+CPU = torch.device("cpu")
+SPECS = {
+    "regression": spec("regression", num_targets=3),
+    "classification": spec("classification", num_classes=10, metric="accuracy"),
+    "pattern": spec("classification_sbm", level="node", num_classes=2, metric="accuracy-SBM"),
+    "cluster": spec("classification_sbm", level="node", num_classes=6, metric="accuracy-SBM"),
+    "multilabel": spec("multilabel", num_targets=10, num_classes=2, metric="ap"),
+    "cycles": spec("cycle_counting", num_targets=2, num_classes=3, metric="accuracy", target_names=("len3", "len4")),
+}
+
+
+def task_of(name, loss_fun="auto", metric="auto"):
+    cfg = SimpleNamespace(model=SimpleNamespace(loss_fun=loss_fun), metric_best=metric)
+    return build_task(cfg, SPECS[name])
+
+
+@pytest.mark.parametrize(
+    "name, dim_out, metric, direction",
+    [
+        ("regression", 3, "mae", "min"),
+        ("classification", 10, "accuracy", "max"),
+        ("pattern", 1, "accuracy-SBM", "max"),
+        ("cluster", 6, "accuracy-SBM", "max"),
+        ("multilabel", 10, "ap", "max"),
+        ("cycles", 6, "accuracy", "max"),
+    ],
+)
+def test_what_a_benchmark_asks(name, dim_out, metric, direction):
+    task = task_of(name)
+    assert (task.dim_out, task.metric, task.direction) == (dim_out, metric, direction)
+    assert all(known.split("_")[0] in DIRECTIONS for known in task.metric_names)
+
+
+def test_metrics_have_the_names_that_are_promised():
+    for name in SPECS:
+        task = task_of(name)
+        columns = SPECS[name].num_targets
+        y = torch.stack([torch.arange(8) % 2] * columns, dim=1).to(
+            torch.float32 if name == "multilabel" else torch.int64
+        )
+        sums = task.accumulator(CPU)
+        sums.update(torch.randn(8, task.dim_out), y.float() if name == "regression" else y)
+        assert {"loss", *sums.compute()} == set(task.metric_names)
+
+
+@pytest.mark.parametrize("metric, direction", [("loss", "min"), ("accuracy_len4", "max")])
+def test_another_metric_may_pick_the_best_epoch(metric, direction):
+    task = task_of("cycles", metric=metric)
+    assert (task.metric, task.direction) == (metric, direction)
+
+
+def test_unknown_metric_and_loss():
+    with pytest.raises(ConfigError, match="no metric 'acuracy'.*Did you mean 'accuracy'"):
+        task_of("classification", metric="acuracy")
+    with pytest.raises(ConfigError, match="'l1' is no loss of tiny.*cross_entropy"):
+        task_of("classification", loss_fun="l1")
+
+
+def test_a_model_of_the_wrong_width_is_refused():
+    with pytest.raises(ConfigError, match=r"predicts \(4, 1\).*needs \(4, 3\)"):
+        task_of("regression").loss(torch.zeros(4, 1), torch.zeros(4, 3))
+    with pytest.raises(ConfigError, match=r"predicts \(4,\)"):  # which would broadcast to [4, 4] unnoticed
+        task_of("regression").loss(torch.zeros(4), torch.zeros(4, 1))
+
+
+def test_regression_losses():
+    pred, y = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[0.0, 0.0, 0.0]])
+    assert task_of("regression").loss(pred, y).item() == 2
+    assert task_of("regression", "mse").loss(pred, y).item() == pytest.approx(14 / 3)
+
+
+def test_classification_loss():
+    assert task_of("classification").loss(torch.zeros(4, 10), torch.zeros(4, 1).long()).item() == pytest.approx(
+        math.log(10)
+    )
+
+
+def test_pattern_loss_by_hand():
+    # Of 4 nodes 3 are of class 0: weights 1/4 for class 0, 3/4 for class 1; a logit of 0 costs ln 2 either way.
+    y = torch.tensor([[0], [0], [0], [1]])
+    loss = task_of("pattern").loss(torch.zeros(4, 1), y)
+    assert loss.item() == pytest.approx((3 * 0.25 + 0.75) / 4 * math.log(2))
+
+
+def test_cluster_loss_is_the_official_formula():
+    generator = torch.Generator().manual_seed(0)
+    pred, y = torch.randn(50, 6, generator=generator), torch.randint(0, 5, (50, 1), generator=generator)
+    weights = []
+    for c in range(6):
+        count = int((y == c).sum())
+        weights.append((50 - count) / 50 if count else 0.0)
+    assert weights[5] == 0 and weights[0] > 0
+    expected = F.nll_loss(F.log_softmax(pred, 1), y[:, 0], weight=torch.tensor(weights))
+    torch.testing.assert_close(task_of("cluster").loss(pred, y), expected, rtol=1e-6, atol=0)
+
+
+def test_a_batch_of_one_class_has_loss_zero_and_finite_gradients():
+    for name, width in (("cluster", 6), ("pattern", 1)):
+        pred = torch.randn(5, width, requires_grad=True)
+        loss = task_of(name).loss(pred, torch.ones(5, 1).long())
+        loss.backward()
+        assert loss.item() == 0 and torch.isfinite(pred.grad).all()
+
+
+def test_multilabel_loss_ignores_unknown_labels():
+    generator = torch.Generator().manual_seed(0)
+    pred = torch.randn(6, 10, generator=generator, requires_grad=True)
+    y = torch.randint(0, 2, (6, 10), generator=generator).float()
+    y[0, 3] = y[4] = torch.nan
+    known = ~torch.isnan(y)
+    loss = task_of("multilabel").loss(pred, y)
+    expected = F.binary_cross_entropy_with_logits(pred[known], y[known])
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
+    loss.backward()
+    assert torch.isfinite(pred.grad).all() and not pred.grad[4].any()
+
+
+def test_cycle_loss_is_the_mean_of_the_classifications():
+    generator = torch.Generator().manual_seed(0)
+    pred, y = torch.randn(5, 6, generator=generator), torch.randint(0, 3, (5, 2), generator=generator)
+    each = [F.cross_entropy(pred[:, 3 * t : 3 * t + 3], y[:, t]) for t in range(2)]
+    torch.testing.assert_close(task_of("cycles").loss(pred, y), (each[0] + each[1]) / 2)

@@ -1,0 +1,296 @@
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny_run import (
+    TinyModel,
+    assert_same_state,
+    loaders,
+    make_trainer,
+    optim_cfg,
+    spec,
+    split,
+    without_times,
+)
+
+from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.errors import ConfigError, DivergedError
+from graphgps_spse.training.checkpoint import BEST, read_verified
+from graphgps_spse.training.loggers import Logger
+from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training.tasks import Regression
+
+
+def test_it_learns_and_keeps_the_best_epoch(tmp_path):
+    trainer = make_trainer(tmp_path, optim={"max_epoch": 12})
+    result = trainer.fit()
+    assert result.status == "finished" and result.epochs == len(result.history) == 12
+    values = [record.splits["val"]["mae"] for record in result.history]
+    assert values[-1] < 0.8 * values[0]
+    assert result.best_epoch == values.index(min(values))
+    assert result.metrics == result.history[result.best_epoch].splits
+    best = read_verified(tmp_path / BEST)
+    assert best["epoch"] == result.best_epoch and best["splits"] == result.metrics
+    fresh = make_trainer(tmp_path, seed=0)
+    assert fresh.load_best() == result.best_epoch
+    for name in ("val", "test"):
+        assert fresh.evaluate(name)["mae"] == result.metrics[name]["mae"]
+
+
+def test_the_same_seed_gives_the_same_bits(tmp_path):
+    first = make_trainer(tmp_path / "a")
+    history = without_times(first.fit().history)
+    second = make_trainer(tmp_path / "b")
+    assert without_times(second.fit().history) == history
+    assert_same_state(first.state(), second.state())
+    assert without_times(make_trainer(tmp_path / "c", seed=1).fit().history) != history
+
+
+class Scripted(Regression):
+    """A regression whose validation metric follows a script."""
+
+    def __init__(self, values, direction):
+        super().__init__(spec())
+        self.values, self.best_is = list(values), direction
+
+    @property
+    def direction(self):
+        return self.best_is
+
+    def accumulator(self, device):
+        sums = super().accumulator(device)
+        compute = sums.compute
+        # Each epoch computes train, validation and test in turn.
+        sums.compute = lambda: compute() | {"mae": self.values.pop(0)}
+        return sums
+
+
+@pytest.mark.parametrize(
+    "direction, val, best",
+    [("min", [3, 1, 2, 1], 1), ("max", [3, 1, 2, 1], 0), ("max", [1, 2, 2, 3], 3), ("min", [2, 2, 2, 2], 0)],
+)
+def test_best_epoch_by_direction_and_the_first_of_equals(tmp_path, direction, val, best):
+    task = Scripted([value for v in val for value in (9, v, 7)], direction)
+    result = make_trainer(tmp_path, task=task).fit()
+    assert result.best_epoch == best
+    assert [record.best_epoch for record in result.history][-1] == best
+    assert result.metrics["val"]["mae"] == val[best] and result.metrics["test"]["mae"] == 7
+
+
+def test_evaluation_and_checkpoint_periods(tmp_path):
+    options = {"max_epoch": 8, "eval_period": 3, "ckpt_period": 5}
+    trainer = make_trainer(tmp_path, optim={"max_epoch": 8}, options=options)
+    saved, save = [], trainer.checkpoints.save
+    trainer.checkpoints.save = lambda state: saved.append(state["epoch"]) or save(state)
+    trainer._is_best = lambda value: trainer.best is None
+    result = trainer.fit()
+    assert [record.epoch for record in result.history if "val" in record.splits] == [0, 2, 5, 7]
+    assert saved == [1, 5, 8], "the first best epoch, the period, the last"
+
+
+def test_plateau_follows_the_validation_loss(tmp_path):
+    trainer = make_trainer(tmp_path, optim={"scheduler": "plateau", "max_epoch": 3})
+    trainer.evaluate = lambda name: {"loss": 1.0, "mae": 1.0, "time_epoch": 0.0}
+    history = trainer.fit().history
+    assert [record.splits["train"]["lr"] for record in history] == [1e-2, 1e-2, 0.5e-2]
+
+
+class Spy(Logger):
+    def __init__(self):
+        self.heard = []
+
+    def start(self, history):
+        self.heard.append(("start", len(history)))
+
+    def progress(self, epoch, step, num_steps, loss):
+        self.heard.append(("progress", epoch, step, num_steps))
+
+    def epoch(self, record):
+        self.heard.append(("epoch", record.epoch))
+
+    def finish(self, result):
+        self.heard.append(("finish", result.best_epoch))
+
+    def close(self, status):
+        self.heard.append(("close", status))
+
+
+def test_what_loggers_hear(tmp_path):
+    spy = Spy()
+    result = make_trainer(tmp_path, loggers=[spy], optim={"max_epoch": 2}).fit()
+    steps = [("progress", e, s, 7) for e in range(2) for s in (3, 6)]
+    epochs = [*steps[:2], ("epoch", 0), *steps[2:], ("epoch", 1)]
+    assert spy.heard == [("start", 0), *epochs, ("finish", result.best_epoch), ("close", "finished")]
+
+
+@pytest.mark.parametrize("accumulation", [2, 3, 7, 20])
+def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation):
+    """50 graphs in batches of 8 make unequal last batches and incomplete groups; in float64, without BatchNorm."""
+
+    def weights(batch_size, accumulation):
+        torch.manual_seed(0)
+        model = TinyModel(dropout=0.0, batch_norm=False).double()
+        graphs = split("train", 50)
+        # One epoch in the order of the data, so that groups are runs of graphs.
+        small = {
+            name: GraphLoader(graphs, batch_size=batch_size, seed=0, shuffle=False) for name in ("train", "val", "test")
+        }
+        options = {"max_epoch": 1, "batch_accumulation": accumulation, "max_grad_norm": 0.1}
+        optim = {"optimizer": "sgd", "base_lr": 0.1, "num_warmup_epochs": 0}
+        run_dir = tmp_path / f"{batch_size}-{accumulation}"
+        make_trainer(run_dir, model=model, loaders=small, options=options, optim=optim).fit()
+        return model.state_dict()
+
+    small, big = weights(8, accumulation), weights(8 * accumulation, 1)
+    for name in small:
+        torch.testing.assert_close(small[name], big[name], rtol=1e-12, atol=1e-14)
+
+
+class Poisoned(TinyModel):
+    """Predicts NaN, or a finite value with an infinite gradient, for one graph."""
+
+    def __init__(self, graph, kind):
+        super().__init__(dropout=0.0)
+        self.graph, self.kind = graph, kind
+
+    def forward(self, batch):
+        pred = super().forward(batch)
+        mine = (batch.index_B == self.graph)[:, None]
+        if self.kind == "loss":
+            return pred * torch.where(mine, torch.nan, 1.0)
+        return pred + torch.where(mine, pred - pred.detach(), 1.0).sqrt()  # the slope of the root is infinite at 0
+
+
+@pytest.mark.parametrize("kind", ["loss", "gradient norm"])
+def test_a_bad_value_stops_before_the_step_and_names_the_batch(tmp_path, kind):
+    clean = make_trainer(tmp_path / "clean", model=Poisoned(-1, kind))
+    order = [batch.index_B.tolist() for batch in clean.loaders["train"].epoch(0)]
+    trainer, steps = make_trainer(tmp_path, model=Poisoned(order[3][0], kind)), []
+    trainer.optimizer.register_step_post_hook(lambda *args: steps.append(1))
+    with pytest.raises(DivergedError) as error:
+        trainer.fit()
+    assert f"train, epoch 0, step 3: the {kind} is" in str(error.value) and str(order[3]) in str(error.value)
+    assert len(steps) == 3
+    assert all(torch.isfinite(p).all() for p in trainer.model.parameters())
+
+
+def test_a_diverged_state_is_never_saved(tmp_path):
+    """As on CUDA, where the guard is read at log intervals only: the bad step happens, and no file holds it."""
+    order = [b.index_B.tolist() for b in make_trainer(tmp_path / "clean").loaders["train"].epoch(1)]
+    model = Poisoned(-1, "loss")
+    trainer = make_trainer(tmp_path, model=model, options={"log_interval": 100, "ckpt_minutes": 1e-9})
+    check, update, train = trainer.guard.check, trainer._update, trainer._train_epoch
+
+    def update_unchecked(group):
+        trainer.guard.check = lambda where: None
+        update(group)
+        trainer.guard.check = check
+
+    def train_poisoned():
+        model.graph = order[2][0] if trainer.epoch == 1 else -1
+        return train()
+
+    trainer._update, trainer._train_epoch = update_unchecked, train_poisoned
+    with pytest.raises(DivergedError, match="epoch 1, step 2"):
+        trainer.fit()
+    assert any(not torch.isfinite(p).all() for p in trainer.model.parameters())
+    saved = read_verified(tmp_path / "checkpoint.pt")
+    assert (saved["epoch"], saved["step"]) == (1, 2)
+    assert all(torch.isfinite(tensor).all() for tensor in saved["model"].values())
+
+
+def test_a_bad_validation_loss_names_the_split(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.loaders["val"].epoch = lambda epoch: iter([split("val", 4, seed=1).batch([2])])
+    forward = trainer.model.forward
+    trainer.model.forward = lambda batch: forward(batch) * (1 if trainer.model.training else float("inf"))
+    with pytest.raises(DivergedError, match=r"val, epoch 0, step 0: the loss.*\[2\]"):
+        trainer.fit()
+
+
+def test_unused_parameters_and_no_clipping(tmp_path):
+    model = TinyModel()
+    model.unused = torch.nn.Linear(2, 2)
+    result = make_trainer(tmp_path, model=model, options={"max_grad_norm": 0.0}, optim={"max_epoch": 1}).fit()
+    assert result.metrics["train"]["params"] == sum(p.numel() for p in model.parameters())
+
+
+def test_gradients_are_clipped_to_the_norm(tmp_path):
+    norms = []
+    trainer = make_trainer(tmp_path, options={"max_grad_norm": 1e-3}, optim={"max_epoch": 1})
+    trainer.optimizer.register_step_pre_hook(
+        lambda *args: norms.append(torch.nn.utils.get_total_norm([p.grad for p in trainer.parameters]).item())
+    )
+    trainer.fit()
+    assert norms == pytest.approx([1e-3] * 7, rel=1e-2)
+
+
+@pytest.mark.parametrize("amp", ["bf16", "fp16"])
+def test_mixed_precision_needs_cuda(tmp_path, amp):
+    with pytest.raises(ConfigError, match=f"train.amp: {amp} needs a CUDA device"):
+        make_trainer(tmp_path, options={"amp": amp})
+
+
+def options_cfg(**changes):
+    train = {"eval_period": 1, "ckpt_period": 2, "ckpt_minutes": 0.5, "log_interval": 7, "amp": "off", "compile": False}
+    cfg = optim_cfg(**{k: v for k, v in changes.items() if k not in train})
+    return SimpleNamespace(
+        optim=cfg.optim, train=SimpleNamespace(**(train | {k: changes[k] for k in train if k in changes}))
+    )
+
+
+def test_options_are_read_from_the_configuration():
+    options = TrainOptions.from_cfg(options_cfg(clip_grad_norm_value=0.5, batch_accumulation=3))
+    assert (options.max_epoch, options.ckpt_period, options.ckpt_minutes, options.log_interval) == (4, 2, 0.5, 7)
+    assert (options.max_grad_norm, options.batch_accumulation) == (0.5, 3)
+    assert TrainOptions.from_cfg(options_cfg(clip_grad_norm=False)).max_grad_norm == 0
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"max_epoch": 0}, "optim.max_epoch: 0 is below 1"),
+        ({"batch_accumulation": 0}, "optim.batch_accumulation: 0"),
+        ({"log_interval": -1}, "train.log_interval: -1"),
+        ({"clip_grad_norm_value": 0.0}, "optim.clip_grad_norm_value: 0.0"),
+        ({"amp": "bf-16"}, "train.amp: 'bf-16' is none of off, bf16, fp16"),
+    ],
+)
+def test_bad_options(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainOptions.from_cfg(options_cfg(**changes))
+
+
+def test_stats_files_hold_every_digit(tmp_path):
+    result = make_trainer(tmp_path).fit()
+    for name in ("train", "val", "test"):
+        lines = [json.loads(line) for line in (tmp_path / name / "stats.json").read_text().splitlines()]
+        assert lines == [{"epoch": record.epoch} | record.splits[name] for record in result.history]
+        assert {"loss", "mae", "params", "time_epoch", "time_iter"} <= lines[0].keys()
+    assert {"lr", "eta"} <= json.loads((tmp_path / "train/stats.json").read_text().splitlines()[0]).keys()
+
+
+def test_a_step_costs_little_beyond_the_model(tmp_path):
+    """Everything but forward, backward and optimiser, by a model that computes next to nothing."""
+
+    class Constant(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, batch):
+            return self.bias.expand(batch.num_graphs, 1)
+
+    trainer = make_trainer(tmp_path, model=Constant(), loaders=loaders((800, 8, 8)), optim={"max_epoch": 3})
+    best = min(record.splits["train"]["time_iter"] for record in trainer.fit().history)
+    started = time.perf_counter()
+    for batch in trainer.loaders["train"].epoch(0):
+        loss = trainer.task.loss(trainer.model(batch), batch.y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trainer.parameters, 1.0)
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad()
+    bare = (time.perf_counter() - started) / 100
+    assert best - bare < 1e-3, f"{best * 1e6:.0f} us per step, {bare * 1e6:.0f} without the trainer"
