@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -42,15 +43,16 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if arguments.list:
             print("\n".join(run.list_components()))
-            return 0
-        cfg = load_config(arguments.cfg, arguments.overrides)
-        if arguments.describe:
-            print("\n".join(run.describe(cfg)))
-            return 0
-        run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+        elif arguments.describe:
+            print("\n".join(run.describe(load_config(arguments.cfg, arguments.overrides))))
+        else:
+            cfg = load_config(arguments.cfg, arguments.overrides)
+            run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
     except SPSEError as err:
         print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
         return err.exit_code
+    except BrokenPipeError:  # the reader, e.g. head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

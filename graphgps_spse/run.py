@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from graphgps_spse import counting
 from graphgps_spse.bench.results import RunResult, aggregate
 from graphgps_spse.config import Config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
-from graphgps_spse.encodings import build_encodings
+from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.base import Encoding, GraphArrays
 from graphgps_spse.environment import count_threads, describe_environment, pick_device
 from graphgps_spse.errors import RunDirError
@@ -121,9 +120,9 @@ def encode(
     splits: dict[str, GraphDataset], encodings: list[Encoding], num_threads: int
 ) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
     """Return the splits with every encoding computed, and a record of how each was computed."""
-    compiled = counting.compile_kernels()
+    compiled = compile_kernels()
     if compiled > 1:
-        log.info("compiled the counting kernels in %.1f s; they are cached for later runs", compiled)
+        log.info("compiled the kernels of counting and encodings in %.1f s; they are cached for later runs", compiled)
     records: dict[str, Any] = {}
     for encoding in encodings:
         num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
@@ -203,17 +202,29 @@ def build_result(
 
 
 def describe(cfg: Config) -> list[str]:
-    """Return lines that show what a configuration builds; needs no data."""
+    """Return lines that show what a configuration builds and how it is trained; needs no data."""
     parts = build_parts(cfg)
-    spec = parts.dataset.spec
-    lines = [f"data set: {spec.name}, {spec.level} level, {spec.task}, {spec.num_targets} targets"]
-    lines += [
-        f"  {key}: {value}" for key, value in asdict(spec).items() if key in ("metric", "node_input", "edge_input")
+    spec, task, optim = parts.dataset.spec, parts.task, cfg.optim
+    rows = "B" if spec.level == "graph" else "N"
+    lines = [
+        f"run directory: {Path(cfg.out_dir) / cfg.name / str(cfg.seed)}",
+        f"data set: {spec.name}, nodes {spec.node_input.kind} ({spec.node_input.size}), "
+        f"edges {spec.edge_input.kind} ({spec.edge_input.size}), targets [{rows}, {spec.num_targets}]",
+        f"task: {spec.task}, loss {task.loss_fun}, best epoch by {task.metric} ({task.direction}) on validation",
+        f"training: {optim.optimizer}, lr {optim.base_lr:g}, weight decay {optim.weight_decay:g}, batches of "
+        f"{cfg.train.batch_size} graphs, {optim.max_epoch} epochs, {optim.scheduler}, "
+        f"{optim.num_warmup_epochs} epochs of warm-up",
     ]
     for encoding in parts.encodings:
-        lines.append(f"encoding: {encoding.name}, pairs [P, {encoding.dim_pair}], nodes [N, {encoding.dim_node}]")
-    lines += [f"output: [{'B' if spec.level == 'graph' else 'N'}, {parts.task.dim_out}]", *describe_model(parts.model)]
-    return lines
+        options = ", ".join(f"{key} {value}" for key, value in vars(encoding).items() if not key.startswith("dim_"))
+        shapes = f"pairs [P, {encoding.dim_pair}], nodes [N, {encoding.dim_node}]"
+        lines.append(f"encoding: {encoding.name}, {shapes} ({options})")
+    return [
+        *lines,
+        f"output: [{rows}, {task.dim_out}]",
+        "model, with the shapes of its parameters:",
+        *describe_model(parts.model),
+    ]
 
 
 def list_components() -> list[str]:

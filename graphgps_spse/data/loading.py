@@ -81,7 +81,7 @@ class GraphLoader:
         return iter(self._loader)
 
 
-def _as_it_is(batch: GraphBatch) -> GraphBatch:
+def _as_it_is(batch: Any) -> Any:
     return batch
 
 

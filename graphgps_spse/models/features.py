@@ -1,7 +1,7 @@
 """Encoders of raw node and edge features: what enters the first layer beside the encodings.
 
-A class registered as a node or edge encoder is built as `Encoder.from_spec(input_spec, dim)` and maps raw feature rows to
-rows of `dim` columns.
+A class registered as a node or edge encoder is built as `Encoder.from_spec(input_spec, dim)` and maps rows of raw
+features to rows of `dim` columns.
 """
 
 import math

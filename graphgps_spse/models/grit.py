@@ -4,6 +4,7 @@ Receiver i, sender j. Each layer keeps a residual stream of nodes x [N, D] and o
 after each update. The pair work is in grit_attention.py.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,26 +13,46 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.grit_attention import PairOptions, PairStream, PairWeights, pair_layer
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.models.grit_attention import PairOptions, PairStream, PairWeights, plain_layer
+from graphgps_spse.models.grit_fused import fused_layer, has_kernels
 from graphgps_spse.models.heads import build_activation
 from graphgps_spse.models.pairs import PairLayout
 from graphgps_spse.registry import edge_encoders, heads, models, node_encoders
 
 
-class PairNorm(nn.BatchNorm1d):
-    """BatchNorm of pair features from given column statistics, as the scale and shift it amounts to."""
+def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:
+    """Bring rows ordered (head, part, position in head) into the kernels' order (part, position in head, head)."""
+    rows = weight.unflatten(0, (num_heads, parts, -1))
+    return rows.permute(1, 2, 0, *range(3, rows.dim())).flatten(0, 2)
 
-    def scale_and_shift(self, mean_D: Tensor | None, var_D: Tensor | None, num_rows: int) -> tuple[Tensor, Tensor]:
-        """Return scale and shift; in training from the batch's mean and biased variance, which running ones follow."""
-        if not self.training:
+
+class PairNorm(nn.Module):
+    """BatchNorm of pair features as the scale and shift that it amounts to, from column statistics already at hand."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, dim: int, *, momentum: float, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.register_buffer("running_mean", torch.zeros(dim))
+        self.register_buffer("running_var", torch.ones(dim))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def forward(self, mean_D: Tensor | None, var_D: Tensor | None, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Return scale and shift: from the batch's mean and biased variance, or where None from the running ones."""
+        if mean_D is None or var_D is None:
             mean_D, var_D = self.running_mean, self.running_var
         elif num_rows < 2:
-            raise ValueError("BatchNorm in training needs more than one pair, but the batch is a single node")
+            raise DataError("a training batch is a single node, which BatchNorm cannot use; raise train.batch_size")
         else:
             with torch.no_grad():
-                self.running_mean.lerp_(mean_D.to(self.running_mean.dtype), self.momentum)
-                self.running_var.lerp_((var_D * (num_rows / (num_rows - 1))).to(self.running_var.dtype), self.momentum)
+                self.running_mean.lerp_(mean_D, self.momentum)
+                self.running_var.lerp_(var_D * (num_rows / (num_rows - 1)), self.momentum)
                 self.num_batches_tracked += 1
         scale_D = self.weight * torch.rsqrt(var_D + self.eps)
         return scale_D, self.bias - mean_D * scale_D
@@ -58,23 +79,26 @@ class GritAttention(nn.Module):
             nn.init.xavier_normal_(weight)
 
     def forward(
-        self, x_ND: Tensor, stream: PairStream, layout: PairLayout, out: nn.Linear | None, dropout: float, norm: PairNorm
+        self,
+        x_ND: Tensor,
+        stream: PairStream,
+        layout: PairLayout,
+        out: nn.Linear | None,
+        dropout: float,
+        norm: PairNorm,
     ) -> tuple[Tensor, PairStream | None]:
         """Return what nodes receive, [N, D] by head, and the updated pairs: None where `out` is None."""
         dim, heads = x_ND.shape[1], self.num_heads
-        columns = torch.arange(dim, device=x_ND.device).view(heads, -1).t().reshape(-1)
-        weight = torch.cat([self.query.weight[columns], self.key.weight[columns], self.value.weight[columns]])
-        bias = torch.cat([self.query.bias[columns], self.query.bias.new_zeros(2 * dim)])
-        q_ND, k_ND, v_ND = nn.functional.linear(x_ND, weight, bias).chunk(3, dim=1)
-        rows = self._pair_rows(columns)
+        maps = [_by_position(linear.weight, heads) for linear in (self.query, self.key, self.value)]
+        bias = nn.functional.pad(_by_position(self.query.bias, heads), (0, 2 * dim))
+        q_ND, k_ND, v_ND = nn.functional.linear(x_ND, torch.cat(maps), bias).chunk(3, dim=1)
         weights = PairWeights(
-            map_WD=self.pair.weight[rows],
-            map_bias_W=self.pair.bias[rows],
-            logit_D=self.logit.reshape(-1),
-            out_DD=None if out is None else out.weight[:, columns],
+            map_WD=_by_position(self.pair.weight, heads, parts=2),
+            map_bias_W=_by_position(self.pair.bias, heads, parts=2),
+            logit_D=self.logit.flatten(),
+            out_DD=None if out is None else _by_position(out.weight.t(), heads).t(),
             out_bias_D=None if out is None else out.bias,
         )
-        dtype = q_ND.dtype
         options = PairOptions(
             layout=layout,
             num_heads=heads,
@@ -83,25 +107,19 @@ class GritAttention(nn.Module):
             keep_PD=None if out is None else self._keep(layout.num_pairs, dim, dropout, x_ND),
             statistics=out is not None and norm.training,
         )
+        pair_layer = fused_layer if has_kernels(q_ND) else plain_layer
         result = pair_layer(stream, q_ND, k_ND, v_ND, weights, options)
-        mixed_NHC = torch.einsum("nch,chd->nhd", result.pair_ND.view(-1, dim // heads, heads).to(dtype), self.mix)
-        value_NHC = result.value_ND.view(-1, dim // heads, heads).transpose(1, 2)
-        x_ND = (value_NHC + mixed_NHC).reshape(-1, dim)
+        value_NCH, pair_NCH = (sums.unflatten(1, (-1, heads)) for sums in (result.value_ND, result.pair_ND))
+        x_ND = (value_NCH.transpose(1, 2) + torch.einsum("nch,chd->nhd", pair_NCH, self.mix)).flatten(1)
         if result.u_PD is None:
             return x_ND, None
-        return x_ND, PairStream(result.u_PD, *norm.scale_and_shift(result.mean_D, result.var_D, layout.num_pairs))
-
-    def _pair_rows(self, columns_D: Tensor) -> Tensor:
-        """Rows of `pair` that give w, then b, in the kernels' order."""
-        dim_head = len(columns_D) // self.num_heads
-        w_D = columns_D + torch.div(columns_D, dim_head, rounding_mode="floor") * dim_head
-        return torch.cat([w_D, w_D + dim_head])
+        return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
 
     def _keep(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
         """Draw a dropout mask from torch's generator, scaled to keep the mean; None where nothing is dropped."""
         if not self.training or rate == 0:
             return None
-        return like.new_empty(rows, columns).bernoulli_(1 - rate).div_(1 - rate)
+        return like.new_empty(rows, columns).uniform_().ge_(rate).mul_(1 / (1 - rate))
 
 
 class GritLayer(nn.Module):
@@ -193,9 +211,7 @@ class GritTransformer(nn.Module):
         self.head = head
 
     @classmethod
-    def from_cfg(
-        cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int
-    ) -> "GritTransformer":
+    def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GritTransformer":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError unless exactly one encoding is of pairs."""
         of_pairs = [encoding for encoding in encodings if encoding.dim_pair > 0]
         if len(of_pairs) != 1:
@@ -217,7 +233,7 @@ class GritTransformer(nn.Module):
             dim=dim,
             num_layers=cfg.gt.layers,
             num_heads=cfg.gt.n_heads,
-            clamp=cfg.gt.attn.clamp,
+            clamp=cfg.gt.attn.clamp or math.inf,
             dropout=cfg.gt.dropout,
             attn_dropout=cfg.gt.attn_dropout,
             bn_momentum=cfg.gt.bn_momentum,

@@ -1,12 +1,13 @@
 """Compiled CPU kernels of GRIT's attention on packed pairs; grit_attention.py calls them chunk by chunk.
 
 Unvalidated and private. Columns of every [*, D] array are ordered (position in head, head), so that all loops over
-D = dim_head * num_heads are elementwise and sums over a head's positions add rows of num_heads values. `r` counts
-rows within a chunk, `first`, `size`, `row` are PairLayout's arrays. An empty `keep` array means no dropout.
-Not-a-number passes through every step: the flags below promise nothing about it, and tests are written `x <= 0`.
+D = dim_head * num_heads are elementwise, and a sum over a head's positions adds rows of num_heads values. `chunk` is
+a pairs.Chunk and `r` a row in its window; `first`, `size` and `row` are PairLayout's arrays. Arrays at the end of an
+argument list are scratch: as arguments they are known not to overlap, and so small loops become vector code.
+Not-a-number passes through: no flag below promises its absence, and tests are written so that it fails them.
 """
 
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,15 +36,17 @@ class Kernels(NamedTuple):
     residual_backward: Any
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernels(dim_head: int, num_heads: int) -> Kernels:
     """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
     D, H, C = dim_head * num_heads, num_heads, dim_head
     jit = njit(fastmath=FASTMATH, cache=True, nogil=True, error_model="numpy", pipeline_class=DistinctArrays)
 
     @jit
-    def attend(i0, i1, first, size, row, q, k, v, wb, a, keep, clamp, alpha, ehat, o, t):
-        """Write e^ of the receivers i0..i1-1, their softmax weights and both weighted sums over senders.
+    def attend(
+        chunk, first, size, row, q, k, v, wb, a, keep, clamp, alpha, ehat, o, t, product, top, total
+    ):  # fmt: skip
+        """Write e^ of the chunk's receivers, their softmax weights and both weighted sums over senders.
 
         GRIT (Ma et al. 2023): s = (q_i + k_j) * w_ij; e^ = relu(sign(s) sqrt|s| + b_ij); logits <e^, a> by head,
         clamped; o_i = sum_j alpha_ij v_j; t_i = sum_j alpha_ij e^_ij. `wb` holds w and b of the chunk side by side.
@@ -51,17 +54,14 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
         """
         zero, one = q.dtype.type(0), q.dtype.type(1)
         limit = q.dtype.type(clamp)
-        dropout = keep.shape[0] > 0
-        top, total, product = np.empty(H, q.dtype), np.empty(H, q.dtype), np.empty(D, q.dtype)
-        p0 = row[i0]
-        for i in range(i0, i1):
+        for i in range(chunk.first, chunk.last):
             f, n, p = first[i], size[i], row[i]
             qi, oi, ti = q[i], o[i], t[i]
             for h in range(H):
                 top[h] = -limit
                 total[h] = zero
             for j in range(n):
-                r = p - p0 + j
+                r = p - chunk.window + j
                 kj, w, b, e, x = k[f + j], wb[r, :D], wb[r, D:], ehat[r], alpha[p + j]
                 for d in range(D):
                     s = (qi[d] + kj[d]) * w[d]
@@ -90,14 +90,10 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                 oi[d] = zero
                 ti[d] = zero
             for j in range(n):
-                x, e, vj = alpha[p + j], ehat[p - p0 + j], v[f + j]
+                x, m, e, vj = alpha[p + j], keep[p + j], ehat[p - chunk.window + j], v[f + j]
                 for h in range(H):
                     x[h] *= total[h]
-                    top[h] = abs(x[h])
-                if dropout:
-                    m = keep[p + j]
-                    for h in range(H):
-                        top[h] *= m[h]
+                    top[h] = abs(x[h]) * m[h]
                 for h in range(H):
                     for c in range(C):
                         d = c * H + h
@@ -105,15 +101,15 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                         ti[d] += top[h] * e[d]
 
     @jit
-    def update(p0, p1, u, scale, shift, mapped, out, count, mean, m2):
-        """Write rows p0..p1-1 of e + O_e e^ and fold their column means and squared deviations into `mean`, `m2`.
+    def update(chunk, mapped, u, scale, shift, out, mean, m2):
+        """Write the chunk's rows of e + O_e e^ and fold their column means and squared deviations into `mean`, `m2`.
 
-        `mean` and `m2` are those of the `count` rows before (Chan et al. 1983).
+        `mean` and `m2` are those of the rows before the chunk (Chan et al. 1983).
         """
-        rows = p1 - p0
+        count, rows = chunk.start, chunk.stop - chunk.start
         local, square = np.zeros(D, u.dtype), np.zeros(D, u.dtype)
-        for r in range(rows):
-            x, y, z = u[p0 + r], mapped[r], out[p0 + r]
+        for p in range(chunk.start, chunk.stop):
+            x, y, z = u[p], mapped[p - chunk.window], out[p]
             for d in range(D):
                 value = x[d] * scale[d] + shift[d] + y[d]
                 z[d] = value
@@ -121,8 +117,8 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
         each = u.dtype.type(1.0 / rows)
         for d in range(D):
             local[d] *= each
-        for r in range(rows):
-            z = out[p0 + r]
+        for p in range(chunk.start, chunk.stop):
+            z = out[p]
             for d in range(D):
                 value = z[d] - local[d]
                 square[d] += value * value
@@ -132,27 +128,23 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
             m2[d] += square[d] + delta * delta * (count * rows / (count + rows))
 
     @jit
-    def update_backward(p0, p1, grad_out, out, offset, slope, u, grad, grad_bias, grad_scale):
+    def update_backward(chunk, grad_out, out, offset, slope, u, grad, grad_shift, grad_scale):
         """Write the chunk's gradient of e + O_e e^, its batch statistics' share included, and add up column sums.
 
         The share of a row is offset + slope * row: mean and variance are linear and quadratic in it.
         """
-        sums, products = np.zeros(D, u.dtype), np.zeros(D, u.dtype)
-        for r in range(p1 - p0):
-            g_out, y, x, g = grad_out[p0 + r], out[p0 + r], u[p0 + r], grad[r]
+        for p in range(chunk.start, chunk.stop):
+            g_out, y, x, g = grad_out[p], out[p], u[p], grad[p - chunk.window]
             for d in range(D):
                 value = g_out[d] + offset[d] + slope[d] * y[d]
                 g[d] = value
-                sums[d] += value
-                products[d] += value * x[d]
-        for d in range(D):
-            grad_bias[d] += sums[d]
-            grad_scale[d] += products[d]
+                grad_shift[d] += value
+                grad_scale[d] += value * x[d]
 
     @jit
     def attend_backward(
-        i0, i1, first, size, row, q, k, v, wb, a, keep, alpha, grad_o, grad_t, grad_ehat,
-        ehat, grad_q, grad_k, grad_v, grad_wb, grad_b, grad_a,
+        chunk, first, size, row, q, k, v, wb, a, keep, alpha, grad_o, grad_t, grad_ehat,
+        ehat, grad_q, grad_k, grad_v, grad_wb, grad_b, grad_a, product, gs, gq, mean, weight, grad_x,
     ):  # fmt: skip
         """Write the gradient of `wb` over the chunk and add those of q, k, v, a and the bias; recomputes e^.
 
@@ -160,23 +152,15 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
         until their gradient takes their place.
         """
         zero, half = q.dtype.type(0), q.dtype.type(0.5)
-        dropout = keep.shape[0] > 0
-        most = 0
-        for i in range(i0, i1):
-            most = max(most, size[i])
-        grad_x, mean = np.empty((most, H), q.dtype), np.empty(H, q.dtype)
-        product, weight = np.empty(D, q.dtype), np.empty(H, q.dtype)
-        bias, sum_a, gq, gs = np.zeros(2 * D, q.dtype), np.zeros(D, q.dtype), np.empty(D, q.dtype), np.empty(D, q.dtype)
-        p0 = row[i0]
-        for i in range(i0, i1):
+        for i in range(chunk.first, chunk.last):
             f, n, p = first[i], size[i], row[i]
             qi, go, gt, gqi = q[i], grad_o[i], grad_t[i], grad_q[i]
             for h in range(H):
                 mean[h] = zero
             for j in range(n):
-                r = p - p0 + j
-                kj, vj, w, b, e, gx, x = k[f + j], v[f + j], wb[r, :D], wb[r, D:], ehat[r], grad_x[j], alpha[p + j]
-                root = grad_wb[r, :D]
+                r = p - chunk.window + j
+                kj, vj, w, b, e, root = k[f + j], v[f + j], wb[r, :D], wb[r, D:], ehat[r], grad_wb[r, :D]
+                gx, x, m = grad_x[j], alpha[p + j], keep[p + j]
                 for d in range(D):
                     s = (qi[d] + kj[d]) * w[d]
                     y = np.sqrt(abs(s))
@@ -191,32 +175,33 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                     for c in range(C):
                         y += product[c * H + h]
                     gx[h] = y
-                if dropout:
-                    m = keep[p + j]
-                    for h in range(H):
-                        gx[h] *= m[h]
                 for h in range(H):
+                    gx[h] *= m[h]
                     mean[h] += abs(x[h]) * gx[h]
             for d in range(D):
                 gq[d] = zero
             for j in range(n):
-                r = p - p0 + j
-                kj, w, e, gx, x, ge = k[f + j], wb[r, :D], ehat[r], grad_x[j], alpha[p + j], grad_ehat[r]
+                r = p - chunk.window + j
+                kj, w, e, ge, gx, x, m = (
+                    k[f + j],
+                    wb[r, :D],
+                    ehat[r],
+                    grad_ehat[r],
+                    grad_x[j],
+                    alpha[p + j],
+                    keep[p + j],
+                )
                 root, gz, gk, gv = grad_wb[r, :D], grad_wb[r, D:], grad_k[f + j], grad_v[f + j]
                 for h in range(H):
                     y = x[h] * (gx[h] - mean[h])
                     gx[h] = zero if x[h] < zero else y
-                    weight[h] = abs(x[h])
-                if dropout:
-                    m = keep[p + j]
-                    for h in range(H):
-                        weight[h] *= m[h]
+                    weight[h] = abs(x[h]) * m[h]
                 for h in range(H):
                     for c in range(C):
                         gv[c * H + h] += weight[h] * go[c * H + h]
                 for h in range(H):
                     for c in range(C):
-                        sum_a[c * H + h] += gx[h] * e[c * H + h]
+                        grad_a[c * H + h] += gx[h] * e[c * H + h]
                 for h in range(H):
                     for c in range(C):
                         gz[c * H + h] = weight[h] * gt[c * H + h] + gx[h] * a[c * H + h]
@@ -235,19 +220,15 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                     gk[d] += gs[d]
                 both = grad_wb[r]
                 for d in range(2 * D):
-                    bias[d] += both[d]
+                    grad_b[d] += both[d]
             for d in range(D):
                 gqi[d] = gq[d]
-        for d in range(2 * D):
-            grad_b[d] += bias[d]
-        for d in range(D):
-            grad_a[d] += sum_a[d]
 
     @jit
-    def residual_backward(p0, p1, grad, scale, mapped, grad_u):
+    def residual_backward(chunk, mapped, grad, scale, grad_u):
         """Write the chunk's gradient of u: through the residual, and `mapped`, through the attention."""
-        for r in range(p1 - p0):
-            g, y, x = grad[r], mapped[r], grad_u[p0 + r]
+        for p in range(chunk.start, chunk.stop):
+            g, y, x = grad[p - chunk.window], mapped[p - chunk.window], grad_u[p]
             for d in range(D):
                 x[d] = g[d] * scale[d] + y[d]
 

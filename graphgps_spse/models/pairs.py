@@ -14,12 +14,28 @@ from torch import Tensor
 
 
 class Chunk(NamedTuple):
-    """Consecutive receivers whose pair rows fit the cache together: receivers first..last-1, rows start..stop-1."""
+    """Consecutive receivers, first..last-1, whose pair rows start..stop-1 lie in a window of fixed length.
+
+    All windows of a layout have the same length, so that matrix products see one shape.
+    """
 
     first: int
     last: int
     start: int
     stop: int
+    window: int
+    """First row of the window."""
+    rows: int
+    """Length of the window."""
+
+    def of(self, x_PD: Tensor) -> Tensor:
+        """Return the window's rows of x."""
+        return x_PD[self.window : self.window + self.rows]
+
+    def clear_rest(self, x_RD: Tensor) -> None:
+        """Set the rows of a window-sized x that belong to other receivers to zero."""
+        x_RD[: self.start - self.window] = 0
+        x_RD[self.stop - self.window :] = 0
 
 
 class PairLayout:
@@ -36,14 +52,20 @@ class PairLayout:
         self.row_N = np.cumsum(self.size_N) - self.size_N
         """[N] first pair row of each receiver."""
 
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What kernels need to walk the pairs: first_N, size_N, row_N."""
+        return self.first_N, self.size_N, self.row_N
+
     def chunks(self, max_rows: int) -> list[Chunk]:
         """Cut the receivers into runs of at most `max_rows` rows each (or one receiver, if that alone has more)."""
+        rows = max(min(max_rows, self.num_pairs), max(self.sizes))
         ends = np.append(self.row_N, self.num_pairs)
         chunks, first = [], 0
         while first < self.num_nodes:
-            last = int(np.searchsorted(ends, ends[first] + max_rows, side="right")) - 1
-            last = max(last, first + 1)
-            chunks.append(Chunk(first, last, int(ends[first]), int(ends[last])))
+            last = int(np.searchsorted(ends, ends[first] + rows, side="right")) - 1
+            start, stop = int(ends[first]), int(ends[last])
+            chunks.append(Chunk(first, last, start, stop, min(start, self.num_pairs - rows), rows))
             first = last
         return chunks
 
@@ -55,11 +77,11 @@ class PairLayout:
 
     def sum_nodes(self, x_ND: Tensor) -> Tensor:
         """Return the sum over the nodes of each graph, [B, D]."""
-        return torch.segment_reduce(x_ND, "sum", lengths=self._sizes_B, unsafe=True)
+        return _sum_rows(x_ND, self._sizes_B)
 
     def sum_senders(self, x_PD: Tensor) -> Tensor:
         """Return the sum over the senders of each receiver, [N, D]."""
-        return torch.segment_reduce(x_PD, "sum", lengths=self._rows_N, unsafe=True)
+        return _sum_rows(x_PD, self._rows_N)
 
     def max_senders(self, x_PD: Tensor) -> Tensor:
         """Return the maximum over the senders of each receiver, [N, D]."""
@@ -98,6 +120,12 @@ class PairLayout:
         return offset_N[self._sender_P] + self._receiver_P
 
 
+def _sum_rows(x_PD: Tensor, count_N: Tensor) -> Tensor:
+    """Sum runs of `count_N` rows, in float32 if x is narrower."""
+    x_PD = x_PD.float() if x_PD.dtype.itemsize < 4 else x_PD
+    return torch.segment_reduce(x_PD.contiguous(), "sum", lengths=count_N, unsafe=True)
+
+
 class _Gather(torch.autograd.Function):
     """Rows of x by index, whose gradient is a sum over contiguous rows instead of an atomic scatter.
 
@@ -113,4 +141,4 @@ class _Gather(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_PD: Tensor) -> tuple[Tensor, None, None, None]:
         grad_PD = grad_PD if ctx.order_P is None else grad_PD.index_select(0, ctx.order_P)
-        return torch.segment_reduce(grad_PD.contiguous(), "sum", lengths=ctx.count_N, unsafe=True), None, None, None
+        return _sum_rows(grad_PD, ctx.count_N).to(grad_PD.dtype), None, None, None

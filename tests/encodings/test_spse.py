@@ -1,5 +1,10 @@
 """Path counts as an encoding: f, channels, what nodes get, and the refusal of options that make no sense."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from encoding_graphs import TWO_TRIANGLES, both_ways, flat, random_graphs
@@ -54,11 +59,15 @@ def test_channels_are_identity_and_f_of_counts(directed, alpha, beta, n):
     assert first == len(arrays.pair)
 
 
-def test_counts_beyond_the_table():
-    """Complete graph on 10 nodes: up to 8! = 40,320 paths, more than are looked up."""
-    edges = [(i, j) for i in range(10) for j in range(i)]
-    pair = SPSE(max_length=9, node_pe="none").compute(flat((edges, 10))).pair
-    np.testing.assert_allclose(pair[1, [1, 8, 9]], 0.5 * np.log1p([1, 40320, 40320]), rtol=1e-6)
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_counts_beyond_the_table(n):
+    """Complete graph on 9 nodes: up to 7! = 5,040 paths, more than are looked up."""
+    edges = [(i, j) for i in range(9) for j in range(i)]
+    pair = SPSE(max_length=8, n=n, beta=-0.2, node_pe="none").compute(flat((edges, 9))).pair
+    expected = np.array([1.0, 5040.0, 5040.0])
+    for _ in range(n):
+        expected = np.log1p(expected)
+    np.testing.assert_allclose(pair[1, [1, 7, 8]], 0.5 * expected - 0.2, rtol=1e-6)
 
 
 def test_more_channels_than_lengths_read_f_of_zero():
@@ -143,6 +152,28 @@ def test_threads_and_progress():
     np.testing.assert_array_equal(alone.pair, together.pair)
     np.testing.assert_array_equal(alone.node, together.node)
     assert sum(seen) == 300
+
+
+def test_kernels_without_the_compiler(tmp_path):
+    """Index errors that compiled code would not notice are raised here."""
+    root = Path(__file__).resolve().parents[2]
+    code = """
+import sys; import numpy as np
+from encoding_graphs import flat, random_graphs
+from graphgps_spse.encodings.rrwp import RRWP; from graphgps_spse.encodings.spse import SPSE
+graphs = flat(*random_graphs(10, seed=6))
+arrays = [SPSE(max_length=5, node_pe="cycles").compute(graphs), RRWP(num_channels=4).compute(graphs)]
+np.savez(sys.argv[1], *[x for a in arrays for x in (a.pair, a.node)])
+"""
+    path = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    for name, disabled in (("slow.npz", "1"), ("fast.npz", "0")):
+        env = {**os.environ, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": disabled}
+        done = subprocess.run([sys.executable, "-c", code, tmp_path / name], env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    slow, fast = np.load(tmp_path / "slow.npz"), np.load(tmp_path / "fast.npz")
+    assert len(slow.files) == 4
+    for key in slow.files:
+        np.testing.assert_allclose(slow[key], fast[key], rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize(

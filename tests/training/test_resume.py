@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import TinyModel, assert_same_state, make_trainer, mortal_trainer, without_times
+from tiny_run import TinyModel, assert_same_state, make_trainer, mortal_trainer, spec, without_times
 
 from graphgps_spse.errors import CheckpointError, DivergedError, StoppedError
 from graphgps_spse.training.checkpoint import BEST, LATEST, PREVIOUS, read_verified
 from graphgps_spse.training.history import WALL_TIME_KEYS
 from graphgps_spse.training.loggers import Logger, StatsFiles
+from graphgps_spse.training.tasks import Regression
 
 
 def stats(run_dir):
@@ -92,6 +93,23 @@ def test_other_optimizers_and_schedules_resume_too(tmp_path, optimizer, schedule
     with pytest.raises(StoppedError):
         stopped.fit()
     make_trainer(tmp_path / "stopped", optim=optim).fit()
+    assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+
+class GreatestError(Regression):
+    """Its best epoch lies early, before the stop."""
+
+    direction = "max"
+
+
+def test_the_best_epoch_before_the_stop_is_remembered(tmp_path):
+    straight = make_trainer(tmp_path / "straight", task=GreatestError(spec())).fit()
+    assert straight.best_epoch == 0
+    stopped = make_trainer(tmp_path / "stopped", task=GreatestError(spec()))
+    signal_at(stopped, "train", 2, 3)
+    with pytest.raises(StoppedError):
+        stopped.fit()
+    assert make_trainer(tmp_path / "stopped", task=GreatestError(spec())).fit().best_epoch == 0
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
 
 

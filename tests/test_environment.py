@@ -1,0 +1,36 @@
+"""Device, threads and the record of them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphgps_spse.environment import count_threads, describe_environment, find_commit, pick_device, processor_name
+from graphgps_spse.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_devices():
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    for bad in ("gpu", "cuda:x", "cuda:99"):
+        with pytest.raises(ConfigError, match=bad):
+            pick_device(bad)
+
+
+def test_threads():
+    assert count_threads(3) == 3 and count_threads(0) >= 1
+    with pytest.raises(ConfigError, match="num_threads"):
+        count_threads(-1)
+
+
+def test_record_is_plain_and_names_the_commit():
+    record = describe_environment(torch.device("cpu"), 2)
+    assert json.loads(json.dumps(record)) == record
+    assert record["torch"] == torch.__version__ and record["num_threads"] == 2 and processor_name()
+    if (ROOT / ".git").exists():
+        head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        assert find_commit().removesuffix("+changes") == head.stdout.strip()

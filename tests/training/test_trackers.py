@@ -1,0 +1,179 @@
+"""What W&B (offline) and TensorBoard wrote is read back with their own tools."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_loggers import info, record
+from tiny_run import make_trainer
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.training.history import FitResult
+from graphgps_spse.training.trackers import TensorBoard, WandB
+
+QUICK = {"x_disable_stats": True, "x_disable_meta": True, "disable_git": True, "quiet": True}
+
+
+def wandb_logger(run_dir, **changes):
+    pytest.importorskip("wandb")
+    return WandB(info(run_dir, **changes), mode="offline", project="tests", settings=QUICK)
+
+
+def inspect(run_dir):
+    """Every record of each offline run in a directory, by the command that W&B ships."""
+    tool = Path(sys.executable).with_name("wandb")
+    if not tool.exists():
+        pytest.skip("the wandb command is not installed")
+    runs = []
+    for path in sorted(run_dir.glob("wandb/offline-run-*/*.wandb")):
+        command = [tool, "leet", "inspect", "--json", path]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        runs.append([json.loads(line) for line in out.splitlines()])
+    return runs
+
+
+def of_type(records, kind):
+    return [record[kind] for record in records if record["type"] == kind]
+
+
+def history(records):
+    return [row["item"] for row in of_type(records, "history")]
+
+
+def summary(records):
+    merged = {}
+    for update in of_type(records, "summary"):
+        merged |= update["update"]
+    return merged
+
+
+def test_wandb_reads_back_what_was_logged(tmp_path):
+    logger = wandb_logger(tmp_path)
+    records = [record(0), record(1), record(2, best_epoch=2)]
+    logger.start([])
+    for each in records:
+        logger.epoch(each)
+    logger.finish(FitResult.of(records))
+    logger.close("finished")
+    (written,) = inspect(tmp_path)
+    (run,) = of_type(written, "run")
+    assert run["run_id"] == "0123456789abcdef" and run["display_name"] == "zinc-GRIT-SPSE-s3"
+    assert run["run_group"] == "zinc-SPSE" and run["job_type"] == "train" and run["project"] == "tests"
+    assert run["tags"] == ["zinc", "GRIT", "SPSE"]
+    assert {"optim": {"base_lr": 0.001}, "seed": 3}.items() <= run["config"]["update"].items()
+    rows = history(written)
+    assert [row["_step"] for row in rows] == [0, 1, 2]
+    for row, each in zip(rows, records):
+        for name, values in each.splits.items():
+            assert {key: row[f"{name}/{key}"] for key in values} == values
+    assert [row["best/epoch"] for row in rows] == [0, 0, 2]
+    assert [row["best/val_loss"] for row in rows] == [
+        r.splits["val"]["loss"] for r in (record(0), record(0), record(2))
+    ]
+    assert rows[0]["best/test_mae"] == 0.25
+    final = summary(written)
+    assert final["best_test_perf"] == final["best_val_perf"] == final["best_train_perf"] == 0.25
+    assert final["full_epoch_time_avg"] == 6 and final["full_epoch_time_sum"] == 18 and final["best_epoch"] == 2
+    assert of_type(written, "exit")[0].get("exit_code", 0) == 0
+
+
+def test_wandb_goes_on_under_the_same_id_with_the_whole_history(tmp_path):
+    """A run killed offline leaves an incomplete file; the file of its successor is complete."""
+    for start in ([], [record(0), record(1)]):
+        logger = wandb_logger(tmp_path)
+        logger.start(start)
+        logger.epoch(record(len(start)))
+        logger.close("stopped")
+    last = inspect(tmp_path)[-1]
+    assert [row["_step"] for row in history(last)] == [0, 1, 2]
+    assert of_type(last, "run")[0]["run_id"] == "0123456789abcdef"
+    assert of_type(last, "preempting") and of_type(last, "exit")[0]["exit_code"] == 1
+
+
+@pytest.mark.parametrize("failure", ["CommError", "ConnectionResetError"])
+def test_wandb_lost_midway_is_said_once(tmp_path, monkeypatch, caplog, failure):
+    """ConnectionResetError is what a log() raises once the service process was killed."""
+    wandb = pytest.importorskip("wandb")
+    calls = []
+
+    class Lost:
+        starting_step = 0
+
+        def log(self, row, step):
+            calls.append(step)
+            raise wandb.errors.CommError("gone") if failure == "CommError" else ConnectionResetError("gone")
+
+    monkeypatch.setattr(wandb, "init", lambda **kwargs: Lost())
+    result = make_trainer(tmp_path, loggers=[wandb_logger(tmp_path)]).fit()
+    assert result.status == "finished" and calls == [0]
+    assert caplog.text.count("Training goes on without it") == 1 and f"{failure}: gone" in caplog.text
+
+
+def test_wandb_that_cannot_start(tmp_path, monkeypatch, caplog):
+    wandb = pytest.importorskip("wandb")
+
+    def no_space(**kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(wandb, "init", no_space)
+    assert make_trainer(tmp_path, loggers=[wandb_logger(tmp_path)]).fit().status == "finished"
+    assert caplog.text.count("Training goes on without it") == 1 and "No space left" in caplog.text
+
+
+def test_wandb_that_is_not_installed(tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setitem(sys.modules, "wandb.errors", None)
+    logger = WandB(info(tmp_path), mode="offline", project="tests")
+    assert make_trainer(tmp_path, loggers=[logger]).fit().status == "finished"
+    assert caplog.text.count("pip install wandb") == 1
+
+
+def test_wandb_mode_is_checked(tmp_path):
+    with pytest.raises(ConfigError, match="wandb.mode: 'ofline' is none of online, offline, disabled"):
+        WandB(info(tmp_path), mode="ofline", project="tests")
+
+
+def scalars(log_dir):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(log_dir))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_reads_back_what_was_logged(tmp_path):
+    pytest.importorskip("tensorboard")
+    result = make_trainer(tmp_path, loggers=[TensorBoard(tmp_path / "tensorboard")]).fit()
+    written = scalars(tmp_path / "tensorboard")
+    for name in ("train", "val", "test"):
+        expected = [(r.epoch, pytest.approx(r.splits[name]["mae"], rel=1e-6)) for r in result.history]
+        assert written[f"{name}/mae"] == expected
+    assert written["best/epoch"] == [(r.epoch, r.best_epoch) for r in result.history]
+
+
+def test_tensorboard_shows_each_epoch_once_after_a_restart(tmp_path):
+    """The first process logged three epochs, but its checkpoint knows of one: epochs 1 and 2 come again."""
+    pytest.importorskip("tensorboard")
+    for start, values in ((0, (0, 1, 2)), (1, (1, 2, 3))):
+        logger = TensorBoard(tmp_path)
+        logger.start([record(epoch) for epoch in range(start)])
+        for epoch in values:
+            logger.epoch(record(epoch))
+        logger.close("stopped")
+        time.sleep(1.1)  # event files are named by the second
+    assert [step for step, _ in scalars(tmp_path)["train/loss"]] == [0, 1, 2, 3]
+
+
+def test_tensorboard_that_cannot_write(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    logger = TensorBoard(tmp_path / "file" / "tensorboard")
+    assert make_trainer(tmp_path, loggers=[logger]).fit().status == "finished"
+    assert caplog.text.count("TensorBoard failed") == 1
+
+
+def test_services_are_imported_only_when_used():
+    code = "import sys, graphgps_spse.registry as r; r.loggers.names(); import graphgps_spse.training.trainer\n"
+    code += "assert not {'wandb', 'tensorboard', 'torch.utils.tensorboard'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
