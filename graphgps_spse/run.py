@@ -31,6 +31,7 @@ from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.history import FitResult
 from graphgps_spse.training.loggers import RunInfo, build_loggers
 from graphgps_spse.training.optim import build_optimizer, build_scheduler
+from graphgps_spse.training.signals import stop_at_once
 from graphgps_spse.training.tasks import Task, build_task
 from graphgps_spse.training.trainer import Trainer, TrainOptions
 
@@ -89,7 +90,8 @@ def run(cfg: Config) -> RunResult:
         loggers, loading = build_loggers(cfg, describe_run(cfg, parts, path)), LoaderOptions.from_cfg(cfg)
         expected = {key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")}
         cfg.check_all_read()
-        splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
+        with stop_at_once():
+            splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
         trainer = Trainer(
             model=model,
             task=parts.task,
@@ -144,9 +146,9 @@ def encode(
 
 def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
     """Measure the best epoch of a run on every split anew, into eval.json; the result itself stays as it is."""
-    trainer.model.load_state_dict(trainer.checkpoints.load_best(trainer.signature)["model"])
+    epoch = trainer.load_best()
     measured = {split: trainer.evaluate(split) for split in trainer.loaders}
-    write_json(run_dir.path / "eval.json", measured)
+    write_json(run_dir.path / "eval.json", {"epoch": epoch, **measured})
     for split, metrics in measured.items():
         log.info("%s: %s", split, "  ".join(f"{key} {value:.6g}" for key, value in metrics.items()))
     return RunResult.read(run_dir.result_path)

@@ -33,7 +33,7 @@ def capture_rng() -> dict[str, Any]:
     version, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     return {
         "random": random.getstate(),
-        "numpy": [str(version), keys.tolist(), int(position), int(has_gauss), float(gauss)],
+        "numpy": [str(version), np.asarray(keys).tolist(), int(position), int(has_gauss), float(gauss)],
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }

@@ -123,9 +123,9 @@ class _FusedLayer(torch.autograd.Function):
                 grad_out_w += _weight_gradient(grad, _dropped(hat, chunk, keep_PD))
             kernel.residual_backward(chunk, _linear(grad_wb, map_w.t()).numpy(), *residual)
         grad_shift, grad_scale, grad_map_b, grad_logit = (sums_CD.sum(0) for sums_CD in by_chunk)
-        grad_out_w = None if out_w is None else grad_out_w
+        grad_out = None if out_w is None else grad_out_w
         return (
-            None, grad_u, grad_scale, grad_shift, grad_map_w, grad_map_b, grad_out_w, grad_logit, grad_q, grad_k, grad_v
+            None, grad_u, grad_scale, grad_shift, grad_map_w, grad_map_b, grad_out, grad_logit, grad_q, grad_k, grad_v
         )  # fmt: skip
 
 

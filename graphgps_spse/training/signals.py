@@ -2,11 +2,43 @@
 
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
+
+from graphgps_spse.errors import StoppedError
 
 NAMES = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
 """What schedulers and people send: SLURM before a time limit or preemption, a container's stop, Ctrl-C."""
+
+
+def listen(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
+    """Let `handler` hear every signal of NAMES; return the handlers before. Only the main thread can, others get {}."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
+    return {number: signal.signal(number, handler) for number in numbers}
+
+
+def restore(before: dict[signal.Signals, Any]) -> None:
+    """Put back the handlers that `listen` returned."""
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def stop_at_once() -> Iterator[None]:
+    """Within the block a signal raises StoppedError where it arrives: for work that leaves nothing to save."""
+
+    def hear(number: int, frame: FrameType | None) -> NoReturn:
+        raise StoppedError(f"stopped by {signal.Signals(number).name} before training; the same command starts again")
+
+    before = listen(hear)
+    try:
+        yield
+    finally:
+        restore(before)
 
 
 class StopSignals:
@@ -21,15 +53,12 @@ class StopSignals:
 
     def __enter__(self) -> "StopSignals":
         self.received = ""
-        if threading.current_thread() is threading.main_thread():
-            for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
-                self._before[number] = signal.signal(number, self._hear)
+        self._before = listen(self._hear)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self._before.clear()
+        restore(self._before)
+        self._before = {}
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT and self.received == "SIGINT":

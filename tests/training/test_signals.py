@@ -1,10 +1,12 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 
-from graphgps_spse.training.signals import NAMES, StopSignals
+from graphgps_spse.errors import StoppedError
+from graphgps_spse.training.signals import NAMES, StopSignals, stop_at_once
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,3 +59,14 @@ def test_a_new_block_forgets_the_last_signal():
         os.kill(os.getpid(), signal.SIGTERM)
     with stop:
         assert stop.received == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_work_with_nothing_to_save_stops_where_it_is(name):
+    before = [signal.getsignal(getattr(signal, n)) for n in NAMES]
+    with pytest.raises(StoppedError, match=f"{name} before training") as stopped, stop_at_once():
+        os.kill(os.getpid(), getattr(signal, name))
+        time.sleep(10)
+        pytest.fail("the signal was not heard")
+    assert stopped.value.exit_code == 75
+    assert [signal.getsignal(getattr(signal, n)) for n in NAMES] == before

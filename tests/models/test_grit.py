@@ -1,0 +1,343 @@
+"""The packed GRIT against its dense twin and against itself: permuted, rebatched, repeated, on both paths."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from dense_grit import dense_grit
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, InputSpec
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.models import grit, grit_fused
+from graphgps_spse.models.build import build_model, count_parameters, describe
+
+NUM_CHANNELS = 5
+NUM_NODE_TYPES, NUM_EDGE_TYPES = 6, 3
+SPEC = DatasetSpec(
+    name="random",
+    level="graph",
+    task="regression",
+    num_targets=1,
+    num_classes=0,
+    metric="mae",
+    node_input=InputSpec("types", NUM_NODE_TYPES),
+    edge_input=InputSpec("types", NUM_EDGE_TYPES),
+)
+ENCODING = SimpleNamespace(name="RRWP", dim_pair=NUM_CHANNELS, dim_node=NUM_CHANNELS)
+SIZES = (1, 4, 9, 2, 6, 1, 4)
+
+
+def random_graphs(sizes: tuple[int, ...], seed: int = 0) -> GraphDataset:
+    """Graphs with the first node isolated where there are three or more; graphs of one node have no edges."""
+    generator = torch.Generator().manual_seed(seed)
+    edges, num_edges = [], []
+    for size in sizes:
+        adjacent = torch.rand(size, size, generator=generator) < 0.4
+        adjacent.fill_diagonal_(False)
+        if size > 2:
+            adjacent[0, :] = adjacent[:, 0] = False
+        edges.append(adjacent.nonzero().t())
+        num_edges.append(edges[-1].shape[1])
+    sizes_G = torch.tensor(sizes)
+    num_nodes, num_pairs = int(sizes_G.sum()), int(sizes_G.square().sum())
+    zero = torch.zeros(1, dtype=torch.int64)
+    return GraphDataset(
+        name="random",
+        split="train",
+        x_NF=torch.randint(NUM_NODE_TYPES, (num_nodes, 1), generator=generator),
+        edge_index_2E=torch.cat(edges, dim=1),
+        edge_attr_EF=torch.randint(NUM_EDGE_TYPES, (sum(num_edges), 1), generator=generator),
+        y=torch.randn(len(sizes), 1, generator=generator, dtype=torch.float64),
+        node_ptr=torch.cat([zero, sizes_G.cumsum(0)]),
+        edge_ptr=torch.cat([zero, torch.tensor(num_edges).cumsum(0)]),
+        pair={"RRWP": torch.randn(num_pairs, NUM_CHANNELS, generator=generator, dtype=torch.float64)},
+        node={"RRWP": torch.randn(num_nodes, NUM_CHANNELS, generator=generator, dtype=torch.float64)},
+    )
+
+
+def small_config(**gt: object):
+    tree = default_tree()
+    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
+    tree.gt.n_heads, tree.gt.layers = 3, 3
+    for key, value in gt.items():
+        tree.gt[key] = value
+    return tree
+
+
+def small_model(dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
+    torch.manual_seed(1)
+    model = build_model(small_config(**gt), SPEC, [ENCODING], 1).to(dtype)
+    for parameter in model.parameters():  # no zero biases, so that nothing cancels by accident
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+def gradients(model: torch.nn.Module, out: torch.Tensor) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    (out * torch.linspace(1, 2, out.numel(), dtype=out.dtype).reshape(out.shape)).sum().backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_same_gradients(ours: dict, theirs: dict, tolerance: float) -> None:
+    scale = max(float(g.norm()) for g in theirs.values())
+    assert len(ours) > 50
+    for name, gradient in ours.items():
+        error = float((gradient - theirs[name]).norm()) / max(float(theirs[name].norm()), 1e-6 * scale)
+        assert error < tolerance, f"{name}: {error:.1e}"
+
+
+@pytest.fixture(params=["fused", "fused, one receiver at a time", "plain"])
+def path(request, monkeypatch):
+    """Both formulations; the fused one also with chunks so small that every receiver has its own."""
+    if request.param == "plain":
+        monkeypatch.setattr(grit, "has_kernels", lambda x: False)
+    if "receiver" in request.param:
+        monkeypatch.setattr(grit_fused, "CHUNK_ROWS", 1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_output_and_gradients_equal_those_of_the_dense_twin(path, training, seed):
+    model, batch = small_model().train(training), random_graphs(SIZES, seed).batch(range(len(SIZES)))
+    expected = dense_grit(model, batch)
+    theirs = gradients(model, expected)
+    out = model(batch)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(gradients(model, out), theirs, 1e-8)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2,), (1, 3), (40,)])
+def test_unusual_batches_equal_the_dense_twin(path, sizes):
+    model, batch = small_model().eval(), random_graphs(sizes).batch(range(len(sizes)))
+    torch.testing.assert_close(model(batch), dense_grit(model, batch), rtol=1e-10, atol=1e-10)
+
+
+def test_a_tight_clamp_stops_the_same_gradients_as_in_the_twin(path):
+    model, batch = small_model().eval(), random_graphs(SIZES).batch(range(len(SIZES)))
+    free = model(batch)
+    for layer in model.layers:
+        layer.attention.clamp = 0.05
+    expected = dense_grit(model, batch)
+    assert not torch.allclose(expected, free)
+    theirs = gradients(model, expected)
+    assert_same_gradients(gradients(model, model(batch)), theirs, 1e-8)
+
+
+def test_clamp_zero_means_no_clamp():
+    tree = small_config()
+    tree.gt.attn.clamp = 0.0
+    assert build_model(tree, SPEC, [ENCODING], 1).layers[0].attention.clamp == math.inf
+
+
+def test_fused_gradients_equal_finite_differences():
+    """A chain of two layers, so that the lazily applied BatchNorm is differentiated as well."""
+    tree = small_config(layers=2)
+    tree.gnn.dim_inner = tree.gt.dim_hidden = 4
+    tree.gt.n_heads = 2
+    torch.manual_seed(3)
+    model = build_model(tree, SPEC, [ENCODING], 1).double().train()
+    batch = random_graphs((3, 2)).batch(range(2))
+    names = ("pair_encoding.weight", "layers.0.attention.pair.weight", "layers.0.out_pair.weight")
+    values = [dict(model.named_parameters())[name].detach().clone().requires_grad_() for name in names]
+
+    def output(*weights: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(model, dict(zip(names, weights)), (batch,))
+
+    assert torch.autograd.gradcheck(output, values, eps=1e-7, atol=1e-4, rtol=1e-4)
+
+
+def test_equal_dropout_masks_give_equal_results_on_both_paths(monkeypatch):
+    model, batch = small_model(dropout=0.3, attn_dropout=0.4).train(), random_graphs(SIZES).batch(range(len(SIZES)))
+    torch.manual_seed(5)
+    fused = model(batch)
+    ours = gradients(model, fused)
+    monkeypatch.setattr(grit, "has_kernels", lambda x: False)
+    torch.manual_seed(5)
+    plain = model(batch)
+    torch.testing.assert_close(fused, plain, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(ours, gradients(model, plain), 1e-8)
+    assert not torch.allclose(plain, model(batch)), "another draw must give another result"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_same_input_gives_the_same_bits(dtype):
+    model = small_model(dtype, attn_dropout=0.2).train()
+    dataset = random_graphs(SIZES)
+    batch = as_type(dataset.batch(range(len(SIZES))), dtype)
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        out = model(batch)
+        runs.append([out.detach().clone(), *gradients(model, out).values()])
+    assert all(torch.equal(a, b) for a, b in zip(*runs))
+
+
+def as_type(batch: GraphBatch, dtype: torch.dtype) -> GraphBatch:
+    pair, node = ({k: v.to(dtype) for k, v in d.items()} for d in (batch.pair, batch.node))
+    return replace(batch, pair=pair, node=node)
+
+
+def test_float32_agrees_with_float64(path):
+    batch = random_graphs(SIZES).batch(range(len(SIZES)))
+    exact = small_model().eval()(batch)
+    single = small_model().eval().float()(as_type(batch, torch.float32))
+    torch.testing.assert_close(single.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def test_a_graph_is_predicted_alike_in_any_batch(path):
+    model, dataset = small_model().eval(), random_graphs(SIZES)
+    together = dataset.batch(range(len(SIZES)))
+    out = model(together)
+    for row, graph in enumerate(together.index_B.tolist()):
+        torch.testing.assert_close(model(dataset.batch([graph]))[0], out[row], rtol=1e-9, atol=1e-9)
+
+
+def test_numbering_of_nodes_does_not_matter():
+    model, size = small_model().eval(), 9
+    batch = random_graphs((size,), seed=4).batch([0])
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(0))
+    inverse = torch.argsort(order)
+    pair = batch.pair["RRWP"].view(size, size, -1)[order][:, order].reshape(size * size, -1)
+    permuted = replace(
+        batch,
+        x_NF=batch.x_NF[order],
+        edge_index_2E=inverse[batch.edge_index_2E],
+        log_deg_N=batch.log_deg_N[order],
+        pair={"RRWP": pair},
+        node={"RRWP": batch.node["RRWP"][order]},
+    )
+    torch.testing.assert_close(model(permuted), model(batch), rtol=1e-9, atol=1e-9)
+    wrong = replace(permuted, pair=batch.pair)
+    assert not torch.allclose(model(wrong), model(batch), rtol=1e-6)
+
+
+def test_a_pair_of_receiver_and_sender_is_not_its_mirror():
+    model, size = small_model().eval(), 5
+    batch = random_graphs((size,)).batch([0])
+    mirrored = batch.pair["RRWP"].view(size, size, -1).transpose(0, 1).reshape(size * size, -1)
+    assert not torch.allclose(model(replace(batch, pair={"RRWP": mirrored})), model(batch), rtol=1e-6)
+
+
+@pytest.mark.parametrize("where", ["pair", "node"])
+def test_not_a_number_reaches_the_output(path, where):
+    model, batch = small_model().train(), random_graphs(SIZES).batch(range(len(SIZES)))
+    getattr(batch, where)["RRWP"][-1, 0] = math.nan
+    assert bool(model(batch).isnan().all())
+
+
+def test_running_statistics_follow_torch(path):
+    """One pass over two batches: the packed pair norm keeps the statistics that nn.BatchNorm1d would keep."""
+    model, dataset = small_model().train(), random_graphs(SIZES)
+    norm = torch.nn.BatchNorm1d(12).double()
+    for graphs in ((0, 1, 2), (3, 4, 5, 6)):
+        batch = dataset.batch(graphs)
+        reference = first_pair_update(model, batch)
+        norm(reference)
+        model(batch)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        ours, theirs = getattr(model.layers[0].norm_pair, name), getattr(norm, name)
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def first_pair_update(model: torch.nn.Module, batch: GraphBatch) -> torch.Tensor:
+    """e + O_e e^ of the first layer, [P, D], graph by graph."""
+    layer, rows, start = model.layers[0], [], 0
+    layout = grit.PairLayout(batch.sizes)
+    x_ND, (e_PD, _, _) = model.encode(batch, layout)
+    att, first = layer.attention, 0
+    for size in batch.sizes:
+        x, e = x_ND[first : first + size], e_PD[start : start + size * size]
+        q, k = att.query(x).view(size, 1, 3, 4), att.key(x).view(1, size, 3, 4)
+        w, b = att.pair(e).view(size, size, 3, 8).split(4, dim=-1)
+        s = (q + k) * w
+        hat = (s.sign() * s.abs().sqrt() + b).clamp(min=0)
+        rows.append(e + layer.out_pair(hat.reshape(size * size, 12)))
+        first, start = first + size, start + size * size
+    return torch.cat(rows).detach()
+
+
+def test_eval_reads_running_statistics_and_writes_none():
+    model, batch = small_model().eval(), random_graphs(SIZES).batch(range(len(SIZES)))
+    before = {name: b.clone() for name, b in model.named_buffers()}
+    model(batch)
+    assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())
+
+
+def test_a_training_batch_of_one_node_is_refused(path):
+    with pytest.raises(DataError, match="batch_size"):
+        small_model().train()(random_graphs((1,)).batch([0]))
+
+
+def test_autocast_on_the_plain_path_is_close():
+    model, batch = small_model(torch.float32).eval(), as_type(random_graphs(SIZES).batch(range(7)), torch.float32)
+    exact = model(batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = model(batch)
+    out.float().sum().backward()
+    assert float((out.float() - exact).norm() / exact.norm()) < 0.1
+    assert bool(model.pair_encoding.weight.grad.isfinite().all())
+
+
+def test_compile_kernels_returns_seconds():
+    assert 0 < grit_fused.compile_kernels(12, 3) < 120
+
+
+def zinc_model(dim_pair: int = 21, dim_node: int = 21) -> torch.nn.Module:
+    spec = replace(SPEC, node_input=InputSpec("types", 21), edge_input=InputSpec("types", 4))
+    encoding = SimpleNamespace(name="SPSE", dim_pair=dim_pair, dim_node=dim_node)
+    return build_model(default_tree(), spec, [encoding], 1)
+
+
+def test_zinc_has_the_published_number_of_parameters():
+    assert count_parameters(zinc_model()) == 473_473
+
+
+def test_describe_shows_layers_once_and_the_total():
+    lines = describe(zinc_model())
+    assert lines[-1] == "parameters: 473473"
+    assert sum("GritLayer" in line for line in lines) == 1
+    assert any("0 to 9, each: GritLayer" in line for line in lines)
+    assert any("query: Linear" in line and "weight (64, 64), bias (64,)" in line for line in lines)
+
+
+def test_without_a_node_encoding_nodes_get_none():
+    model = zinc_model(dim_node=0)
+    assert model.node_encoding is None
+    assert count_parameters(model) == 473_473 - 21 * 64
+
+
+def test_initial_weights_have_the_official_spread():
+    torch.manual_seed(0)
+    attention = zinc_model().layers[0].attention
+    for weight, std in ((attention.query.weight, (2 / 128) ** 0.5), (attention.pair.weight, (2 / 192) ** 0.5)):
+        assert abs(float(weight.std()) / std - 1) < 0.05
+    assert abs(float(attention.mix.std()) / (2 / (8 * 8 + 8 * 8)) ** 0.5 - 1) < 0.15
+    assert abs(float(attention.logit.std()) / (2 / (8 + 8)) ** 0.5 - 1) < 0.35
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_heads": 5}, "gt.n_heads=5"),
+        ({"dim_hidden": 24}, "gnn.dim_inner=12 must equal gt.dim_hidden=24"),
+    ],
+)
+def test_widths_that_do_not_fit_are_named(change, message):
+    with pytest.raises(ConfigError, match=message):
+        build_model(small_config(**change), SPEC, [ENCODING], 1)
+
+
+@pytest.mark.parametrize(("encodings", "named"), [([], "none"), ([ENCODING, ENCODING], "RRWP, RRWP")])
+def test_exactly_one_pair_encoding_is_needed(encodings, named):
+    with pytest.raises(ConfigError, match=f"enables {named}"):
+        build_model(small_config(), SPEC, encodings, 1)
+
+
+def test_unknown_model_names_the_nearest():
+    tree = small_config()
+    tree.model.type = "GritTransfomer"
+    with pytest.raises(ConfigError, match="Did you mean 'GritTransformer'"):
+        build_model(tree, SPEC, [ENCODING], 1)
