@@ -38,9 +38,10 @@ class TypeEmbedding(nn.Module):
         num_types = self.embedding.num_embeddings
         if type_N.device.type == "cpu" and type_N.numel():
             low, high = (int(bound) for bound in type_N.aminmax())
-            if low < 0 or high >= num_types:
-                worst = low if low < 0 else high
-                raise DataError(f"type {worst} is outside 0..{num_types - 1}; set {self.key} to at least {worst + 1}")
+            if low < 0:
+                raise DataError(f"type {low} is negative; types for {type(self).__name__} count from 0")
+            if high >= num_types:
+                raise DataError(f"type {high} is outside 0..{num_types - 1}; set {self.key} to at least {high + 1}")
         return self.embedding(type_N)
 
 

@@ -98,7 +98,8 @@ class _FusedLayer(torch.autograd.Function):
         layout, keep_PD = ctx.options.layout, ctx.options.keep_PD
         kernel, chunks = kernels(dim // heads, heads), layout.chunks(CHUNK_ROWS)
         hat, grad, grad_hat, grad_wb = (u.new_zeros(chunks[0].rows, width) for width in (dim, dim, dim, 2 * dim))
-        grad_u, grad_q, grad_k, grad_v = (torch.zeros_like(x) for x in (u, q, k, v))
+        grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
+        grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
         by_chunk = [u.new_zeros(len(chunks), width) for width in (dim, dim, 2 * dim, dim)]
         grad_map_w, grad_out_w = torch.zeros_like(map_w), torch.zeros_like(map_w[:dim])
         slope = torch.zeros_like(scale) if mean is None else grad_var * (2 / num_pairs)

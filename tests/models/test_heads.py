@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.heads import MLP, GraphPooling
+from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.registry import heads
+
+X_ND = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+LAYOUT = PairLayout((1, 2))
+
+
+def build(name: str, dim: int, dim_out: int, **gnn: object) -> torch.nn.Module:
+    tree = default_tree()
+    tree.gnn.update(gnn)
+    return heads.get(name).from_cfg(tree, dim, dim_out)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("add", [[1, 2], [8, 10]]), ("mean", [[1, 2], [4, 5]])])
+def test_pooling_by_hand(kind, expected):
+    assert GraphPooling(kind)(X_ND, LAYOUT).tolist() == expected
+
+
+def test_unknown_pooling_is_named():
+    with pytest.raises(ConfigError, match="graph_pooling.*'max'.*add, mean"):
+        GraphPooling("max")
+
+
+def test_hidden_rows_have_length_one_unless_told_otherwise():
+    torch.manual_seed(0)
+    head = MLP(2, 1, num_layers=2)
+    hidden = head.hidden[0](X_ND).relu()
+    normal = hidden / hidden.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    torch.testing.assert_close(head(X_ND), head.out(normal))
+    plain = MLP(2, 1, num_layers=2, l2norm=False)
+    plain.load_state_dict(head.state_dict())
+    torch.testing.assert_close(plain(X_ND), head.out(hidden))
+    assert not torch.allclose(plain(X_ND), head(X_ND))
+
+
+def test_san_graph_is_three_linear_maps_of_pooled_nodes():
+    head = build("san_graph", 8, 3, act="gelu")
+    assert [tuple(p.shape) for n, p in head.named_parameters() if "weight" in n] == [(4, 8), (2, 4), (3, 2)]
+    x_ND = torch.randn(3, 8)
+    first, second, third = (m for m in head.mlp if isinstance(m, torch.nn.Linear))
+    pooled = torch.stack([x_ND[0], x_ND[1] + x_ND[2]])
+    gelu = torch.nn.functional.gelu
+    torch.testing.assert_close(head(x_ND, LAYOUT), third(gelu(second(gelu(first(pooled))))))
+
+
+@pytest.mark.parametrize(("name", "rows"), [("graph", 2), ("inductive_node", 3)])
+@pytest.mark.parametrize(("layers", "num_linear"), [(0, 1), (1, 1), (3, 3)])
+def test_mlp_heads_have_the_layers_asked_for(name, rows, layers, num_linear):
+    head = build(name, 2, 5, layers_post_mp=layers)
+    assert sum(isinstance(m, torch.nn.Linear) for m in head.modules()) == num_linear
+    assert head(X_ND, LAYOUT).shape == (rows, 5)
+
+
+def test_unknown_activation_is_named():
+    with pytest.raises(ConfigError, match=r"gnn\.act.*'tanhh'"):
+        build("san_graph", 8, 1, act="tanhh")
