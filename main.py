@@ -27,10 +27,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print every component that a YAML file can name")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 optim.base_lr=1e-4")
     arguments = parser.parse_intermixed_args(words)
-    if not arguments.cfg and not arguments.list:
-        parser.error("--cfg FILE is missing")
-    if arguments.repeat < 1:
-        parser.error(f"--repeat {arguments.repeat}: must be 1 or more")
+    if arguments.repeat < 1 or not (arguments.cfg or arguments.list):
+        parser.error(f"--repeat {arguments.repeat} is below 1" if arguments.cfg else "--cfg FILE is missing")
     return arguments
 
 
@@ -38,6 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks for and return the exit code."""
     arguments = parse_arguments(words)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow each other down on a busy machine
     from graphgps_spse import run  # imports torch: seconds that --help need not wait for
 
     try:

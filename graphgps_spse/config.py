@@ -100,7 +100,7 @@ def default_tree() -> CfgNode:
     c.gt.attn_dropout = 0.0
     c.gt.bn_momentum = 0.1
     c.gt.attn = CfgNode()
-    c.gt.attn.clamp = 5.0  # attention logits are clamped to [-clamp, clamp]
+    c.gt.attn.clamp = 5.0  # attention logits are clamped to [-clamp, clamp]; 0: not at all
 
     c.optim = CfgNode()
     c.optim.optimizer = "adamW"

@@ -85,6 +85,7 @@ def run(cfg: Config) -> RunResult:
         environment = describe_environment(device, num_threads)
         run_dir.keep_environment(environment)
         model = parts.model.to(device)
+        prepare_kernels(model, device)
         optimizer = build_optimizer(cfg, model.parameters())
         options, scheduler = TrainOptions.from_cfg(cfg), build_scheduler(cfg, optimizer)
         loggers, loading = build_loggers(cfg, describe_run(cfg, parts, path)), LoaderOptions.from_cfg(cfg)
@@ -118,13 +119,19 @@ def build_parts(cfg: Config) -> Parts:
     return Parts(dataset, encodings, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
 
 
+def prepare_kernels(model: nn.Module, device: torch.device) -> None:
+    """Compile what numba must compile before the first use, and say how long that took."""
+    seconds = compile_kernels()
+    if device.type == "cpu" and hasattr(model, "compile_kernels"):
+        seconds += model.compile_kernels()
+    if seconds > 2:  # loading them from the cache takes less
+        log.info("compiled the kernels in %.1f s; they are cached for later runs", seconds)
+
+
 def encode(
     splits: dict[str, GraphDataset], encodings: list[Encoding], num_threads: int
 ) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
     """Return the splits with every encoding computed, and a record of how each was computed."""
-    compiled = compile_kernels()
-    if compiled > 1:
-        log.info("compiled the kernels of counting and encodings in %.1f s; they are cached for later runs", compiled)
     records: dict[str, Any] = {}
     for encoding in encodings:
         num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()

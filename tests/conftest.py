@@ -1,9 +1,14 @@
 """Fixtures shared by all tests."""
 
+import os
 import sys
 from pathlib import Path
 
-import pytest
+# Before torch is imported: tests run side by side, and threads that spin for each other would take all the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import pytest  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(Path(__file__).parent))

@@ -15,7 +15,7 @@ from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.models.grit_attention import PairOptions, PairStream, PairWeights, plain_layer
-from graphgps_spse.models.grit_fused import fused_layer, has_kernels
+from graphgps_spse.models.grit_fused import compile_kernels, fused_layer, has_kernels
 from graphgps_spse.models.heads import build_activation
 from graphgps_spse.models.pairs import PairLayout
 from graphgps_spse.registry import edge_encoders, heads, models, node_encoders
@@ -186,8 +186,11 @@ class GritTransformer(nn.Module):
         activation: str,
     ) -> None:
         super().__init__()
-        if dim % num_heads:
-            raise ConfigError(f"gt.dim_hidden={dim} must be a multiple of gt.n_heads={num_heads}")
+        if num_layers < 1 or num_heads < 1 or dim % num_heads:
+            raise ConfigError(
+                f"gt.layers={num_layers}, gt.n_heads={num_heads}, gt.dim_hidden={dim}: at least one layer and "
+                "one head, and a width that is a multiple of the heads"
+            )
         self.encoding = encoding
         self.node_encoder, self.edge_encoder = node_encoder, edge_encoder
         self.node_encoding = nn.Linear(dim_node, dim, bias=False) if dim_node else None
@@ -248,6 +251,11 @@ class GritTransformer(nn.Module):
         for layer in self.layers:
             x_ND, stream = layer(x_ND, stream, layout, log_deg_N)
         return self.head(x_ND, layout)
+
+    def compile_kernels(self) -> float:
+        """Compile the CPU kernels that these layers call, or load them from numba's cache; return seconds."""
+        attention = self.layers[0].attention
+        return compile_kernels(attention.query.in_features, attention.num_heads, attention.query.weight.dtype)
 
     def encode(self, batch: GraphBatch, layout: PairLayout) -> tuple[Tensor, PairStream]:
         """Return the features that enter the first layer: raw ones plus the encoding, of nodes and of pairs."""

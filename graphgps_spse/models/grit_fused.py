@@ -145,7 +145,9 @@ def _dropped(x_RD: Tensor, chunk: Chunk, keep_PD: Tensor | None) -> Tensor:
 
 def _linear(x_RD: Tensor, weight_WD: Tensor, bias_W: Tensor | None = None) -> Tensor:
     """F.linear, by oneDNN where that can: MKL, which PyTorch calls for float32, leaves AVX-512 unused on AMD."""
-    if x_RD.dtype == torch.float32 and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    # A private operation of PyTorch: where a build lacks it, MKL serves.
+    has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if has_onednn and x_RD.dtype == torch.float32:
         return torch.ops.mkldnn._linear_pointwise(x_RD, weight_WD, bias_W, "none", [], "")
     return F.linear(x_RD, weight_WD, bias_W)
 

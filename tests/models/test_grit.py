@@ -126,6 +126,17 @@ def test_a_tight_clamp_stops_the_same_gradients_as_in_the_twin(path):
     assert_same_gradients(gradients(model, model(batch)), theirs, 1e-8)
 
 
+def test_a_zero_under_the_root_has_gradient_zero(path):
+    model, batch = small_model().eval(), random_graphs(SIZES).batch(range(len(SIZES)))
+    for layer in model.layers:  # every w is 0, so every s is
+        layer.attention.pair.weight.data.unflatten(0, (3, 2, 4))[:, 0] = 0
+        layer.attention.pair.bias.data.unflatten(0, (3, 2, 4))[:, 0] = 0
+    theirs = gradients(model, dense_grit(model, batch))
+    ours = gradients(model, model(batch))
+    assert not ours["layers.0.attention.query.weight"].any()
+    assert_same_gradients(ours, theirs, 1e-8)
+
+
 def test_clamp_zero_means_no_clamp():
     tree = small_config()
     tree.gt.attn.clamp = 0.0
