@@ -122,8 +122,9 @@ def build_parts(cfg: Config) -> Parts:
 def prepare_kernels(model: nn.Module, device: torch.device) -> None:
     """Compile what numba must compile before the first use, and say how long that took."""
     seconds = compile_kernels()
-    if device.type == "cpu" and hasattr(model, "compile_kernels"):
-        seconds += model.compile_kernels()
+    compile_model_kernels = getattr(model, "compile_kernels", None)
+    if device.type == "cpu" and compile_model_kernels is not None:
+        seconds += compile_model_kernels()
     if seconds > 2:  # loading them from the cache takes less
         log.info("compiled the kernels in %.1f s; they are cached for later runs", seconds)
 

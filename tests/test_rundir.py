@@ -50,7 +50,7 @@ def test_second_process_is_refused_and_a_dead_one_is_not(tmp_path):
             RunDir.open(path, CONFIG)
     finally:
         sleeper.kill()
-    # Not waited for yet: a zombie, which still answers kill(pid, 0).
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # dead, and still a zombie, which answers kill(pid, 0)
     with RunDir.open(path, CONFIG):
         assert str(os.getpid()) in (path / "run.lock").read_text()
     sleeper.wait()

@@ -254,8 +254,10 @@ class GritTransformer(nn.Module):
 
     def compile_kernels(self) -> float:
         """Compile the CPU kernels that these layers call, or load them from numba's cache; return seconds."""
-        attention = self.layers[0].attention
-        return compile_kernels(attention.query.in_features, attention.num_heads, attention.query.weight.dtype)
+        layer = self.layers[0]
+        assert isinstance(layer, GritLayer)
+        query = layer.attention.query
+        return compile_kernels(query.in_features, layer.attention.num_heads, query.weight.dtype)
 
     def encode(self, batch: GraphBatch, layout: PairLayout) -> tuple[Tensor, PairStream]:
         """Return the features that enter the first layer: raw ones plus the encoding, of nodes and of pairs."""
