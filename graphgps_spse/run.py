@@ -72,25 +72,25 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[R
 def run(cfg: Config) -> RunResult:
     """Train, resume or evaluate one seed. Raises an SPSEError that says what to do."""
     path = Path(cfg.out_dir) / cfg.name / str(cfg.seed)
-    if cfg.train.mode == "eval" and not (path / "best.pt").is_file():
-        raise RunDirError(f"{path} holds no best.pt to evaluate; train first, with train.mode=custom")
+    if cfg.train.mode == "eval" and not RunDir(path).is_finished:
+        raise RunDirError(f"{path} holds no finished run to evaluate; train it first, with train.mode=custom")
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
     seed_all(cfg.seed)
     parts = build_parts(cfg)
+    model = parts.model.to(device)
+    optimizer = build_optimizer(cfg, model.parameters())
+    options, scheduler = TrainOptions.from_cfg(cfg), build_scheduler(cfg, optimizer)
+    loggers, loading = build_loggers(cfg, describe_run(cfg, parts, path)), LoaderOptions.from_cfg(cfg)
+    expected = {key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")}
+    cfg.check_all_read()
     with RunDir.open(path, cfg.to_dict()) as run_dir:
         if run_dir.is_finished and cfg.train.mode == "custom":
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return RunResult.read(run_dir.result_path)
         environment = describe_environment(device, num_threads)
         run_dir.keep_environment(environment)
-        model = parts.model.to(device)
         prepare_kernels(model, device)
-        optimizer = build_optimizer(cfg, model.parameters())
-        options, scheduler = TrainOptions.from_cfg(cfg), build_scheduler(cfg, optimizer)
-        loggers, loading = build_loggers(cfg, describe_run(cfg, parts, path)), LoaderOptions.from_cfg(cfg)
-        expected = {key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")}
-        cfg.check_all_read()
         with stop_at_once():
             splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
         trainer = Trainer(

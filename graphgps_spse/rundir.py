@@ -14,6 +14,7 @@ from graphgps_spse.files import write_atomic, write_json
 
 HOW_NOT_WHAT = (
     "accelerator",
+    "dataset.dir",
     "expected",
     "num_threads",
     "num_workers",
@@ -41,7 +42,8 @@ class RunDir:
     def open(cls, path: Path, config: dict[str, Any]) -> "RunDir":
         """Create or reopen the directory of a resolved configuration (nested dicts).
 
-        Raises RunDirError where it cannot be written, holds a run of another configuration or is in use.
+        Raises RunDirError where it cannot be written, is in use or holds a run of another configuration; one that never
+        reached a checkpoint is no run yet, and a corrected configuration may take its place.
         """
         run_dir = cls(path)
         try:
@@ -86,7 +88,7 @@ class RunDir:
 
     def _keep_config(self, config: dict[str, Any]) -> None:
         path = self.path / "config.yaml"
-        if path.is_file():
+        if self.is_finished or any(self.path.glob("checkpoint*.pt")):
             differing = differing_keys(load_saved_config(path), config)
             if differing:
                 rows = "\n  ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in differing)

@@ -27,8 +27,20 @@ def test_reopens_with_the_same_config_and_keeps_files(tmp_path):
     assert not (path / "run.lock").exists()
 
 
-def test_another_config_is_refused_with_the_differing_keys(tmp_path):
+def trained(path):
+    """A run directory that has reached its first checkpoint."""
+    RunDir.open(path, CONFIG).close()
+    (path / "checkpoint.pt").write_bytes(b"state")
+
+
+def test_a_run_that_never_began_gives_way_to_a_corrected_config(tmp_path):
     RunDir.open(tmp_path / "0", CONFIG).close()
+    RunDir.open(tmp_path / "0", {**CONFIG, "gt": {"layers": 3}}).close()
+    assert "layers: 3" in (tmp_path / "0" / "config.yaml").read_text()
+
+
+def test_another_config_is_refused_with_the_differing_keys(tmp_path):
+    trained(tmp_path / "0")
     with pytest.raises(RunDirError, match=r"gt\.layers: 2 there, 3 here") as error:
         RunDir.open(tmp_path / "0", {**CONFIG, "gt": {"layers": 3}})
     assert "--fresh" in str(error.value) and "seed" not in str(error.value)
@@ -36,7 +48,7 @@ def test_another_config_is_refused_with_the_differing_keys(tmp_path):
 
 
 def test_how_a_run_is_carried_out_may_change(tmp_path):
-    RunDir.open(tmp_path / "0", CONFIG).close()
+    trained(tmp_path / "0")
     RunDir.open(tmp_path / "0", {**CONFIG, "num_workers": 4, "wandb": {"mode": "offline"}}).close()
 
 
@@ -75,7 +87,7 @@ def test_unwritable_place(tmp_path):
 
 
 def test_damaged_config_is_said(tmp_path):
-    RunDir.open(tmp_path / "0", CONFIG).close()
+    trained(tmp_path / "0")
     (tmp_path / "0" / "config.yaml").write_text("[broken")
     with pytest.raises(RunDirError, match="fresh"):
         RunDir.open(tmp_path / "0", CONFIG)

@@ -106,7 +106,7 @@ class CheckpointStore:
             return state
         if reasons:
             listing = "; ".join(reasons.values())
-            raise CheckpointError(f"no checkpoint left that can be trusted: {listing}. Start in another run directory")
+            raise CheckpointError(f"no checkpoint left that can be trusted: {listing}. Start beside it with --fresh")
         return None
 
     def load_best(self, signature: dict[str, Any] | None = None) -> dict[str, Any]:
