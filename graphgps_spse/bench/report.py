@@ -44,9 +44,10 @@ def table_lines(results: Sequence[RunResult], digits: int = 4) -> list[str]:
             summary = summarize(scores)
             p_value = student_t_test(baseline, scores) if row else None
             p_text = "" if p_value is None else f"{p_value:.2g}"
+            score = f"{summary.mean:.{digits}f}" + (f" ± {summary.std:.{digits}f}" if summary.n > 1 else "")
             lines.append(
                 f"| {first.dataset} | {first.model} | {first.encoding} | {summary.n} | {first.metric} "
-                f"| {summary.mean:.{digits}f} ± {summary.std:.{digits}f} | {p_text} "
+                f"| {score} | {p_text} "
                 f"| {first.num_params:,} | {np.mean([r.seconds_per_epoch for r in cell]):.2f} |"
             )
     return lines
@@ -99,4 +100,4 @@ def _draw_learning_curves(axes: Axes, cells: list[list[RunResult]], results_dir:
 
 
 def _label(cell: list[RunResult]) -> str:
-    return f"{cell[0].encoding} ({len(cell)} seeds)"
+    return f"{cell[0].encoding} ({len(cell)} seed{'s' if len(cell) > 1 else ''})"
