@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,10 @@ class RunDir:
             raise RunDirError(
                 f"{path}: cannot be written ({err.strerror}). Choose another with out_dir=FOLDER"
             ) from err
-        try:
+        with ExitStack() as unless_kept:
+            unless_kept.callback(run_dir.close)
             run_dir._keep_config(config)
-        except BaseException:
-            run_dir.close()
-            raise
+            unless_kept.pop_all()
         return run_dir
 
     def __enter__(self) -> "RunDir":

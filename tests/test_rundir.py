@@ -50,6 +50,7 @@ def test_another_config_is_refused_with_the_differing_keys(tmp_path):
 def test_how_a_run_is_carried_out_may_change(tmp_path):
     trained(tmp_path / "0")
     RunDir.open(tmp_path / "0", {**CONFIG, "num_workers": 4, "wandb": {"mode": "offline"}}).close()
+    assert "num_workers: 0" in (tmp_path / "0" / "config.yaml").read_text()  # as the run began
 
 
 def test_second_process_is_refused_and_a_dead_one_is_not(tmp_path):
