@@ -20,7 +20,7 @@ from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.base import Encoding, GraphArrays
 from graphgps_spse.environment import count_threads, describe_environment, pick_device
-from graphgps_spse.errors import RunDirError
+from graphgps_spse.errors import DataError, RunDirError
 from graphgps_spse.files import write_json
 from graphgps_spse.models.build import build_model
 from graphgps_spse.models.build import describe as describe_model
@@ -65,7 +65,10 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[R
         cfg = cfg.with_values(name=free_name(out_dir, cfg.name))
         log.info("starting in %s; resume it with name=%s", out_dir / cfg.name, cfg.name)
     results = [run(cfg.with_values(seed=seed)) for seed in range(cfg.seed, cfg.seed + num_seeds)]
-    aggregate(out_dir / cfg.name)
+    try:
+        aggregate(out_dir / cfg.name)
+    except DataError as err:  # of other seeds; those just run are safe in their records
+        log.warning("no aggregate over seeds: %s", err)
     return results
 
 

@@ -142,6 +142,13 @@ def test_another_config_is_refused_and_nothing_is_touched(tiny, capsys):
     assert before == {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
 
 
+def test_other_seed_of_another_config_is_not_averaged(tiny, capsys):
+    assert tiny("optim.max_epoch=1") == 0
+    assert tiny("optim.max_epoch=2", "seed=1") == 0
+    assert "no aggregate over seeds" in capsys.readouterr().out
+    assert json.loads((tiny.results / "tiny/agg/val/best.json").read_text())["seeds"] == [0]
+
+
 def test_diverging_run_exits_1_and_names_the_batch(tiny, capsys):
     assert tiny("optim.base_lr=1e18", "optim.clip_grad_norm=False", "optim.scheduler=none") == 1
     message = capsys.readouterr().err

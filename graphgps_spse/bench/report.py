@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphgps_spse.bench.results import RunResult, read_history
+from graphgps_spse.bench.results import RunResult, check_one_cell, read_history
 from graphgps_spse.bench.stats import student_t_test, summarize
-from graphgps_spse.errors import DataError
 
 
 def group_cells(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
@@ -18,10 +17,8 @@ def group_cells(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     cells: dict[str, list[RunResult]] = {}
     for result in results:
         cells.setdefault(result.name, []).append(result)
-    for name, cell in cells.items():
-        for what in ("config_hash", "fingerprints", "metric"):
-            if any(getattr(result, what) != getattr(cell[0], what) for result in cell):
-                raise DataError(f"'{name}' mixes runs that differ in {what}; they belong in tables of their own")
+    for cell in cells.values():
+        check_one_cell(cell)
     return cells
 
 

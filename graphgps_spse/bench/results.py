@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -78,15 +79,27 @@ def read_history(run_dir: Path, split: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run_dir / split / "stats.json").read_text().splitlines()]
 
 
+def check_one_cell(results: Sequence[RunResult]) -> None:
+    """Raise DataError unless `results` are seeds of one configuration on the same data."""
+    for what in ("config_hash", "fingerprints", "metric"):
+        if any(getattr(result, what) != getattr(results[0], what) for result in results):
+            seeds = ", ".join(str(result.seed) for result in results)
+            raise DataError(
+                f"'{results[0].name}' mixes runs that differ in {what} (seeds {seeds}); give each its own name"
+            )
+
+
 def aggregate(name_dir: Path) -> None:
     """Write agg/{train,val,test}/best.json over the finished seeds of one configuration, as GraphGym lays them out.
 
     Each seed counts at its own best epoch; `<metric>_std` is the sample deviation (ddof 1, 0.0 for one seed). Derived
-    from result.json alone, so it may run at any time, twice, or in several processes.
+    from result.json alone, so it may run at any time, twice, or in several processes. Raises DataError where the seeds
+    are not of one configuration, or a record is damaged.
     """
     results = [RunResult.read(path) for path in sorted(name_dir.glob("*/result.json"))]
     if not results:
         return
+    check_one_cell(results)
     for split in ("train", "val", "test"):
         record: dict[str, Any] = {"seeds": [r.seed for r in results]}
         for metric in results[0].best[split]:

@@ -44,3 +44,13 @@ def test_damaged_and_foreign_records_are_named(tmp_path):
     path.write_text('{"schema": 99}')
     with pytest.raises(DataError, match="schema 99"):
         find_results(tmp_path)
+
+
+def test_seeds_of_two_configurations_are_not_averaged(tmp_path):
+    write(tmp_path, 0, 0.1)
+    write(tmp_path, 1, 0.3)
+    path = tmp_path / "exp/1/result.json"
+    replace(RunResult.read(path), config_hash="other").write(path)
+    with pytest.raises(DataError, match="'exp' mixes runs that differ in config_hash"):
+        aggregate(tmp_path / "exp")
+    assert not (tmp_path / "exp/agg").exists()
