@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from graphgps_spse.config import load_config
 from graphgps_spse.errors import SPSEError
 
 
@@ -38,6 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow each other down on a busy machine
     from graphgps_spse import run  # imports torch: seconds that --help need not wait for
+    from graphgps_spse.config import load_config
 
     try:
         if arguments.list:

@@ -1,6 +1,6 @@
 """Simple paths of real ZINC molecules: our counter, networkx and rustworkx, equality first, then time.
 
-    python benchmarks/bench_counting.py [--data FOLDER_WITH_zinc12k.npz] [--repeats 7] [--sample 400]
+    python benchmarks/bench_counting.py [--data datasets/ZINC] [--repeats 7] [--sample 400]
 
 One thread. Every figure is the median over the repeats, in seconds of process CPU time (and of the wall clock).
 The others return paths, not counts: networkx is timed to run its generators, rustworkx to return a mapping that is
@@ -29,22 +29,20 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts  # noqa: E402
+from graphgps_spse.data.zinc import Zinc  # noqa: E402
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
 from graphgps_spse.encodings.spse import SPSE  # noqa: E402
 
 
-def load_zinc(path: Path) -> GraphArrays:
+def load_zinc(root: Path) -> GraphArrays:
     """All 12,000 molecules: train, val, test."""
-    with np.load(path) as data:
-        nodes, bonds, ends = (
-            [data[f"{split}_{key}"].astype(np.int64) for split in ("train", "val", "test")]
-            for key in ("node_ptr", "edge_ptr", "edge_uv")
-        )
-    sizes = np.concatenate([np.diff(ptr) for ptr in nodes])
-    num_bonds = np.concatenate([np.diff(ptr) for ptr in bonds])
-    node_ptr, bond_ptr = (np.concatenate([[0], np.cumsum(x)]) for x in (sizes, num_bonds))
-    return GraphArrays(node_ptr, bond_ptr, np.concatenate(ends, axis=1))
+    splits = Zinc(root=root, subset=True, num_node_types=21, num_edge_types=4).load().values()
+    node_ptr, edge_ptr = (
+        np.concatenate([[0], np.cumsum(np.concatenate([np.diff(ptr.numpy()) for ptr in ptrs]))])
+        for ptrs in ([s.node_ptr for s in splits], [s.edge_ptr for s in splits])
+    )
+    return GraphArrays(node_ptr, edge_ptr, np.concatenate([s.edge_index_2E.numpy() for s in splits], axis=1))
 
 
 def select(graphs: GraphArrays, chosen: list[int]) -> GraphArrays:
@@ -194,16 +192,16 @@ def bench_all(graphs: GraphArrays, args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data/zinc", help="folder of zinc12k.npz")
+    parser.add_argument(
+        "--data", type=Path, default=ROOT / "datasets" / "ZINC", help="folder that PyG reads and downloads ZINC into"
+    )
     parser.add_argument("--max-length", type=int, default=20, help="K, in edges")
     parser.add_argument("--sample", type=int, default=400, help="graphs that the libraries see")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/counting.json")
     args = parser.parse_args()
-    if not (args.data / "zinc12k.npz").is_file():
-        raise SystemExit(f"no zinc12k.npz in {args.data}; name its folder with --data")
-    graphs = load_zinc(args.data / "zinc12k.npz")
+    graphs = load_zinc(args.data)
     result = {
         "environment": environment(),
         "max_length": args.max_length,

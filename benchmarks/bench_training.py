@@ -1,6 +1,6 @@
 """Training steps of GRIT on real ZINC: ours, the dense padded twin of the tests and, given a clone, the official code.
 
-    python benchmarks/bench_training.py [--data FOLDER_WITH_zinc12k.npz] [--batch-sizes 32 256] [--steps 8]
+    python benchmarks/bench_training.py [--data datasets/ZINC] [--batch-sizes 32 256] [--steps 8]
                                         [--official CLONE_OF_LiamMa/GRIT]
 
 One step is forward, backward, gradient clipping and AdamW, in float32 on one thread, with the settings of GRIT-ZINC.
@@ -32,7 +32,8 @@ from dense_grit import dense_grit  # noqa: E402
 from official_names import our_name  # noqa: E402
 
 from graphgps_spse.config import default_tree  # noqa: E402
-from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, InputSpec  # noqa: E402
+from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec  # noqa: E402
+from graphgps_spse.data.zinc import Zinc  # noqa: E402
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
 from graphgps_spse.models.build import build_model, count_parameters  # noqa: E402
@@ -48,34 +49,13 @@ SEED = 0
 
 def load_batches(data: Path, batch_size: int, num_batches: int) -> list[GraphBatch]:
     """Draw batches of training molecules without replacement within each, and give them their RRWP."""
-    with np.load(data / "zinc12k.npz") as file:
-        node_ptr, bond_ptr, ends, bonds, atoms, y = (
-            file[f"train_{key}"] for key in ("node_ptr", "edge_ptr", "edge_uv", "bond_type", "atom_type", "y")
-        )
-    rng = np.random.default_rng(SEED)
-    draws = [rng.choice(len(y), batch_size, replace=False) for _ in range(num_batches)]
-    used = np.unique(np.concatenate(draws))
-    nodes, edges = (np.concatenate([np.arange(ptr[g], ptr[g + 1]) for g in used]) for ptr in (node_ptr, bond_ptr))
-    sizes, counts = (np.diff(ptr.astype(np.int64))[used] for ptr in (node_ptr, bond_ptr))
-    arrays = GraphArrays(
-        node_ptr=np.concatenate([[0], np.cumsum(sizes)]),
-        edge_ptr=np.concatenate([[0], np.cumsum(2 * counts)]),
-        edge_index=np.stack([ends[:, edges], ends[::-1, edges]], axis=2).reshape(2, -1).astype(np.int64),
-    )
+    graphs = Zinc(root=data, subset=True, num_node_types=21, num_edge_types=4).load()["train"]
+    arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
     encoded = RRWP(num_channels=21).compute(arrays)
-    dataset = GraphDataset(
-        name="ZINC",
-        split="train",
-        x_NF=torch.from_numpy(atoms[nodes].astype(np.int64)).unsqueeze(1),
-        edge_index_2E=torch.from_numpy(arrays.edge_index),
-        edge_attr_EF=torch.from_numpy(bonds[edges].astype(np.int64)).repeat_interleave(2).unsqueeze(1),
-        y=torch.from_numpy(y[used]).unsqueeze(1),
-        node_ptr=torch.from_numpy(arrays.node_ptr),
-        edge_ptr=torch.from_numpy(arrays.edge_ptr),
-        pair={"RRWP": torch.from_numpy(encoded.pair)},
-        node={"RRWP": torch.from_numpy(encoded.node)},
-    )
-    return [dataset.batch(np.searchsorted(used, draw).tolist()) for draw in draws]
+    pair, node = torch.from_numpy(encoded.pair), torch.from_numpy(encoded.node)
+    graphs = replace(graphs, pair={"RRWP": pair}, node={"RRWP": node})
+    rng = np.random.default_rng(SEED)
+    return [graphs.batch(rng.choice(len(graphs), batch_size, replace=False)) for _ in range(num_batches)]
 
 
 def grit_zinc(attn_dropout: float) -> torch.nn.Module:

@@ -212,9 +212,8 @@ def _plugin_defaults(plugin: str, where: str, tree: CfgNode) -> CfgNode:
     try:
         module = importlib.import_module(plugin)
     except ImportError as err:
-        raise ConfigError(
-            f"{where}: plugins: '{plugin}' cannot be imported: {err}. Is its folder on PYTHONPATH?"
-        ) from err
+        hint = ". Is its folder on PYTHONPATH?" if err.name == plugin.partition(".")[0] else ""
+        raise ConfigError(f"{where}: plugins: '{plugin}' cannot be imported: {err}{hint}") from err
     defaults = CfgNode(getattr(module, "DEFAULTS", {}))
     taken = sorted(set(defaults) & set(tree))
     if taken:
@@ -261,7 +260,8 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"{path}: cannot be read as a YAML text file: {err}") from err
     except yaml.YAMLError as err:
-        raise ConfigError(f"{path}: not valid YAML: {err}") from err
+        message = str(err).replace("<unicode string>", path.name)
+        raise ConfigError(f"{path}: not valid YAML: {message}") from err
 
 
 def _leaves(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -18,9 +18,9 @@ from graphgps_spse.config import Config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.encodings import build_encodings, compile_kernels
-from graphgps_spse.encodings.base import Encoding, GraphArrays
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
 from graphgps_spse.environment import count_threads, describe_environment, pick_device
-from graphgps_spse.errors import DataError, RunDirError
+from graphgps_spse.errors import ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
 from graphgps_spse.models.build import build_model
 from graphgps_spse.models.build import describe as describe_model
@@ -29,8 +29,8 @@ from graphgps_spse.rundir import RunDir, free_name, identity_of
 from graphgps_spse.seeding import seed_all
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.history import FitResult
-from graphgps_spse.training.loggers import RunInfo, build_loggers
-from graphgps_spse.training.optim import build_optimizer, build_scheduler
+from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
+from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.signals import stop_at_once
 from graphgps_spse.training.tasks import Task, build_task
 from graphgps_spse.training.trainer import Trainer, TrainOptions
@@ -58,6 +58,18 @@ class Parts:
         return "+".join(encoding.name for encoding in self.encodings) or "none"
 
 
+@dataclass(frozen=True)
+class Training:
+    """How a configuration trains its model, built before any data is read."""
+
+    optimizer: torch.optim.Optimizer
+    scheduler: Scheduler
+    options: TrainOptions
+    loading: LoaderOptions
+    loggers: list[Logger]
+    expected: dict[str, Any]
+
+
 def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[RunResult]:
     """Run the seeds cfg.seed, cfg.seed + 1, ... and renew the aggregate over all finished seeds of this name."""
     out_dir = Path(cfg.out_dir)
@@ -81,45 +93,57 @@ def run(cfg: Config) -> RunResult:
     torch.set_num_threads(num_threads)
     seed_all(cfg.seed)
     parts = build_parts(cfg)
-    model = parts.model.to(device)
-    optimizer = build_optimizer(cfg, model.parameters())
-    options, scheduler = TrainOptions.from_cfg(cfg), build_scheduler(cfg, optimizer)
-    loggers, loading = build_loggers(cfg, describe_run(cfg, parts, path)), LoaderOptions.from_cfg(cfg)
-    expected = {key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")}
-    cfg.check_all_read()
+    training = build_training(cfg, parts, path, device)
     with RunDir.open(path, cfg.to_dict()) as run_dir:
         if run_dir.is_finished and cfg.train.mode == "custom":
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return RunResult.read(run_dir.result_path)
         environment = describe_environment(device, num_threads)
         run_dir.keep_environment(environment)
-        prepare_kernels(model, device)
+        prepare_kernels(parts.model, device)
         with stop_at_once():
             splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
         trainer = Trainer(
-            model=model,
+            model=parts.model,
             task=parts.task,
-            optimizer=optimizer,
-            scheduler=scheduler,
-            loaders=loading.loaders(splits, pin_memory=device.type == "cuda"),
+            optimizer=training.optimizer,
+            scheduler=training.scheduler,
+            loaders=training.loading.loaders(splits, pin_memory=device.type == "cuda"),
             checkpoints=CheckpointStore(path),
-            loggers=loggers,
+            loggers=training.loggers,
             device=device,
-            options=options,
+            options=training.options,
             signature=identity_of(cfg.to_dict()),
         )
         if cfg.train.mode == "eval":
             return evaluate(trainer, run_dir)
-        result = build_result(cfg, parts, trainer.fit(), splits, encoding_records, environment, expected)
+        result = build_result(cfg, parts, trainer.fit(), splits, encoding_records, environment, training.expected)
         result.write(run_dir.result_path)
         return result
 
 
 def build_parts(cfg: Config) -> Parts:
     """Build what needs no data: the data set's description, the encodings, the task and the model."""
+    if not cfg.dataset.format:
+        raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
     dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
     encodings, task = build_encodings(cfg), build_task(cfg, dataset.spec)
     return Parts(dataset, encodings, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
+
+
+def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
+    """Build what trains the model, which moves to `device`. Raises ConfigError for a key that nothing reads."""
+    optimizer = build_optimizer(cfg, parts.model.to(device).parameters())
+    training = Training(
+        optimizer=optimizer,
+        scheduler=build_scheduler(cfg, optimizer),
+        options=TrainOptions.from_cfg(cfg),
+        loading=LoaderOptions.from_cfg(cfg),
+        loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
+        expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")},
+    )
+    cfg.check_all_read()
+    return training
 
 
 def prepare_kernels(model: nn.Module, device: torch.device) -> None:
@@ -143,6 +167,7 @@ def encode(
             for split, graphs in splits.items():
                 arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
                 encoded = encoding.compute(arrays, num_threads=num_threads, progress=bar.update)
+                check_arrays(encoding, encoded, graphs)
                 pair, node = dict(graphs.pair), dict(graphs.node)
                 if encoded.pair is not None:
                     pair[encoding.name] = torch.from_numpy(encoded.pair)
@@ -151,8 +176,22 @@ def encode(
                 splits = {**splits, split: replace(graphs, pair=pair, node=node)}
                 records.setdefault(encoding.name, {})[split] = encoded.record
         seconds = time.perf_counter() - started
-        log.info("%s of %s graphs in %.2f s on %d threads", encoding.name, f"{num_graphs:,}", seconds, num_threads)
+        log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
     return splits, records
+
+
+def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphDataset) -> None:
+    """Raise DataError where an encoding breaks its own word: float32 arrays of one row a pair or node."""
+    for what, array, rows, columns in (
+        ("pair", encoded.pair, int(graphs.pair_ptr[-1]), encoding.dim_pair),
+        ("node", encoded.node, int(graphs.node_ptr[-1]), encoding.dim_node),
+    ):
+        found = ("no array", ()) if array is None else (str(array.dtype), array.shape)
+        if found != (("float32", (rows, columns)) if columns else ("no array", ())):
+            raise DataError(
+                f"encoding {encoding.name}, {graphs.split} split: {what} must be float32 [{rows}, {columns}] "
+                f"(no array where dim_{what} is 0), not {found[0]} {list(found[1])}"
+            )
 
 
 def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
@@ -160,6 +199,7 @@ def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
     epoch = trainer.load_best()
     measured = {split: trainer.evaluate(split) for split in trainer.loaders}
     write_json(run_dir.path / "eval.json", {"epoch": epoch, **measured})
+    log.info("epoch %d, measured in evaluation mode, the training split too", epoch)
     for split, metrics in measured.items():
         log.info("%s: %s", split, "  ".join(f"{key} {value:.6g}" for key, value in metrics.items()))
     return RunResult.read(run_dir.result_path)
@@ -215,12 +255,17 @@ def build_result(
 
 
 def describe(cfg: Config) -> list[str]:
-    """Return lines that show what a configuration builds and how it is trained; needs no data."""
-    parts = build_parts(cfg)
+    """Return lines that show what a configuration builds and how it is trained; needs no data.
+
+    Raises what `run` would raise for it, but for its data.
+    """
+    parts, path = build_parts(cfg), Path(cfg.out_dir) / cfg.name / str(cfg.seed)
+    device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
+    build_training(cfg, parts, path, device)
     spec, task, optim = parts.dataset.spec, parts.task, cfg.optim
     rows = "B" if spec.level == "graph" else "N"
     lines = [
-        f"run directory: {Path(cfg.out_dir) / cfg.name / str(cfg.seed)}",
+        f"run directory: {path}, device {device}, threads {num_threads}",
         f"data set: {spec.name}, nodes {spec.node_input.kind} ({spec.node_input.size}), "
         f"edges {spec.edge_input.kind} ({spec.edge_input.size}), targets [{rows}, {spec.num_targets}]",
         f"task: {spec.task}, loss {task.loss_fun}, best epoch by {task.metric} ({task.direction}) on validation",

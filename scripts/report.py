@@ -18,7 +18,10 @@ def main() -> int:
     try:
         results = find_results(arguments.results)
         if not results:
-            print(f"error: no finished run in {arguments.results} (NAME/SEED/result.json)", file=sys.stderr)
+            print(
+                f"error: no NAME/SEED/result.json in {arguments.results}; name the folder that holds NAME",
+                file=sys.stderr,
+            )
             return 2
         lines = table_lines(results)
         draw_report(results, arguments.results, arguments.out / "report.png")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,13 @@ def test_workers_do_not_change_the_numbers(tiny):
         (["train.batch_size=0"], ["train.batch_size"]),
         (["train.mode=eval"], ["finished"]),
         (["gt.n_heads=3"], ["gt.n_heads"]),
+        (["gt.layers=0"], ["gt.layers"]),
+        (["gt.dropout=2"], ["gt.dropout", "2"]),
+        (["gt.attn_dropout=-1"], ["gt.attn_dropout", "-1"]),
+        (["optim.base_lr=inf"], ["optim.base_lr", "inf"]),
+        (["dataset.format="], ["dataset.format is not set", "cycles"]),
+        (["--describe", "optim.optimizer=Adam"], ["unknown optimizer", "Did you mean 'adam'"]),
+        (["--describe", "posenc_RRWP.ksteps=4"], ["nothing in this run reads it"]),
         (["plugins=[no_such_lab.encoding]"], ["no_such_lab", "plugins"]),
     ],
 )
@@ -194,6 +202,21 @@ def test_plugin_brings_a_component(tiny, monkeypatch, tmp_path):
     assert "MyNode" in node_encoders.names()
 
 
+def test_encoding_that_breaks_its_word_is_named(tiny, monkeypatch, capsys):
+    from graphgps_spse.encodings.spse import SPSE
+
+    compute = SPSE.compute
+
+    def doubled(self, graphs, **options):
+        encoded = compute(self, graphs, **options)
+        return replace(encoded, pair=encoded.pair.astype("float64"))
+
+    monkeypatch.setattr(SPSE, "compute", doubled)
+    assert tiny() == 2
+    message = capsys.readouterr().err
+    assert "encoding SPSE, train split: pair must be float32" in message and "not float64" in message
+
+
 def start(tiny, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, str(ROOT / "main.py"), "--cfg", str(tiny.path), f"out_dir={tiny.results}", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
@@ -240,5 +263,7 @@ def test_signal_saves_exits_75_and_resumes(tiny, number):
     assert process.returncode == 75, output
     done = len(stats(tiny.results / "tiny/0")["train"])
     assert 0 < done < 40 and "the same command goes on from there" in output
-    assert tiny(*SLOW) == 0
+    resumed = start(tiny, *SLOW)
+    assert f"resuming in epoch {done} at step " in resumed.communicate(timeout=60)[0]
+    assert resumed.returncode == 0
     assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(40))

@@ -25,14 +25,14 @@ def group_cells(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
 def table_lines(results: Sequence[RunResult], digits: int = 4) -> list[str]:
     """Return a Markdown table: a row for each configuration, its test metric at the best validation epoch over seeds.
 
-    Deviations are sample deviations (ddof 1). p is the two-sided Student t-test against the first encoding of the same
-    data set and model; no test with fewer than 3 seeds on a side.
+    Deviations are sample deviations (ddof 1). p is the two-sided Student t-test against the first row of the same data
+    set and model; no test with fewer than 3 seeds on a side.
     """
     lines = [
-        "| data set | model | encoding | seeds | metric | test, mean ± std | p | parameters | s/epoch |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| name | data set | model | encoding | seeds | metric | test, mean ± std | p | parameters | s/epoch |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    cells = sorted(group_cells(results).values(), key=lambda cell: (cell[0].dataset, cell[0].model, cell[0].encoding))
+    cells = sorted(group_cells(results).values(), key=_order)
     for _, group in groupby(cells, key=lambda cell: (cell[0].dataset, cell[0].model)):
         rows = list(group)
         baseline = [result.score for result in rows[0]]
@@ -43,7 +43,7 @@ def table_lines(results: Sequence[RunResult], digits: int = 4) -> list[str]:
             p_text = "" if p_value is None else f"{p_value:.2g}"
             score = f"{summary.mean:.{digits}f}" + (f" ± {summary.std:.{digits}f}" if summary.n > 1 else "")
             lines.append(
-                f"| {first.dataset} | {first.model} | {first.encoding} | {summary.n} | {first.metric} "
+                f"| {first.name} | {first.dataset} | {first.model} | {first.encoding} | {summary.n} | {first.metric} "
                 f"| {score} | {p_text} "
                 f"| {first.num_params:,} | {np.mean([r.seconds_per_epoch for r in cell]):.2f} |"
             )
@@ -55,7 +55,7 @@ def draw_report(results: Sequence[RunResult], results_dir: Path, path: Path) -> 
 
     Points are seeds, bars and lines their means, bands one sample deviation.
     """
-    cells = sorted(group_cells(results).values(), key=lambda cell: (cell[0].dataset, cell[0].model, cell[0].encoding))
+    cells = sorted(group_cells(results).values(), key=_order)
     groups = [list(g) for _, g in groupby(cells, key=lambda cell: (cell[0].dataset, cell[0].model))]
     figure = Figure(figsize=(12, 4 * len(groups)), layout="constrained")
     for (left, right), rows in zip(figure.subplots(len(groups), 2, squeeze=False), groups):
@@ -96,5 +96,9 @@ def _draw_learning_curves(axes: Axes, cells: list[list[RunResult]], results_dir:
     axes.legend()
 
 
+def _order(cell: list[RunResult]) -> tuple[str, ...]:
+    return cell[0].dataset, cell[0].model, cell[0].encoding, cell[0].name
+
+
 def _label(cell: list[RunResult]) -> str:
-    return f"{cell[0].encoding} ({len(cell)} seed{'s' if len(cell) > 1 else ''})"
+    return f"{cell[0].name}: {cell[0].encoding} ({len(cell)} seed{'s' if len(cell) > 1 else ''})"

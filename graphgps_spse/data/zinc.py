@@ -53,6 +53,6 @@ class Zinc:
             name=self.spec.name,
             raw_dir=self.root / "raw",
             raw_files=[f"{s}.{kind}" for s in SPLITS for kind in ("pickle", "index")],
-            url=f"{ZINC.url} and {ZINC.split_url}",
+            url=f"{ZINC.url} and {ZINC.split_url.format('{train,val,test}')}",
         )
         return flat_graphs(dataset, name=self.spec.name, split=split)

@@ -191,6 +191,9 @@ class GritTransformer(nn.Module):
                 f"gt.layers={num_layers}, gt.n_heads={num_heads}, gt.dim_hidden={dim}: at least one layer and "
                 "one head, and a width that is a multiple of the heads"
             )
+        for key, rate in (("gt.dropout", dropout), ("gt.attn_dropout", attn_dropout)):
+            if not 0 <= rate < 1:
+                raise ConfigError(f"{key}: {rate} is not a rate of at least 0 and below 1")
         self.encoding = encoding
         self.node_encoder, self.edge_encoder = node_encoder, edge_encoder
         self.node_encoding = nn.Linear(dim_node, dim, bias=False) if dim_node else None

@@ -23,8 +23,8 @@ def build_optimizer(cfg: Any, parameters: Iterable[Parameter]) -> torch.optim.Op
     Weight decay acts on every parameter, biases, norms and embeddings too, as in the official code.
     """
     parameters = list(parameters)
-    if cfg.optim.base_lr <= 0:
-        raise ConfigError(f"optim.base_lr: {cfg.optim.base_lr} is not above 0")
+    if not 0 < cfg.optim.base_lr < math.inf:
+        raise ConfigError(f"optim.base_lr: {cfg.optim.base_lr} is not above 0 and finite")
     if cfg.optim.weight_decay < 0:
         raise ConfigError(f"optim.weight_decay: {cfg.optim.weight_decay} is below 0")
     return optimizers.get(cfg.optim.optimizer)(cfg, parameters)

@@ -290,6 +290,7 @@ class Trainer:
             self.load_state(state)
         except (KeyError, RuntimeError, TypeError, ValueError) as err:
             raise CheckpointError(f"the checkpoint in {self.checkpoints.run_dir} does not fit this run: {err}") from err
+        log.info("resuming in epoch %d at step %d of %d", self.epoch, self.step, len(self.loaders["train"]))
         if self.best is not None and self.checkpoints.best_epoch() != self.best.epoch:
             if self.step == 0 and self.best.epoch == self.epoch - 1:
                 self._save_best()

@@ -26,6 +26,7 @@ def test_table_compares_with_the_first_encoding():
     assert len(lines) == 4
     assert "| RRWP | 3 | mae | 0.3100 ± 0.0100 |  | 473,473 |" in lines[2]
     assert f"| SPSE | 3 | mae | 0.2100 ± 0.0100 | {student_t_test(walks, paths):.2g} | 473,473 |" in lines[3]
+    assert "| b | ZINC | GRIT | SPSE |" in lines[3]
     few = table_lines(seeds("a", "RRWP", walks) + seeds("b", "SPSE", paths[:2]))
     assert "| SPSE | 2 | mae | 0.2100 ± 0.0141 |  |" in few[3]
     alone = table_lines(seeds("a", "RRWP", walks[:1]))
