@@ -217,7 +217,7 @@ def commit() -> str:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "zinc")
+    parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "ZINC", help="folder that PyG reads and downloads ZINC into")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[32, 256])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--official", default="", help="a clone of the official GRIT repository")
