@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from graphgps_spse.errors import SPSEError
+from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -36,17 +37,15 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(words)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow each other down on a busy machine
-    from graphgps_spse import run  # imports torch: seconds that --help need not wait for
-    from graphgps_spse.config import load_config
-
     try:
-        if arguments.list:
-            print("\n".join(run.list_components()))
-        elif arguments.describe:
-            print("\n".join(run.describe(load_config(arguments.cfg, arguments.overrides))))
-        else:
-            cfg = load_config(arguments.cfg, arguments.overrides)
-            run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+        with stop_at_once():
+            from graphgps_spse import config, run  # imports torch: seconds that --help need not wait for
+
+            cfg = None if arguments.list else config.load_config(arguments.cfg, arguments.overrides)
+            if cfg is not None and not arguments.describe:
+                run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+            else:
+                print("\n".join(run.list_components() if cfg is None else run.describe(cfg)))
     except SPSEError as err:
         print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
         return err.exit_code

@@ -4,6 +4,7 @@ Key names are GraphGPS's. This is the only file that imports yacs.
 """
 
 import importlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     own.pop("base", None)
     tree = default_tree()
     plugins, where = {**base, **own, **words}.get("plugins", ([], ""))
+    if not isinstance(plugins, list) or not all(isinstance(plugin, str) for plugin in plugins):
+        raise ConfigError(f"{where}: plugins: {plugins!r} must be a list of module names, e.g. [my_lab.my_encoding]")
     for plugin in plugins:  # first, as plugins bring keys of their own
         tree.update(_plugin_defaults(plugin, where, tree))
     for key, (value, where) in [*base.items(), *own.items(), *words.items()]:
@@ -222,8 +225,12 @@ def _plugin_defaults(plugin: str, where: str, tree: CfgNode) -> CfgNode:
 
 
 def _check_values(tree: CfgNode) -> None:
-    if tree.seed < 0:
-        raise ConfigError(f"seed: {tree.seed} is below 0")
+    for key, value in flatten(_plain(tree)).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{key}: {value} is not a finite number")
+    for key, value in (("seed", tree.seed), ("round", tree.round), ("train.ckpt_minutes", tree.train.ckpt_minutes)):
+        if value < 0:
+            raise ConfigError(f"{key}: {value} is below 0")
     if tree.train.mode not in ("custom", "eval"):
         raise ConfigError(
             f"train.mode: '{tree.train.mode}' is neither custom (train) nor eval (evaluate a finished run)"
@@ -268,13 +275,15 @@ def _leaves(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[s
     seen = set()
     for key_node, value_node in node.value:
         where, key = f"{path}:{key_node.start_mark.line + 1}", f"{prefix}{key_node.value}"
+        if "." in key_node.value:
+            raise ConfigError(f"{where}: write '{key}' as nested sections, not with a dot")
         if key in seen:
             raise ConfigError(f"{where}: key '{key}' stands twice")
         seen.add(key)
         if isinstance(value_node, yaml.MappingNode):
             yield from _leaves(value_node, key + ".", path)
         else:
-            yield key, (yaml.safe_load(yaml.serialize(value_node)), where)
+            yield key, (yaml.constructor.SafeConstructor().construct_document(value_node), where)
 
 
 def _pairs(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -316,8 +325,9 @@ def _coerce(value: Any, default: Any, where: str) -> Any:
             return float(value)
         except ValueError:
             pass
-    elif kind is list and isinstance(value, list | tuple):
-        return list(value)
+    elif kind is list and isinstance(value, list):
+        if all(type(item) is type(default[0]) for item in value if default):
+            return list(value)
     elif kind is str and value is None:
         return ""
     elif type(value) is kind:

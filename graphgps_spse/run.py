@@ -31,7 +31,6 @@ from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.history import FitResult
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
-from graphgps_spse.training.signals import stop_at_once
 from graphgps_spse.training.tasks import Task, build_task
 from graphgps_spse.training.trainer import Trainer, TrainOptions
 
@@ -101,8 +100,7 @@ def run(cfg: Config) -> RunResult:
         environment = describe_environment(device, num_threads)
         run_dir.keep_environment(environment)
         prepare_kernels(parts.model, device)
-        with stop_at_once():
-            splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
+        splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
         trainer = Trainer(
             model=parts.model,
             task=parts.task,
@@ -214,7 +212,7 @@ def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
         name=f"{spec.name}-{model}-{parts.encoding_name}-s{cfg.seed}",
         group=cfg.name,
         tags=(spec.name, model, parts.encoding_name),
-        id=digest[:16],
+        id=hashlib.sha256(f"{path.resolve()} {digest}".encode()).hexdigest()[:16],
         config=cfg.to_dict(),
         metric=parts.task.metric,
         direction=parts.task.direction,

@@ -1,11 +1,13 @@
 """A run's directory: opened for one configuration by one process at a time, resumed, refused, never deleted."""
 
+import fcntl
 import json
 import os
 import socket
+import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -37,7 +39,8 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = path / "run.lock"
+        self._lock_path = path / "run.lock"
+        self._lock: TextIO | None = None
 
     @classmethod
     def open(cls, path: Path, config: dict[str, Any]) -> "RunDir":
@@ -67,8 +70,11 @@ class RunDir:
         self.close()
 
     def close(self) -> None:
-        """Give the lock back."""
-        self._lock.unlink(missing_ok=True)
+        """Give the lock back. The file stays, empty: removing it could take another process's lock away."""
+        if self._lock is not None:
+            self._lock.truncate(0)
+            self._lock.close()
+            self._lock = None
 
     @property
     def result_path(self) -> Path:
@@ -83,7 +89,12 @@ class RunDir:
     def keep_environment(self, environment: dict[str, Any]) -> None:
         """Add where and with what this session runs to env.json, one entry for each start of the run."""
         path = self.path / "env.json"
-        sessions = json.loads(path.read_text())["sessions"] if path.is_file() else []
+        sessions: list[dict[str, Any]] = []
+        if path.is_file():
+            try:
+                sessions = json.loads(path.read_text())["sessions"]
+            except (ValueError, KeyError, TypeError):
+                path.rename(path.with_name(f"env.json.damaged-{time.time_ns()}"))
         write_json(path, {"sessions": [*sessions, environment]})
 
     def _keep_config(self, config: dict[str, Any]) -> None:
@@ -100,43 +111,32 @@ class RunDir:
             write_atomic(path, yaml.safe_dump(config, sort_keys=True).encode())
 
     def _take_lock(self) -> None:
-        me = f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}"
+        """Hold a lock that the kernel gives back however the process ends; the file's text says who holds it."""
+        lock = self._lock_path.open("a+", errors="replace")
         try:
-            handle = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-        except FileExistsError:
-            owner = self._lock.read_text()
-            if _is_alive(owner):
-                raise RunDirError(
-                    f"{self.path} is in use by another process (host, process, SLURM job: {owner}). Wait for it; if "
-                    f"that machine has died, remove {self._lock.name} there and run the same command again"
-                ) from None
-            write_atomic(self._lock, me.encode())
-            if self._lock.read_text() != me:
-                raise RunDirError(f"{self.path}: another process took the run over at the same moment") from None
-        else:
-            with os.fdopen(handle, "w") as file:
-                file.write(me)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            in_use = False
+        except BlockingIOError:
+            in_use = True
+        lock.seek(0)
+        owner = lock.read()
+        if in_use or _is_elsewhere(owner):  # a lock may not reach across a network file system: the text does
+            lock.close()
+            raise RunDirError(
+                f"{self.path} is in use by another process (host, process, SLURM job: {owner}). Wait for it; if that "
+                f"machine has died, empty {self._lock_path.name} there and run the same command again"
+            )
+        lock.truncate(0)
+        lock.write(f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}")
+        lock.flush()
+        self._lock = lock
 
 
-def _is_alive(owner: str) -> bool:
-    """Whether the process that wrote a lock may still run; a requeued SLURM job takes its own lock over."""
+def _is_elsewhere(owner: str) -> bool:
+    """Whether a process of another host wrote this lock and never gave it back; a requeued SLURM job takes its own."""
     host, _, rest = owner.partition(" ")
-    pid, _, job = rest.partition(" ")
-    if not pid.isdigit():
-        return False  # killed between creating the lock and writing it
-    if host != socket.gethostname():
-        return job == "-" or job != os.environ.get("SLURM_JOB_ID")
-    if int(pid) == os.getpid():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    status = Path(f"/proc/{pid}/stat")
-    # A killed process that nobody waited for still answers signals: its state is Z.
-    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+    job = rest.rpartition(" ")[2]
+    return bool(host) and host != socket.gethostname() and (job == "-" or job != os.environ.get("SLURM_JOB_ID"))
 
 
 def identity_of(config: dict[str, Any]) -> dict[str, Any]:

@@ -5,14 +5,15 @@ out=${1:-results/quickstart}
 seeds=${SEEDS:-5}
 
 train() {  # one configuration, all seeds; each line is marked with the encoding
-    .venv/bin/python main.py --cfg "configs/quickstart/grit-$1.yaml" --repeat "$seeds" out_dir="$out" num_threads=1 \
-        2>&1 | sed -u "s/^/$1 | /"
+    exec .venv/bin/python main.py --cfg "configs/quickstart/grit-$1.yaml" --repeat "$seeds" out_dir="$out" num_threads=1 \
+        > >(sed -u "s/^/$1 | /") 2>&1
 }
 
 echo "training into $out; started again, this goes on where it stopped"
 train RWSE & rwse=$!
 train SPSE & spse=$!
-trap 'kill $(jobs -p) 2>/dev/null || true' INT TERM
+trap 'kill $rwse $spse 2>/dev/null || true' EXIT
+trap 'exit 75' INT TERM
 wait $rwse
 wait $spse
 echo

@@ -48,6 +48,8 @@ def test_traps_of_yaml_numbers(tmp_path):
         ("seed: -1\n", [], ["seed", "below 0"]),
         ("name: a/b\n", [], ["name", "folder"]),
         ("train: {mode: inference}\n", [], ["train.mode", "inference"]),
+        ("optim.max_epoch: 5\n", [], ["exp.yaml:1", "nested"]),
+        ("dataset:\n", [], ["'dataset' is a section"]),
         ("base: none.yaml\n", [], ["exp.yaml:1", "none.yaml"]),
         ("seed: 1\n", ["sed=1"], ["unknown key 'sed'", "Did you mean 'seed'"]),
         ("seed: 1\n", ["seed"], ["seed", "no value"]),
@@ -78,6 +80,10 @@ def test_binary_file_is_refused(tmp_path):
 def test_yaml_never_runs_code(tmp_path):
     with pytest.raises(ConfigError):
         load_config(write(tmp_path, "name: !!python/object/apply:os.getcwd []\n"))
+
+
+def test_empty_value_is_an_empty_string(tmp_path):
+    assert load_config(write(tmp_path, "wandb:\n  entity:\n")).wandb.entity == ""
 
 
 def test_one_level_of_base(tmp_path):

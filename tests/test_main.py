@@ -63,7 +63,7 @@ def test_trains_and_leaves_the_run_directory(tiny, capsys):
     run_dir = tiny.results / "tiny" / "3"
     for name in ("config.yaml", "env.json", "checkpoint.pt", "best.pt", "result.json", "train/stats.json"):
         assert (run_dir / name).is_file(), name
-    assert not (run_dir / "run.lock").exists()
+    assert (run_dir / "run.lock").read_text() == ""
     result = json.loads((run_dir / "result.json").read_text())
     lines = stats(run_dir)
     assert [line["epoch"] for line in lines["test"]] == [0, 1, 2, 3]
@@ -128,6 +128,14 @@ def test_workers_do_not_change_the_numbers(tiny):
         (["gt.dropout=2"], ["gt.dropout", "2"]),
         (["gt.attn_dropout=-1"], ["gt.attn_dropout", "-1"]),
         (["optim.base_lr=inf"], ["optim.base_lr", "inf"]),
+        (["optim.weight_decay=nan"], ["optim.weight_decay", "finite"]),
+        (["optim.scheduler=plateau", "optim.reduce_factor=1.0"], ["optim.reduce_factor"]),
+        (["optim.scheduler=polynomial_with_warmup", "optim.power=-1"], ["optim.power"]),
+        (["round=-1"], ["round"]),
+        (["gt.dim_hidden=0", "gnn.dim_inner=0"], ["gt.dim_hidden"]),
+        (["plugins=[1]"], ["plugins"]),
+        (["plugins=lab"], ["plugins", "list"]),
+        (["optim.steps=[1,two]"], ["optim.steps"]),
         (["dataset.format="], ["dataset.format is not set", "cycles"]),
         (["--describe", "optim.optimizer=Adam"], ["unknown optimizer", "Did you mean 'adam'"]),
         (["--describe", "posenc_RRWP.ksteps=4"], ["nothing in this run reads it"]),

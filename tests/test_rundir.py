@@ -1,7 +1,6 @@
 """Run directories: opened once, refused when they are another run's, never emptied."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ def test_reopens_with_the_same_config_and_keeps_files(tmp_path):
         run_dir.keep_environment({"host": "b"})
     assert (path / "mine.txt").read_text() == "kept"
     assert [s["host"] for s in json.loads((path / "env.json").read_text())["sessions"]] == ["a", "b"]
-    assert not (path / "run.lock").exists()
+    assert (path / "run.lock").read_text() == ""
 
 
 def trained(path):
@@ -53,22 +52,63 @@ def test_how_a_run_is_carried_out_may_change(tmp_path):
     assert "num_workers: 0" in (tmp_path / "0" / "config.yaml").read_text()  # as the run began
 
 
-def test_second_process_is_refused_and_a_dead_one_is_not(tmp_path):
+HOLD = """
+import sys, time
+from pathlib import Path
+from graphgps_spse.rundir import RunDir
+with RunDir.open(Path(sys.argv[1]), {"seed": 0}):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path):
     path = tmp_path / "0"
-    path.mkdir()
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
     try:
-        (path / "run.lock").write_text(f"{socket.gethostname()} {sleeper.pid} -")
-        with pytest.raises(RunDirError, match="in use"):
-            RunDir.open(path, CONFIG)
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RunDirError, match=f"in use.*{socket.gethostname()} {holder.pid}"):
+            RunDir.open(path, {"seed": 0})
     finally:
-        sleeper.kill()
-    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # dead, and still a zombie, which answers kill(pid, 0)
-    with RunDir.open(path, CONFIG):
-        assert str(os.getpid()) in (path / "run.lock").read_text()
-    sleeper.wait()
-    (path / "run.lock").write_text(f"{socket.gethostname()} {sleeper.pid} -")
-    RunDir.open(path, CONFIG).close()
+        holder.kill()
+        holder.wait()
+    RunDir.open(path, {"seed": 0}).close()
+    assert (path / "run.lock").read_text() == ""
+
+
+def test_of_many_at_once_one_holds(tmp_path):
+    """Eight threads open one directory at the same moment, over and over; file locks tell open files apart."""
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    for trial in range(20):
+        path, barrier = tmp_path / str(trial), Barrier(8)
+        path.mkdir()
+        (path / "run.lock").write_text(f"{socket.gethostname()} 1 -" if trial % 2 else "")  # a dead one's, or none
+
+        def attempt(_number, path=path, barrier=barrier):
+            barrier.wait()
+            try:
+                return RunDir.open(path, CONFIG)
+            except RunDirError:
+                return None
+
+        with ThreadPoolExecutor(8) as pool:
+            holders = [run_dir for run_dir in pool.map(attempt, range(8)) if run_dir]
+        assert len(holders) == 1
+        holders[0].close()
+
+
+def test_damaged_lock_and_journal_do_not_stop_a_resume(tmp_path):
+    trained(tmp_path / "0")
+    (tmp_path / "0" / "run.lock").write_bytes(b"\xff\xfe")
+    with pytest.raises(RunDirError, match="empty run.lock"):
+        RunDir.open(tmp_path / "0", CONFIG)
+    (tmp_path / "0" / "run.lock").write_bytes(b"")
+    (tmp_path / "0" / "env.json").write_text('{"sess')
+    with RunDir.open(tmp_path / "0", CONFIG) as run_dir:
+        run_dir.keep_environment({"host": "a"})
+    assert len(list((tmp_path / "0").glob("env.json*"))) == 2
 
 
 def test_lock_of_another_host(tmp_path, monkeypatch):

@@ -69,14 +69,23 @@ class RunResult:
 
 
 def find_results(folder: Path) -> list[RunResult]:
-    """Read every result.json of `folder`/<name>/<seed>/, sorted by name and seed."""
-    results = [RunResult.read(path) for path in folder.glob("*/*/result.json")]
+    """Read every result.json of `folder`/<name>/<seed>/, sorted by name and seed. Raises DataError for a stray one."""
+    results = []
+    for path in folder.glob("*/*/result.json"):
+        results.append(RunResult.read(path))
+        belongs = f"{results[-1].name}/{results[-1].seed}"
+        if belongs != f"{path.parts[-3]}/{path.parts[-2]}":
+            raise DataError(f"{path} is the record of {belongs}; a run's folder keeps its name")
     return sorted(results, key=lambda r: (r.name, r.seed))
 
 
 def read_history(run_dir: Path, split: str) -> list[dict[str, Any]]:
     """Read a split's stats.json: one record for each evaluated epoch."""
-    return [json.loads(line) for line in (run_dir / split / "stats.json").read_text().splitlines()]
+    path = run_dir / split / "stats.json"
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    except (OSError, ValueError) as err:
+        raise DataError(f"{path} cannot be read: {err}") from err
 
 
 def check_one_cell(results: Sequence[RunResult]) -> None:

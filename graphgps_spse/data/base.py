@@ -129,6 +129,7 @@ class GraphDataset:
     def _check(self) -> None:
         if not len(self):
             raise DataError(f"{self.name}, {self.split} split: no graphs at all")
+        self._check_offsets()
         empty = (self.sizes_G < 1).nonzero()
         if len(empty):
             raise DataError(f"{self.name}, {self.split} split, graph {int(empty[0])}: no nodes; drop it from the data")
@@ -146,6 +147,15 @@ class GraphDataset:
             columns.append(("edge features", self.edge_attr_EF, self.edge_ptr))
         for what, values, ptr in columns:
             self._check_column(what, values, ptr)
+
+    def _check_offsets(self) -> None:
+        num_edges = self.edge_index_2E.shape[1]
+        for what, ptr, last in (("node_ptr", self.node_ptr, len(self.x_NF)), ("edge_ptr", self.edge_ptr, num_edges)):
+            steady = ptr.dtype == torch.int64 and len(ptr) == len(self) + 1 and bool((ptr.diff() >= 0).all())
+            if not steady or (int(ptr[0]), int(ptr[-1])) != (0, last):
+                raise DataError(
+                    f"{self.name}, {self.split} split: {what} must rise from 0 to {last} in {len(self) + 1} int64 steps"
+                )
 
     def _check_column(self, what: str, values: Tensor, ptr: Tensor) -> None:
         rows, expected = values.shape[0], int(ptr[-1])

@@ -186,7 +186,7 @@ class GritTransformer(nn.Module):
         activation: str,
     ) -> None:
         super().__init__()
-        if num_layers < 1 or num_heads < 1 or dim % num_heads:
+        if num_layers < 1 or num_heads < 1 or dim < 1 or dim % num_heads:
             raise ConfigError(
                 f"gt.layers={num_layers}, gt.n_heads={num_heads}, gt.dim_hidden={dim}: at least one layer and "
                 "one head, and a width that is a multiple of the heads"
@@ -194,6 +194,10 @@ class GritTransformer(nn.Module):
         for key, rate in (("gt.dropout", dropout), ("gt.attn_dropout", attn_dropout)):
             if not 0 <= rate < 1:
                 raise ConfigError(f"{key}: {rate} is not a rate of at least 0 and below 1")
+        if not 0 <= bn_momentum <= 1:
+            raise ConfigError(f"gt.bn_momentum: {bn_momentum} is not between 0 and 1")
+        if clamp <= 0:
+            raise ConfigError(f"gt.attn.clamp: {clamp} is below 0; 0 means no clamp")
         self.encoding = encoding
         self.node_encoder, self.edge_encoder = node_encoder, edge_encoder
         self.node_encoding = nn.Linear(dim_node, dim, bias=False) if dim_node else None

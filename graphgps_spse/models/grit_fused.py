@@ -22,9 +22,10 @@ CHUNK_ROWS = 2048
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether the fused layer can work on tensors like x."""
+    """Whether the fused layer can work on tensors like x; torch.compile cannot look into its kernels."""
     exact = x.dtype in (torch.float32, torch.float64)
-    return x.device.type == "cpu" and exact and not torch.is_autocast_enabled("cpu")
+    plain = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
+    return x.device.type == "cpu" and exact and not plain
 
 
 def fused_layer(

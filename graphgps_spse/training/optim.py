@@ -106,6 +106,8 @@ def build_linear_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> Sche
 def build_polynomial_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """Linear warm-up, then (1 - t) ** power to 0."""
     power = cfg.optim.power
+    if power <= 0:
+        raise ConfigError(f"optim.power: {power} is not above 0")
     decay = with_warmup(lambda t: (1.0 - t) ** power, cfg.optim.num_warmup_epochs, cfg.optim.max_epoch)
     return LambdaLR(optimizer, decay)
 
@@ -115,6 +117,8 @@ def build_polynomial_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> 
 def build_plateau(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """The rate times reduce_factor when the validation loss has not improved for schedule_patience epochs."""
     options = cfg.optim
+    if not 0 < options.reduce_factor < 1:
+        raise ConfigError(f"optim.reduce_factor: {options.reduce_factor} is not between 0 and 1")
     patience, floor = options.schedule_patience, options.min_lr
     return ReduceLROnPlateau(optimizer, mode="min", factor=options.reduce_factor, patience=patience, min_lr=floor)
 

@@ -32,7 +32,7 @@ def stop_at_once() -> Iterator[None]:
     """Within the block a signal raises StoppedError where it arrives: for work that leaves nothing to save."""
 
     def hear(number: int, frame: FrameType | None) -> NoReturn:
-        raise StoppedError(f"stopped by {signal.Signals(number).name} before training; the same command starts again")
+        raise StoppedError(f"stopped by {signal.Signals(number).name} before training; the same command goes on")
 
     before = listen(hear)
     try:

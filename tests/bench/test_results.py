@@ -54,3 +54,10 @@ def test_seeds_of_two_configurations_are_not_averaged(tmp_path):
     with pytest.raises(DataError, match="'exp' mixes runs that differ in config_hash"):
         aggregate(tmp_path / "exp")
     assert not (tmp_path / "exp/agg").exists()
+
+
+def test_copied_record_is_named(tmp_path):
+    write(tmp_path, 0, 0.1)
+    (tmp_path / "exp/0").rename(tmp_path / "exp/7")
+    with pytest.raises(DataError, match="record of exp/0"):
+        find_results(tmp_path)
