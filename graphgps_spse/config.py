@@ -80,7 +80,9 @@ def default_tree() -> CfgNode:
     c.train.ckpt_minutes = 10.0  # and one whenever this long has passed since the last; 0: only between epochs
     c.train.log_interval = 50  # steps between reads of the running loss: the only synchronisation within an epoch
     c.train.amp = "off"  # automatic mixed precision on CUDA: off, bf16 or fp16
-    c.train.compile = False  # torch.compile; batches of many shapes make it recompile
+    c.train.compile = (
+        False  # torch.compile; off helps on the CPU, where GRIT has kernels of its own that it would give up
+    )
 
     c.model = CfgNode()
     c.model.type = "GritTransformer"

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,15 @@ def test_same_seed_same_bits_other_seed_other_numbers(tiny):
     assert first == again
     assert first["train"][0]["loss"] != other["train"][0]["loss"]
     assert json.loads((tiny.results / "tiny-2/agg/val/best.json").read_text())["seeds"] == [0, 1]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
+def test_compiled_run_gives_the_same_numbers_to_rounding(tiny):
+    options = ("optim.max_epoch=1", "gt.dropout=0.0", "gt.attn_dropout=0.0")
+    assert tiny(*options) == 0
+    assert tiny("--fresh", "train.compile=True", *options) == 0
+    plain, compiled = (stats(tiny.results / name)["train"][0] for name in ("tiny/0", "tiny-2/0"))
+    assert compiled["loss"] == pytest.approx(plain["loss"], rel=1e-5)
 
 
 def test_workers_do_not_change_the_numbers(tiny):

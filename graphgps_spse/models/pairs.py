@@ -41,6 +41,7 @@ class Chunk(NamedTuple):
 class PairLayout:
     """The pair rows of graphs with `sizes` nodes, in the order of the batch. Index tensors live on `device`."""
 
+    @torch.compiler.disable  # host arithmetic, anew for every batch: nothing that torch.compile could keep
     def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
         self.sizes, self.device = sizes, torch.device(device)
         size_B = np.array(sizes, dtype=np.int64)
@@ -72,8 +73,7 @@ class PairLayout:
     def edge_rows(self, edge_index_2E: Tensor) -> Tensor:
         """Return the pair row of each edge, [E]: its receiver's block, at the place of its sender."""
         sender_E, receiver_E = edge_index_2E
-        offset_N = torch.from_numpy(self.row_N - self.first_N).to(self.device)
-        return offset_N[receiver_E] + sender_E
+        return self._row_offset_N[receiver_E] + sender_E
 
     def sum_nodes(self, x_ND: Tensor) -> Tensor:
         """Return the sum over the nodes of each graph, [B, D]."""
@@ -96,28 +96,38 @@ class PairLayout:
         return _Gather.apply(x_ND, self._sender_P, self._mirror_P, self._rows_N)
 
     @cached_property
+    @torch.compiler.disable
     def _sizes_B(self) -> Tensor:
         return torch.tensor(self.sizes, dtype=torch.int64, device=self.device)
 
     @cached_property
+    @torch.compiler.disable
     def _rows_N(self) -> Tensor:
         return torch.from_numpy(self.size_N).to(self.device)
 
     @cached_property
+    @torch.compiler.disable
     def _receiver_P(self) -> Tensor:
         nodes = torch.arange(self.num_nodes, device=self.device)
         return nodes.repeat_interleave(self._rows_N, output_size=self.num_pairs)
 
     @cached_property
+    @torch.compiler.disable
     def _sender_P(self) -> Tensor:
         offset_N = torch.from_numpy(self.first_N - self.row_N).to(self.device)
         return torch.arange(self.num_pairs, device=self.device) + offset_N[self._receiver_P]
 
     @cached_property
+    @torch.compiler.disable
+    def _row_offset_N(self) -> Tensor:
+        """[N] pair row of each receiver less its first node: add a sender's number for the row of that pair."""
+        return torch.from_numpy(self.row_N - self.first_N).to(self.device)
+
+    @cached_property
+    @torch.compiler.disable
     def _mirror_P(self) -> Tensor:
         """[P] the row of (j, i) for each row (i, j)."""
-        offset_N = torch.from_numpy(self.row_N - self.first_N).to(self.device)
-        return offset_N[self._sender_P] + self._receiver_P
+        return self._row_offset_N[self._sender_P] + self._receiver_P
 
 
 def _sum_rows(x_PD: Tensor, count_N: Tensor) -> Tensor:
