@@ -32,7 +32,7 @@ from dense_grit import dense_grit  # noqa: E402
 from official_names import our_name  # noqa: E402
 
 from graphgps_spse.config import default_tree  # noqa: E402
-from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec  # noqa: E402
+from graphgps_spse.data.base import GraphBatch  # noqa: E402
 from graphgps_spse.data.zinc import Zinc  # noqa: E402
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
@@ -47,9 +47,14 @@ DENSE_MAX_BATCH = 64  # the twin keeps about 20 padded [B, M, M, D] tensors a la
 SEED = 0
 
 
+def zinc(root: Path = Path("datasets/ZINC")) -> Zinc:
+    """ZINC subset as configs/GRIT/zinc-RWSE.yaml describes it."""
+    return Zinc(root=root, subset=True, num_node_types=21, num_edge_types=4)
+
+
 def load_batches(data: Path, batch_size: int, num_batches: int) -> list[GraphBatch]:
     """Draw batches of training molecules without replacement within each, and give them their RRWP."""
-    graphs = Zinc(root=data, subset=True, num_node_types=21, num_edge_types=4).load()["train"]
+    graphs = zinc(data).load()["train"]
     rng = np.random.default_rng(SEED)
     draws = [rng.choice(len(graphs), batch_size, replace=False) for _ in range(num_batches)]
     return [with_rrwp(graphs.batch(draw)) for draw in draws]
@@ -70,18 +75,8 @@ def grit_zinc(attn_dropout: float) -> torch.nn.Module:
     """GRIT-ZINC in the default tree, which holds its sizes."""
     tree = default_tree()
     tree.gt.attn_dropout = attn_dropout
-    spec = DatasetSpec(
-        name="ZINC",
-        level="graph",
-        task="regression",
-        num_targets=1,
-        num_classes=0,
-        metric="mae",
-        node_input=InputSpec("types", 21),
-        edge_input=InputSpec("types", 4),
-    )
     torch.manual_seed(SEED)
-    return build_model(tree, spec, [RRWP(num_channels=21)], 1)
+    return build_model(tree, zinc().spec, [RRWP(num_channels=21)], 1)
 
 
 class Runner:

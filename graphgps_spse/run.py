@@ -22,7 +22,7 @@ from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
 from graphgps_spse.environment import count_threads, describe_environment, pick_device
 from graphgps_spse.errors import ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
-from graphgps_spse.models.build import build_model
+from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
 from graphgps_spse.registry import ALL, datasets
 from graphgps_spse.rundir import RunDir, free_name, identity_of
@@ -45,11 +45,6 @@ class Parts:
     encodings: list[Encoding]
     task: Task
     model: nn.Module
-
-    @property
-    def num_params(self) -> int:
-        """Parameters of the model."""
-        return sum(p.numel() for p in self.model.parameters())
 
     @property
     def encoding_name(self) -> str:
@@ -243,7 +238,7 @@ def build_result(
         epochs=fit.epochs,
         seconds=fit.seconds,
         seconds_per_epoch=fit.seconds / fit.epochs,
-        num_params=parts.num_params,
+        num_params=count_parameters(parts.model),
         config_hash=hashlib.sha256(json.dumps(same_for_all_seeds, sort_keys=True).encode()).hexdigest(),
         fingerprints={split: graphs.fingerprint() for split, graphs in splits.items()},
         encodings=encoding_records,

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import time
@@ -14,6 +15,8 @@ import yaml
 from graphgps_spse.config import flatten
 from graphgps_spse.errors import RunDirError
 from graphgps_spse.files import write_atomic, write_json
+
+log = logging.getLogger(__name__)
 
 HOW_NOT_WHAT = (
     "accelerator",
@@ -93,8 +96,9 @@ class RunDir:
         if path.is_file():
             try:
                 sessions = json.loads(path.read_text())["sessions"]
-            except (ValueError, KeyError, TypeError):
-                path.rename(path.with_name(f"env.json.damaged-{time.time_ns()}"))
+            except (ValueError, KeyError, TypeError) as err:
+                aside = path.rename(path.with_name(f"env.json.damaged-{time.time_ns()}"))
+                log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, aside.name)
         write_json(path, {"sessions": [*sessions, environment]})
 
     def _keep_config(self, config: dict[str, Any]) -> None:

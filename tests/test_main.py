@@ -55,7 +55,7 @@ def stats(run_dir: Path) -> dict[str, list[dict]]:
     splits = {}
     for split in ("train", "val", "test"):
         lines = [json.loads(line) for line in (run_dir / split / "stats.json").read_text().splitlines()]
-        splits[split] = [{k: v for k, v in line.items() if k not in (*WALL_TIME_KEYS, "eta_hours")} for line in lines]
+        splits[split] = [{k: v for k, v in line.items() if k not in WALL_TIME_KEYS} for line in lines]
     return splits
 
 

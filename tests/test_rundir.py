@@ -4,6 +4,8 @@ import json
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -78,9 +80,6 @@ def test_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path):
 
 def test_of_many_at_once_one_holds(tmp_path):
     """Eight threads open one directory at the same moment, over and over; file locks tell open files apart."""
-    from concurrent.futures import ThreadPoolExecutor
-    from threading import Barrier
-
     for trial in range(20):
         path, barrier = tmp_path / str(trial), Barrier(8)
         path.mkdir()
@@ -99,7 +98,7 @@ def test_of_many_at_once_one_holds(tmp_path):
         holders[0].close()
 
 
-def test_damaged_lock_and_journal_do_not_stop_a_resume(tmp_path):
+def test_damaged_lock_and_journal_do_not_stop_a_resume(tmp_path, caplog):
     trained(tmp_path / "0")
     (tmp_path / "0" / "run.lock").write_bytes(b"\xff\xfe")
     with pytest.raises(RunDirError, match="empty run.lock"):
@@ -108,7 +107,7 @@ def test_damaged_lock_and_journal_do_not_stop_a_resume(tmp_path):
     (tmp_path / "0" / "env.json").write_text('{"sess')
     with RunDir.open(tmp_path / "0", CONFIG) as run_dir:
         run_dir.keep_environment({"host": "a"})
-    assert len(list((tmp_path / "0").glob("env.json*"))) == 2
+    assert len(list((tmp_path / "0").glob("env.json*"))) == 2 and "env.json is damaged" in caplog.text
 
 
 def test_lock_of_another_host(tmp_path, monkeypatch):

@@ -165,18 +165,13 @@ def _move_aside(path: Path) -> Path:
 def _check_signature(path: Path, state: dict[str, Any], expected: dict[str, Any] | None) -> None:
     if expected is None:
         return
-    there, here = _flat(state.get("signature") or {}), _flat(expected)
+    there, here = (_comparable(signature) for signature in (state.get("signature", {}), expected))
     keys = sorted(key for key in {*there, *here} if there.get(key, "absent") != here.get(key, "absent"))
     if keys:
         listing = "; ".join(f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} here" for key in keys)
         raise CheckpointError(f"{path} belongs to another configuration ({listing}). Use another run directory")
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = tuple(value) if isinstance(value, list) else value
-    return flat
+def _comparable(signature: dict[str, Any]) -> dict[str, Any]:
+    """Return a signature (dotted keys, plain values) with its lists as tuples, as a file may give either back."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in signature.items()}

@@ -74,11 +74,6 @@ class Console(Logger):
         """Always on."""
         return cls(metric=info.metric, max_epoch=cfg.optim.max_epoch, digits=cfg.round, stream=stream)
 
-    def start(self, history: Sequence[EpochRecord]) -> None:
-        """Say where a run goes on."""
-        if history:
-            self._write(f"going on after epoch {history[-1].epoch}, the best is {history[-1].best_epoch}\n")
-
     def progress(self, epoch: int, step: int, num_steps: int, loss: float) -> None:
         """Redraw the bar."""
         if self.stream.isatty():

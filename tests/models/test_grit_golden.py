@@ -9,23 +9,12 @@ import torch
 from official_names import our_name
 
 from graphgps_spse.config import default_tree
-from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, InputSpec
+from graphgps_spse.data.base import GraphBatch, GraphDataset
+from graphgps_spse.data.zinc import Zinc
 from graphgps_spse.models.build import build_model, count_parameters
 
+ZINC_SPEC = Zinc(root=Path("datasets/ZINC"), subset=True, num_node_types=21, num_edge_types=4).spec
 FILES = ("GRIT-ZINC", "GRIT-ZINC-edgecases")
-
-
-def zinc_spec() -> DatasetSpec:
-    return DatasetSpec(
-        name="ZINC",
-        level="graph",
-        task="regression",
-        num_targets=1,
-        num_classes=0,
-        metric="mae",
-        node_input=InputSpec("types", 21),
-        edge_input=InputSpec("types", 4),
-    )
 
 
 class Golden:
@@ -41,7 +30,7 @@ class Golden:
 
     def model(self, dtype: torch.dtype) -> torch.nn.Module:
         encoding = SimpleNamespace(name="RRWP", dim_pair=21, dim_node=21)
-        model = build_model(default_tree(), zinc_spec(), [encoding], 1)
+        model = build_model(default_tree(), ZINC_SPEC, [encoding], 1)
         model.load_state_dict(self.group("param") | self.group("buffer"))
         return model.to(dtype)
 

@@ -62,14 +62,12 @@ def test_a_bar_on_a_terminal_only():
     assert line.startswith("\x1b[Kepoch  3/10") and line.endswith("\n")
 
 
-def test_beginning_again_and_the_end():
+def test_the_end():
     out = io.StringIO()
     console = Console(metric="mae", max_epoch=10, digits=2, stream=out)
-    console.start([record(0), record(1)])
     console.finish(FitResult.of([record(0), record(1)]))
     values = "train loss 0.50 mae 0.25 | val loss 0.50 mae 0.25 | test loss 0.50 mae 0.25"
     assert out.getvalue().splitlines() == [
-        "going on after epoch 1, the best is 0",
         f"best epoch 0 of 2 | {values} | 12.0s in all",
     ]
 
