@@ -12,10 +12,20 @@ import numpy as np
 
 from graphgps_spse.counting.graph import SimpleGraphs
 from graphgps_spse.counting.jit import kernel
-from graphgps_spse.counting.records import ChunkCounts, Status
+from graphgps_spse.counting.options import CountOptions
+from graphgps_spse.counting.parallel import Spread
+from graphgps_spse.counting.records import ChunkCounts
 
 
-def count_exact(graphs: SimpleGraphs, first: int, last: int, max_length: int, limit: np.ndarray) -> ChunkCounts | None:
+def count_exact(
+    graphs: SimpleGraphs,
+    first: int,
+    last: int,
+    max_length: int,
+    options: CountOptions,
+    limit: np.ndarray,
+    spread: Spread,
+) -> ChunkCounts | None:
     """Count every simple path of graphs first..last-1; None if that takes more than limit[0] steps ([1] int64).
 
     Counts are float64: exact up to 2^53, beyond that rounded, with a relative error of about 1e-16 for each block
@@ -25,7 +35,7 @@ def count_exact(graphs: SimpleGraphs, first: int, last: int, max_length: int, li
     work = count_chunk(
         graphs.node_ptr, *graphs.arcs, *graphs.links, first, last, max_length, not graphs.directed, limit, counts_PK
     )
-    return None if work < 0 else ChunkCounts(counts_PK, None, (Status.EXACT,) * max_length, int(work))
+    return None if work < 0 else ChunkCounts(counts_PK, None, np.zeros((last - first, max_length), np.int8), int(work))
 
 
 @kernel

@@ -8,6 +8,27 @@ import numpy as np
 Progress = Callable[[int], None]
 """Called with the number of graphs finished since the last call, by the thread that started the work."""
 
+Spread = Callable[[Callable[[int], None], int], None]
+"""spread(task, n) calls task(0) .. task(n - 1), perhaps at the same time, and returns when all are done."""
+
+
+def one_after_another(task: Callable[[int], None], num_tasks: int) -> None:
+    """Spread over the calling thread alone."""
+    for number in range(num_tasks):
+        task(number)
+
+
+def over_threads(num_threads: int) -> Spread:
+    """Return a Spread over `num_threads` threads. Kernels inside must release the GIL and heed the limit."""
+
+    def spread(task: Callable[[int], None], num_tasks: int) -> None:
+        with ThreadPoolExecutor(num_threads) as pool:
+            futures = [pool.submit(task, number) for number in range(num_tasks)]
+            for future in futures:
+                future.result()
+
+    return one_after_another if num_threads == 1 else spread
+
 
 def chunk_bounds(pair_ptr: np.ndarray, max_pairs: int) -> list[tuple[int, int]]:
     """Return consecutive ranges (first, last) of graphs of at most `max_pairs` pairs, or one graph, each."""

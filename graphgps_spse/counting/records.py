@@ -14,6 +14,8 @@ class Status(StrEnum):
     ESTIMATED = "estimated"
     """Unbiased, with a standard error."""
     LOWER_BOUND = "lower_bound"
+    NOT_COUNTED = "not_counted"
+    """Beyond the work allowed: the counts are NaN, which nothing can mistake for a number."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class PathCounts:
     standard_error: np.ndarray | None
     """[K, N, N] float64 of estimated counts, 0 where exact; None if nothing was estimated."""
     work: int
-    """Steps of the search: a measure of cost that does not depend on the machine."""
+    """Cost in units of about a nanosecond, counted, not timed: the same on every machine."""
     method: str
 
 
@@ -39,16 +41,21 @@ class FlatPathCounts:
     """[P, K]: pair (i, j) of graph g, with n nodes, is row pair_ptr[g] + i * n + j."""
     pair_ptr: np.ndarray
     """[G + 1] int64: the first row of each graph, and P."""
-    status: tuple[Status, ...]
-    """[K]: the weakest over all graphs."""
+    status_GK: np.ndarray
+    """[G, K] int8: what the counts of each graph and length are, as positions in list(Status)."""
     standard_error: np.ndarray | None
     """[P, K], or None if nothing was estimated."""
     work: int
-    """Steps of the search, over all graphs."""
+    """Cost of all graphs in units of about a nanosecond, counted, not timed."""
     method: str
 
     def __len__(self) -> int:
         return len(self.pair_ptr) - 1
+
+    @property
+    def status(self) -> tuple[Status, ...]:
+        """[K]: for each length the weakest over all graphs."""
+        return weakest(self.status_GK)
 
     def counts_of(self, graph: int) -> np.ndarray:
         """Return the counts of one graph as [K, N, N] (a view)."""
@@ -62,7 +69,8 @@ class ChunkCounts(NamedTuple):
     """[P, K] float64."""
     standard_error: np.ndarray | None
     """[P, K] float64."""
-    status: tuple[Status, ...]
+    status_GK: np.ndarray
+    """[G, K] int8, positions in list(Status)."""
     work: int
 
 
@@ -72,7 +80,7 @@ def as_matrices(rows_PK: np.ndarray) -> np.ndarray:
     return rows_PK.reshape(size, size, rows_PK.shape[1]).transpose(2, 0, 1)
 
 
-def weakest(first: tuple[Status, ...], second: tuple[Status, ...]) -> tuple[Status, ...]:
-    """Return, for each length, the status that claims less: exact, then estimated, then lower bound."""
+def weakest(status_GK: np.ndarray) -> tuple[Status, ...]:
+    """Return, for each length, the status that claims least: exact, estimated, lower bound, not counted."""
     order = list(Status)
-    return tuple(max(pair, key=order.index) for pair in zip(first, second, strict=True))
+    return tuple(order[code] for code in status_GK.max(0, initial=0))

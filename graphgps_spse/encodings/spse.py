@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from graphgps_spse.counting import COUNTERS, Status, get_counter, map_path_counts
+from graphgps_spse.counting import COUNTERS, get_counter, map_path_counts
 from graphgps_spse.counting.graph import pair_offsets
 from graphgps_spse.counting.jit import kernel
-from graphgps_spse.counting.records import ChunkCounts
+from graphgps_spse.counting.records import ChunkCounts, weakest
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
 from graphgps_spse.encodings.walks import walk_probabilities
 from graphgps_spse.errors import ConfigError
@@ -76,8 +76,7 @@ class SPSE(Encoding):
         cycles = np.zeros((int(node_ptr[-1]), self.dim_pair)) if self.node_pe == "cycles" else np.zeros((0, 0))
         table = scale_counts(np.arange(_TABLE_SIZE), self.alpha, self.beta, self.n).astype(np.float32)
         num_lengths = min(self.max_length, self.dim_pair - 1)
-        status: tuple[Status, ...] = ()
-        work = 0
+        status_GK, work = np.zeros((len(node_ptr) - 1, 0), np.int8), 0
 
         def write(first: int, last: int, chunk: ChunkCounts) -> None:
             rows = pair[pair_ptr[first] : pair_ptr[last]]
@@ -86,7 +85,7 @@ class SPSE(Encoding):
                 _count_cycles(chunk.counts, node_ptr, first, last, self.directed, cycles)
 
         if num_lengths:
-            status, work = map_path_counts(
+            status_GK, work = map_path_counts(
                 graphs,
                 num_lengths,
                 write,
@@ -98,7 +97,7 @@ class SPSE(Encoding):
         pair[:, 1 + num_lengths :] = table[0]
         pair[:, 0] = 0.0
         pair[_diagonal_rows(node_ptr, pair_ptr), 0] = 1.0
-        return EncodingArrays(pair, self._nodes(graphs, cycles, table[0], num_threads), self._record(status, work))
+        return EncodingArrays(pair, self._nodes(graphs, cycles, table[0], num_threads), self._record(status_GK, work))
 
     def _nodes(self, graphs: GraphArrays, cycles: np.ndarray, empty: float, num_threads: int) -> np.ndarray | None:
         if self.node_pe == "none":
@@ -112,13 +111,13 @@ class SPSE(Encoding):
         node[:, 0] = 1.0
         return node
 
-    def _record(self, status: tuple[Status, ...], work: int) -> dict[str, Any]:
+    def _record(self, status_GK: np.ndarray, work: int) -> dict[str, Any]:
         options = ("max_length", "alpha", "beta", "n", "node_pe", "method", "directed")
         return {
             "encoding": self.name,
             **{option: getattr(self, option) for option in options},
             "channels": self.dim_pair,
-            "status": [str(s) for s in status],
+            "status": [str(s) for s in weakest(status_GK)],
             "work": work,
         }
 

@@ -108,20 +108,21 @@ def test_threads_must_be_positive():
 
 
 def test_weakest_status():
-    exact, estimated, bound = Status.EXACT, Status.ESTIMATED, Status.LOWER_BOUND
-    assert weakest((exact, exact, bound), (exact, estimated, estimated)) == (exact, estimated, bound)
+    assert weakest(np.array([[0, 0, 2, 0], [0, 1, 1, 3]])) == ("exact", "estimated", "lower_bound", "not_counted")
+    assert weakest(np.zeros((0, 2), np.int8)) == ("exact", "exact")  # of no graphs nothing is inexact
 
 
 def test_a_counter_with_standard_errors_fits(monkeypatch):
     """What the next counters need: per-length status, standard errors, their own work; the calls stay as they are."""
 
-    def halves(graphs, first, last, max_length, limit):
+    def halves(graphs, first, last, max_length, options, limit, spread):
         counts = np.full((graphs.num_pairs(first, last), max_length), 0.5)
-        status = (Status.EXACT, *(Status.ESTIMATED,) * (max_length - 1))
-        return ChunkCounts(counts, counts / 5, status, 7)
+        status = np.ones((last - first, max_length), np.int8)
+        status[:, 0] = 0
+        return ChunkCounts(counts, counts / 5, status, options.seed)
 
     monkeypatch.setitem(counting.COUNTERS, "halves", halves)
-    one = count_simple_paths([[0], [1]], 2, 3, method="halves")
+    one = count_simple_paths([[0], [1]], 2, 3, method="halves", seed=7)
     assert one.status == ("exact", "estimated", "estimated") and one.method == "halves" and one.work == 7
     assert one.standard_error is not None and one.standard_error.shape == (3, 2, 2)
     many = count_simple_paths_many(random_graphs(20), 3, method="halves")
@@ -138,7 +139,7 @@ def test_an_error_in_a_chunk_is_raised():
 
 
 def test_more_work_than_the_quick_limit(monkeypatch):
-    monkeypatch.setattr(counting, "_QUICK_STEPS", 3)
+    monkeypatch.setattr(counting, "_QUICK_WORK", 3)
     ring = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
     np.testing.assert_array_equal(count_simple_paths(ring, 4, 3).counts, path_counts(ring.T.tolist(), 4, 3))
 
