@@ -1,16 +1,16 @@
-"""Simple paths of real ZINC molecules: our counter, networkx and rustworkx, equality first, then time.
+"""Counting simple paths: equality or error first, then time, against libraries, a plain search and the authors' code.
 
-    python benchmarks/bench_counting.py [--data datasets/ZINC] [--repeats 7] [--sample 400]
+    python benchmarks/bench_counting.py --data DATA [--authors CLONE] [--only zinc,mnist] [--repeats 7]
 
-One thread. Every figure is the median over the repeats, in seconds of process CPU time (and of the wall clock).
-The others return paths, not counts: networkx is timed to run its generators, rustworkx to return a mapping that is
-then not read.
+One thread. Times are medians in seconds of process CPU time. DATA holds the graphs as graphs.py describes; CLONE is a
+clone of the authors' counter. Parts that were not run keep their figures in the results file.
 """
 
 import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -28,34 +28,49 @@ import rustworkx as rx
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts  # noqa: E402
-from graphgps_spse.data.zinc import Zinc  # noqa: E402
+import authors_counter  # noqa: E402
+import graphs as sources  # noqa: E402
+import plain_search  # noqa: E402
+from graphs import flatten, one_graph, select  # noqa: E402
+
+from graphgps_spse.counting import PathCounts, count_simple_paths, count_simple_paths_many, map_path_counts  # noqa: E402
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
-from graphgps_spse.encodings.spse import SPSE  # noqa: E402
+from graphgps_spse.encodings.spse import SPSE, scale_counts  # noqa: E402
+
+TRUTH_WORK = 12_000_000_000  # work allowed for the exact counts of one graph that estimates are held against
+SBM = {"alpha": 0.2, "beta": -0.2, "n": 3}  # f of the SBM and superpixel configurations
+PAPER = {"R": 0.4, "D_dfs": 2, "N": 7}  # the paper's counting parameters for PATTERN and CLUSTER
 
 
-def load_zinc(root: Path) -> GraphArrays:
-    """All 12,000 molecules: train, val, test."""
-    splits = Zinc(root=root, subset=True, num_node_types=21, num_edge_types=4).load().values()
-    node_ptr, edge_ptr = (
-        np.concatenate([[0], np.cumsum(np.concatenate([np.diff(ptr.numpy()) for ptr in ptrs]))])
-        for ptrs in ([s.node_ptr for s in splits], [s.edge_ptr for s in splits])
-    )
-    return GraphArrays(node_ptr, edge_ptr, np.concatenate([s.edge_index_2E.numpy() for s in splits], axis=1))
+def measure(work: Callable[[], Any], repeats: int) -> dict[str, float]:
+    """Median seconds of `work`, after one call that is reported apart: it meets memory for the first time."""
+    cpu, wall = [], []
+    for _ in range(repeats + 1):
+        begin_cpu, begin_wall = time.process_time(), time.perf_counter()
+        work()
+        cpu.append(time.process_time() - begin_cpu)
+        wall.append(time.perf_counter() - begin_wall)
+    return {
+        "cpu_s": statistics.median(cpu[1:]),
+        "cpu_min_s": min(cpu[1:]),
+        "wall_s": statistics.median(wall[1:]),
+        "first_cpu_s": cpu[0],
+    }
 
 
-def select(graphs: GraphArrays, chosen: list[int]) -> GraphArrays:
-    """The chosen graphs as flat arrays."""
-    parts = [one_graph(graphs, g) for g in chosen]
-    node_ptr, edge_ptr = (np.cumsum([0, *x]) for x in ([n for _, n in parts], [e.shape[1] for e, _ in parts]))
-    return GraphArrays(node_ptr, edge_ptr, np.concatenate([e for e, _ in parts], axis=1))
+def clock(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What `work` returns, and its CPU seconds."""
+    begin = time.process_time()
+    result = work()
+    return result, time.process_time() - begin
 
 
-def one_graph(graphs: GraphArrays, g: int) -> tuple[np.ndarray, int]:
-    """Edges and size of graph g."""
-    edges = graphs.edge_index[:, graphs.edge_ptr[g] : graphs.edge_ptr[g + 1]]
-    return edges, int(graphs.node_ptr[g + 1] - graphs.node_ptr[g])
+def size(graphs: GraphArrays) -> int:
+    return len(graphs.node_ptr) - 1
+
+
+# Molecules: exact counts ----------------------------------------------------------------------------------------------
 
 
 def networkx_paths(graph: nx.Graph, max_length: int, counts: np.ndarray | None = None) -> None:
@@ -84,20 +99,286 @@ def check_equal(ours: list[np.ndarray], theirs: Callable, inputs: list, max_leng
             raise SystemExit(f"counts differ from {name}: {counts.sum()} paths against {expected.sum()}")
 
 
-def measure(work: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Median seconds of `work`, after one call that is reported apart: it meets memory for the first time."""
-    cpu, wall = [], []
-    for _ in range(repeats + 1):
-        begin_cpu, begin_wall = time.process_time(), time.perf_counter()
-        work()
-        cpu.append(time.process_time() - begin_cpu)
-        wall.append(time.perf_counter() - begin_wall)
-    return {
-        "cpu_s": statistics.median(cpu[1:]),
-        "cpu_min_s": min(cpu[1:]),
-        "wall_s": statistics.median(wall[1:]),
-        "first_cpu_s": cpu[0],
+def against_libraries(graphs: GraphArrays, max_length: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Ours against the libraries on a sample of graphs, in turn."""
+    chosen = np.random.default_rng(args.seed).choice(size(graphs), min(args.sample, size(graphs)), replace=False)
+    sample = select(graphs, chosen)
+    pairs = [one_graph(sample, g) for g in range(size(sample))]
+    in_networkx, in_rustworkx = [], []
+    for edges, n in pairs:
+        in_networkx.append(nx.Graph())
+        in_networkx[-1].add_nodes_from(range(n))
+        in_networkx[-1].add_edges_from(edges.T.tolist())
+        in_rustworkx.append(rx.PyGraph(multigraph=False))
+        in_rustworkx[-1].add_nodes_from(range(n))
+        in_rustworkx[-1].add_edges_from_no_data([tuple(edge) for edge in edges.T.tolist()])
+    many = count_simple_paths_many(sample, max_length)
+    ours = [many.counts_of(g) for g in range(size(sample))]
+    check_equal(ours, networkx_paths, in_networkx, max_length, "networkx")
+    check_equal(ours, rustworkx_paths, in_rustworkx, max_length, "rustworkx")
+    times = {
+        "ours": measure(lambda: count_simple_paths_many(sample, max_length), args.repeats),
+        "ours_streamed": measure(lambda: map_path_counts(sample, max_length, lambda *_: None), args.repeats),
+        "ours_one_call_per_graph": measure(
+            lambda: [count_simple_paths(edges, n, max_length) for edges, n in pairs], args.repeats
+        ),
+        "rustworkx": measure(lambda: [rustworkx_paths(g, max_length) for g in in_rustworkx], args.repeats),
+        "networkx": measure(lambda: [networkx_paths(g, max_length) for g in in_networkx], max(1, args.repeats // 3)),
     }
+    for result in times.values():
+        result["us_per_graph"] = 1e6 * result["cpu_s"] / size(sample)
+        result["times_ours"] = result["cpu_s"] / times["ours"]["cpu_s"]
+    return {"graphs": size(sample), "paths": int(many.counts.sum()), "checked_equal": True, **times}
+
+
+def bench_zinc(args: argparse.Namespace) -> dict[str, Any]:
+    """ZINC-12k, K 20: against libraries on a sample; all of it counted, streamed and encoded."""
+    graphs, max_length = sources.zinc(args.data), 20
+    spse = SPSE(max_length=max_length, node_pe="none", method="exact")
+    rrwp = RRWP(num_channels=max_length + 1)
+    works: dict[str, Callable[[], Any]] = {
+        "count": lambda: map_path_counts(graphs, max_length, lambda *_: None),
+        "count_auto": lambda: map_path_counts(graphs, max_length, lambda *_: None, method="auto"),
+        "count_into_float32_array": lambda: count_simple_paths_many(graphs, max_length, dtype=np.float32),
+        "encode_spse": lambda: spse.compute(graphs),
+        "encode_rrwp": lambda: rrwp.compute(graphs),
+    }
+    times = {name: measure(work, args.repeats) for name, work in works.items()}
+    for result in times.values():
+        result["us_per_graph"] = 1e6 * result["cpu_s"] / size(graphs)
+    return {"max_length": max_length, "sample": against_libraries(graphs, max_length, args), "all": times}
+
+
+def against_plain_search(graphs: GraphArrays, max_length: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Ours against the plain compiled search, every count compared first."""
+    many = count_simple_paths_many(graphs, max_length)
+    for g, expected in enumerate(plain_search.count(graphs, max_length)):
+        if not np.array_equal(many.counts_of(g), expected):
+            raise SystemExit(f"graph {g}: counts differ from the plain search")
+    times = {
+        "ours": measure(lambda: map_path_counts(graphs, max_length, lambda *_: None), args.repeats),
+        "plain_search": measure(lambda: plain_search.count(graphs, max_length), max(1, args.repeats // 3)),
+    }
+    for result in times.values():
+        result["us_per_graph"] = 1e6 * result["cpu_s"] / size(graphs)
+        result["times_ours"] = result["cpu_s"] / times["ours"]["cpu_s"]
+    return {
+        "graphs": size(graphs),
+        "largest_nodes": int(np.diff(graphs.node_ptr).max()),
+        "paths": int(many.counts.sum()),
+        "checked_equal": True,
+        **times,
+    }
+
+
+def bench_peptides(args: argparse.Namespace) -> dict[str, Any]:
+    """Peptides, K 23: the first ones and the largest of all."""
+    everything = sources.peptides(args.data)
+    largest = int(np.argmax(np.diff(everything.node_ptr)))
+    chosen = select(everything, [*range(args.peptides), largest])
+    whole = measure(lambda: map_path_counts(everything, 23, lambda *_: None), 1)
+    whole["us_per_graph"] = 1e6 * whole["cpu_s"] / size(everything)
+    return {"max_length": 23, "sample": against_plain_search(chosen, 23, args), "all_15535": whole}
+
+
+def bench_pcqm4mv2(args: argparse.Namespace) -> dict[str, Any]:
+    """PCQM4Mv2, K 15: the sample, extrapolated; and repeated to a million graphs, streamed, with its peak memory."""
+    graphs = sources.pcqm4mv2(args.data)
+    result = {"max_length": 15, "sample": against_plain_search(graphs, 15, args)}
+    result["core_seconds_for_3_746_620"] = 3_746_620e-6 * result["sample"]["ours"]["us_per_graph"]
+    code = (
+        "import sys, resource, time; sys.path[:0] = sys.argv[1:3]; import numpy as np, graphs as sources; "
+        "from pathlib import Path; from graphgps_spse.counting import map_path_counts; "
+        "from graphgps_spse.encodings.base import GraphArrays; g = sources.pcqm4mv2(Path(sys.argv[3])); c = 500; "
+        "n, e = (np.concatenate([[0], np.cumsum(np.tile(np.diff(p), c))]) for p in (g.node_ptr, g.edge_ptr)); "
+        "many = GraphArrays(n, e, np.tile(g.edge_index, c)); t = time.process_time(); "
+        "map_path_counts(many, 15, lambda *_: None); "
+        "print(len(n) - 1, time.process_time() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
+    )
+    words = [sys.executable, "-c", code, str(ROOT / "benchmarks"), str(ROOT), str(args.data)]
+    answer = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    result["streamed"] = {"graphs": int(answer[0]), "cpu_s": float(answer[1]), "peak_resident_gib": float(answer[2])}
+    return result
+
+
+# Dense graphs: estimates against exact counts -------------------------------------------------------------------------
+
+
+def errors_of(found: np.ndarray, truth: PathCounts) -> dict[str, dict[str, float]]:
+    """Mean and largest absolute error of f, and cells wrongly zero in 1,000, at every length that is known."""
+    errors = {}
+    for length, status in enumerate(truth.status, 1):
+        if status == "exact":
+            expected = truth.counts[length - 1]
+            difference = np.abs(scale_counts(found[length - 1], **SBM) - scale_counts(expected, **SBM))
+            wrong = (found[length - 1] == 0) & (expected > 0)
+            errors[str(length)] = {
+                "mean": difference.mean(),
+                "max": difference.max(),
+                "wrongly_zero_per_1000": 1000 * wrong.mean(),
+                "recall": found[length - 1].sum() / max(expected.sum(), 1),
+            }
+    return errors
+
+
+def average(parts: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Means over graphs, at the lengths known for all of them; of maxima the maximum."""
+    lengths = [length for length in parts[0] if all(length in part for part in parts)]
+    return {
+        length: {
+            key: float((np.max if key == "max" else np.mean)([part[length][key] for part in parts]))
+            for key in parts[0][length]
+        }
+        for length in lengths
+    }
+
+
+def against_truth(
+    graphs: GraphArrays, max_length: int, methods: dict[str, dict[str, Any]], truth_work: int, repeats: int = 1
+) -> dict[str, Any]:
+    """Error and time per graph of each method, given as options of count_simple_paths, on the same graphs."""
+    truths, truth_s = [], 0.0
+    for edges, n in (one_graph(graphs, g) for g in range(size(graphs))):
+        truth, seconds = clock(
+            lambda e=edges, n=n: count_simple_paths(e, n, max_length, method="exact", max_work=truth_work)
+        )
+        truths.append(truth)
+        truth_s += seconds
+    result: dict[str, Any] = {
+        "graphs": size(graphs),
+        "max_length": max_length,
+        "lengths_known": min(truth.status.count("exact") for truth in truths),
+        "truth_s_per_graph": truth_s / size(graphs),
+    }
+    for name, options in methods.items():
+        errors, seconds, statuses = [], [], []
+        for g in range(size(graphs)):
+            edges, n = one_graph(graphs, g)
+            found = None
+            for _ in range(repeats):
+                found, cpu = clock(lambda e=edges, n=n, o=options: count_simple_paths(e, n, max_length, **o))
+                seconds.append(cpu)
+            errors.append(errors_of(found.counts, truths[g]))
+            statuses.append(found.status.count("exact"))
+        result[name] = {
+            "options": options,
+            "s_per_graph": statistics.mean(seconds),
+            "exact_lengths": [min(statuses), max(statuses)],
+            "error_of_f": average(errors),
+        }
+    return result
+
+
+def agreement(graphs: GraphArrays, max_length: int, budget: int) -> dict[str, Any]:
+    """Two independent runs: share of estimated cells whose difference is within 1.96 standard errors of it, by length."""
+    inside: dict[int, list[float]] = {}
+    for g in range(size(graphs)):
+        edges, n = one_graph(graphs, g)
+        one, two = (
+            count_simple_paths(edges, n, max_length, method="sampled", budget=budget, seed=seed) for seed in (1, 2)
+        )
+        error = np.hypot(one.standard_error, two.standard_error)
+        for length in range(1, max_length + 1):
+            cells = np.triu(error[length - 1] > 0)
+            if cells.any():
+                z = np.abs(one.counts[length - 1] - two.counts[length - 1])[cells] / error[length - 1][cells]
+                inside.setdefault(length, []).append(float((z < 1.96).mean()))
+    return {"budget": budget, "within_1.96": {str(k): statistics.mean(v) for k, v in sorted(inside.items())}}
+
+
+METHODS = {
+    "auto": {"method": "auto"},
+    "sampled": {"method": "sampled"},
+    "sampled_fifth_of_budget": {"method": "sampled", "budget": 20_000_000},
+}
+
+
+def bench_sbm(graphs: GraphArrays, args: argparse.Namespace) -> dict[str, Any]:
+    """PATTERN or CLUSTER, K 16: estimates, and the paper's algorithm in ours and in the authors' code."""
+    result = against_truth(graphs, 16, {**METHODS, "dag": {"method": "dag", **PAPER}}, TRUTH_WORK)
+    result["agreement"] = agreement(graphs, 16, 100_000_000)
+    if args.authors:
+        result["authors"] = bench_authors(select(graphs, range(args.authors_graphs)), 16, args.authors)
+    return result
+
+
+def bench_authors(graphs: GraphArrays, max_length: int, clone: Path) -> dict[str, Any]:
+    """The authors' code and ours on the same graphs, at the paper's parameters."""
+    theirs_s, ours_s, auto_s, theirs_e, ours_e, auto_e = [], [], [], [], [], []
+    for g in range(size(graphs)):
+        edges, n = one_graph(graphs, g)
+        truth = count_simple_paths(edges, n, max_length, method="exact", max_work=TRUTH_WORK)
+        theirs, seconds = clock(lambda e=edges, n=n: authors_counter.count(clone, e, n, max_length, **PAPER))
+        theirs_s.append(seconds)
+        theirs_e.append(errors_of(theirs, truth))
+        ours, seconds = clock(lambda e=edges, n=n: count_simple_paths(e, n, max_length, method="dag", **PAPER))
+        ours_s.append(seconds)
+        ours_e.append(errors_of(ours.counts, truth))
+        auto, seconds = clock(lambda e=edges, n=n: count_simple_paths(e, n, max_length, method="auto"))
+        auto_s.append(seconds)
+        auto_e.append(errors_of(auto.counts, truth))
+    return {
+        "graphs": size(graphs),
+        "authors": {"s_per_graph": statistics.mean(theirs_s), "error_of_f": average(theirs_e)},
+        "dag": {"s_per_graph": statistics.mean(ours_s), "error_of_f": average(ours_e)},
+        "auto": {"s_per_graph": statistics.mean(auto_s), "error_of_f": average(auto_e)},
+        "authors_over_dag": statistics.mean(theirs_s) / statistics.mean(ours_s),
+        "authors_over_auto": statistics.mean(theirs_s) / statistics.mean(auto_s),
+    }
+
+
+def bench_pattern(args: argparse.Namespace) -> dict[str, Any]:
+    """PATTERN from its generator."""
+    return bench_sbm(sources.pattern(args.graphs, args.seed), args)
+
+
+def bench_cluster(args: argparse.Namespace) -> dict[str, Any]:
+    """CLUSTER from its generator."""
+    return bench_sbm(sources.cluster(args.graphs, args.seed), args)
+
+
+def bench_mnist(args: argparse.Namespace) -> dict[str, Any]:
+    """MNIST superpixels, K 17, symmetrised."""
+    graphs = sources.mnist(args.data, args.graphs)
+    return {**against_truth(graphs, 17, METHODS, TRUTH_WORK), "agreement": agreement(graphs, 17, 100_000_000)}
+
+
+def bench_cifar10(args: argparse.Namespace) -> dict[str, Any]:
+    """CIFAR10 superpixels, K 17, symmetrised."""
+    graphs = sources.cifar10(args.data, args.graphs)
+    return {**against_truth(graphs, 17, METHODS, TRUTH_WORK), "agreement": agreement(graphs, 17, 100_000_000)}
+
+
+def bench_small(args: argparse.Namespace) -> dict[str, Any]:
+    """Graphs of 18 nodes, same families and densities, every length known: a test of `sampled` alone."""
+    rng = np.random.default_rng(args.seed)
+    methods = {name: options for name, options in METHODS.items() if options["method"] == "sampled"}
+    blocks, pixels = [], []
+    for _ in range(args.graphs):
+        side = np.repeat([0, 1, 2], 6)
+        upper = np.triu(rng.random((18, 18)) < np.where(side[:, None] == side, 0.5, 0.35), 1)
+        blocks.append((np.argwhere(upper).T, 18))
+        blocks.append(
+            (np.argwhere(np.triu(rng.random((18, 18)) < np.where(side[:, None] == side, 0.55, 0.25), 1)).T, 18)
+        )
+        pixels.append((sources.connect_superpixels(rng.random((18, 2)))[0], 18))
+    everything = 10**12
+    return {
+        "sbm": against_truth(flatten(blocks), 16, methods, everything),
+        "superpixels": against_truth(flatten(pixels), 17, methods, everything),
+    }
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "zinc": bench_zinc,
+    "peptides": bench_peptides,
+    "pcqm4mv2": bench_pcqm4mv2,
+    "pattern": bench_pattern,
+    "cluster": bench_cluster,
+    "mnist": bench_mnist,
+    "cifar10": bench_cifar10,
+    "small": bench_small,
+}
 
 
 def compile_seconds() -> dict[str, float]:
@@ -120,6 +401,7 @@ def environment() -> dict[str, Any]:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
+    options = [word for word in sys.argv[1:] if not Path(word).is_absolute()]  # folders of this machine say nothing
     return {
         "cpu": models[0].split(":")[1].strip() if models else platform.processor(),
         "cores": len(models),
@@ -127,96 +409,36 @@ def environment() -> dict[str, Any]:
         **{name: version(name) for name in ("numpy", "numba", "networkx", "rustworkx")},
         "commit": git("rev-parse", "HEAD") or "none",
         "uncommitted_changes": bool(git("status", "--porcelain", "graphgps_spse", "benchmarks/bench_counting.py")),
-        "command": " ".join(["python", "benchmarks/bench_counting.py", *sys.argv[1:]]),
+        "command": " ".join(["python", "benchmarks/bench_counting.py", *options]),
     }
-
-
-def bench_sample(graphs: GraphArrays, args: argparse.Namespace) -> dict[str, Any]:
-    """Ours against the libraries on the same graphs, in turn."""
-    chosen = np.random.default_rng(args.seed).choice(len(graphs.node_ptr) - 1, args.sample, replace=False).tolist()
-    sample = select(graphs, chosen)
-    pairs = [one_graph(sample, g) for g in range(args.sample)]
-    in_networkx, in_rustworkx = [], []
-    for edges, n in pairs:
-        in_networkx.append(nx.Graph())
-        in_networkx[-1].add_nodes_from(range(n))
-        in_networkx[-1].add_edges_from(edges.T.tolist())
-        in_rustworkx.append(rx.PyGraph(multigraph=False))
-        in_rustworkx[-1].add_nodes_from(range(n))
-        in_rustworkx[-1].add_edges_from_no_data([tuple(edge) for edge in edges.T.tolist()])
-    many = count_simple_paths_many(sample, args.max_length)
-    ours = [many.counts_of(g) for g in range(args.sample)]
-    check_equal(ours, networkx_paths, in_networkx, args.max_length, "networkx")
-    check_equal(ours, rustworkx_paths, in_rustworkx, args.max_length, "rustworkx")
-    print(f"counts equal networkx and rustworkx: {args.sample} graphs, {int(many.counts.sum()):,} paths")
-    times = {
-        "ours": measure(lambda: count_simple_paths_many(sample, args.max_length), args.repeats),
-        "ours_one_call_per_graph": measure(
-            lambda: [count_simple_paths(edges, n, args.max_length) for edges, n in pairs], args.repeats
-        ),
-        "rustworkx": measure(lambda: [rustworkx_paths(g, args.max_length) for g in in_rustworkx], args.repeats),
-        "networkx": measure(
-            lambda: [networkx_paths(g, args.max_length) for g in in_networkx], max(1, args.repeats // 3)
-        ),
-    }
-    for result in times.values():
-        result["us_per_graph"] = 1e6 * result["cpu_s"] / args.sample
-        result["times_ours"] = result["cpu_s"] / times["ours"]["cpu_s"]
-    return {"graphs": args.sample, "seed": args.seed, "paths": int(many.counts.sum()), "checked_equal": True, **times}
-
-
-def bench_all(graphs: GraphArrays, args: argparse.Namespace) -> dict[str, Any]:
-    """All molecules: counting alone, counting into one array, and the encodings that training reads."""
-    num_graphs, total = len(graphs.node_ptr) - 1, 0.0
-
-    def add(first: int, last: int, chunk: Any) -> None:
-        nonlocal total
-        total += chunk.counts.sum()
-
-    map_path_counts(graphs, args.max_length, add)
-    spse = SPSE(max_length=args.max_length, node_pe="none")
-    with_nodes, rrwp = SPSE(max_length=args.max_length), RRWP(num_channels=args.max_length + 1)
-    works: dict[str, Callable[[], Any]] = {
-        "count": lambda: map_path_counts(graphs, args.max_length, lambda *_: None),
-        "count_into_float32_array": lambda: count_simple_paths_many(graphs, args.max_length, dtype=np.float32),
-        "encode_spse": lambda: spse.compute(graphs),
-        "encode_spse_with_rwse_nodes": lambda: with_nodes.compute(graphs),
-        "encode_rrwp": lambda: rrwp.compute(graphs),
-    }
-    times = {name: measure(work, args.repeats) for name, work in works.items()}
-    for result in times.values():
-        result["us_per_graph"] = 1e6 * result["cpu_s"] / num_graphs
-    times["count"]["paths_per_s"] = total / times["count"]["cpu_s"]
-    return {"graphs": num_graphs, "paths": int(total), **times}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", type=Path, default=ROOT / "datasets" / "ZINC", help="folder that PyG reads and downloads ZINC into"
-    )
-    parser.add_argument("--max-length", type=int, default=20, help="K, in edges")
-    parser.add_argument("--sample", type=int, default=400, help="graphs that the libraries see")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks", help="folder of graphs")
+    parser.add_argument("--authors", type=Path, help="clone of the authors' counter")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts to run, with commas")
+    parser.add_argument("--sample", type=int, default=400, help="molecules that the libraries see")
+    parser.add_argument("--peptides", type=int, default=300, help="peptides that the plain search sees")
+    parser.add_argument("--graphs", type=int, default=8, help="dense graphs of each kind")
+    parser.add_argument("--authors-graphs", type=int, default=2, help="dense graphs that the authors' code sees")
+    parser.add_argument("--seed", type=int, default=0, help="of samples and generated graphs")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/counting.json")
     args = parser.parse_args()
-    graphs = load_zinc(args.data)
-    result = {
-        "environment": environment(),
-        "max_length": args.max_length,
-        "repeats": args.repeats,
-        "compile_s": compile_seconds(),
-        "sample": bench_sample(graphs, args),
-        "all": bench_all(graphs, args),
-    }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
+    result = json.loads(args.out.read_text()) if args.out.exists() else {}
+    for name in args.only.split(","):
+        if name not in PARTS:
+            parser.error(f"--only: unknown part '{name}'. Known: {', '.join(PARTS)}")
+        begin = time.perf_counter()
+        result[name] = {"environment": environment(), "repeats": args.repeats, **PARTS[name](args)}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"== {name}: {time.perf_counter() - begin:.0f} s, peak of this process {peak:.1f} GiB")
+        print(json.dumps({k: v for k, v in result[name].items() if k != "environment"}, indent=1))
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(result, indent=2) + "\n")
+    result["compile_s"] = compile_seconds()
     args.out.write_text(json.dumps(result, indent=2) + "\n")
-    for part in ("sample", "all"):
-        for name, times in result[part].items():
-            if isinstance(times, dict):
-                ratio = f"  {times['times_ours']:7.1f} x ours" if "times_ours" in times else ""
-                print(f"{part:7}{name:30}{times['cpu_s']:9.4f} s CPU {times['us_per_graph']:9.2f} us/graph{ratio}")
 
 
 if __name__ == "__main__":

@@ -10,13 +10,15 @@ from graphgps_spse.version import __version__
 
 if TYPE_CHECKING:
     from graphgps_spse.counting import PathCounts, count_simple_paths
+    from graphgps_spse.counting.cycles import count_cycles_per_edge
     from graphgps_spse.encodings.transform import SimplePathEncoding
 
-__all__ = ["PathCounts", "SimplePathEncoding", "__version__", "count_simple_paths"]
+__all__ = ["PathCounts", "SimplePathEncoding", "__version__", "count_cycles_per_edge", "count_simple_paths"]
 
 _HOMES = {
     "PathCounts": "graphgps_spse.counting",
     "SimplePathEncoding": "graphgps_spse.encodings.transform",
+    "count_cycles_per_edge": "graphgps_spse.counting.cycles",
     "count_simple_paths": "graphgps_spse.counting",
 }
 

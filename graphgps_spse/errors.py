@@ -31,6 +31,12 @@ class CheckpointError(SPSEError):
     exit_code = 2
 
 
+class StoreError(SPSEError):
+    """Stored encodings that cannot be written, or not be trusted."""
+
+    exit_code = 2
+
+
 class DivergedError(SPSEError):
     """Training produced a loss or gradient that is not finite."""
 

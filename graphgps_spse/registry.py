@@ -64,10 +64,23 @@ encodings = Registry("encoding", "graphgps_spse.encodings")
 models = Registry("model", "graphgps_spse.models")
 node_encoders = Registry("node encoder", "graphgps_spse.models")
 edge_encoders = Registry("edge encoder", "graphgps_spse.models")
+positional_encoders = Registry("positional encoder", "graphgps_spse.models")
 heads = Registry("head", "graphgps_spse.models")
 tasks = Registry("task", "graphgps_spse.training")
 optimizers = Registry("optimizer", "graphgps_spse.training")
 schedulers = Registry("scheduler", "graphgps_spse.training")
 loggers = Registry("logger", "graphgps_spse.training")
 
-ALL = (datasets, encodings, models, node_encoders, edge_encoders, heads, tasks, optimizers, schedulers, loggers)
+ALL = (
+    datasets,
+    encodings,
+    models,
+    node_encoders,
+    edge_encoders,
+    positional_encoders,
+    heads,
+    tasks,
+    optimizers,
+    schedulers,
+    loggers,
+)

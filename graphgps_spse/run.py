@@ -3,22 +3,21 @@
 import hashlib
 import json
 import logging
-import sys
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from tqdm import tqdm
 
 from graphgps_spse.bench.results import RunResult, aggregate
 from graphgps_spse.config import Config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.encode import encode, estimate_stores, fill_stores
 from graphgps_spse.encodings import build_encodings, compile_kernels
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.environment import count_threads, describe_environment, pick_device
 from graphgps_spse.errors import ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
@@ -43,6 +42,7 @@ class Parts:
 
     dataset: Any
     encodings: list[Encoding]
+    store: StoreOptions
     task: Task
     model: nn.Module
 
@@ -95,7 +95,7 @@ def run(cfg: Config) -> RunResult:
         environment = describe_environment(device, num_threads)
         run_dir.keep_environment(environment)
         prepare_kernels(parts.model, device)
-        splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads)
+        splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads, parts.store)
         trainer = Trainer(
             model=parts.model,
             task=parts.task,
@@ -115,13 +115,34 @@ def run(cfg: Config) -> RunResult:
         return result
 
 
+def fill_store(
+    cfg: Config,
+    *,
+    num_threads: int | None = None,
+    part: int = 1,
+    num_parts: int = 1,
+    only_estimate: bool = False,
+) -> None:
+    """Count into the store what a run of `cfg` would keep there; of several parts, part 1, 2, .. does its share."""
+    parts, threads = build_parts(cfg), num_threads or count_threads(cfg.num_threads)
+    if parts.store.mode == "never":
+        raise ConfigError("store.mode is never, so nothing is kept; set it to auto or always")
+    keeps = [encoding for encoding in parts.encodings if type(encoding).store_of is not Encoding.store_of]
+    if not keeps:
+        raise ConfigError(f"none of its encodings ({parts.encoding_name}) is kept in a store: each start computes them")
+    splits, share = parts.dataset.load(), {"part": part, "num_parts": num_parts}
+    estimate_stores(splits, keeps, threads, parts.store, **share)
+    if not only_estimate:
+        fill_stores(splits, keeps, threads, parts.store, **share)
+
+
 def build_parts(cfg: Config) -> Parts:
     """Build what needs no data: the data set's description, the encodings, the task and the model."""
     if not cfg.dataset.format:
         raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
     dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
-    encodings, task = build_encodings(cfg), build_task(cfg, dataset.spec)
-    return Parts(dataset, encodings, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
+    encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
+    return Parts(dataset, encodings, store, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
 
 
 def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
@@ -147,44 +168,6 @@ def prepare_kernels(model: nn.Module, device: torch.device) -> None:
         seconds += compile_model_kernels()
     if seconds > 2:  # loading them from the cache takes less
         log.info("compiled the kernels in %.1f s; they are cached for later runs", seconds)
-
-
-def encode(
-    splits: dict[str, GraphDataset], encodings: list[Encoding], num_threads: int
-) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
-    """Return the splits with every encoding computed, and a record of how each was computed."""
-    records: dict[str, Any] = {}
-    for encoding in encodings:
-        num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
-        with tqdm(total=num_graphs, desc=encoding.name, unit="graph", disable=not sys.stderr.isatty()) as bar:
-            for split, graphs in splits.items():
-                arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
-                encoded = encoding.compute(arrays, num_threads=num_threads, progress=bar.update)
-                check_arrays(encoding, encoded, graphs)
-                pair, node = dict(graphs.pair), dict(graphs.node)
-                if encoded.pair is not None:
-                    pair[encoding.name] = torch.from_numpy(encoded.pair)
-                if encoded.node is not None:
-                    node[encoding.name] = torch.from_numpy(encoded.node)
-                splits = {**splits, split: replace(graphs, pair=pair, node=node)}
-                records.setdefault(encoding.name, {})[split] = encoded.record
-        seconds = time.perf_counter() - started
-        log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
-    return splits, records
-
-
-def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphDataset) -> None:
-    """Raise DataError where an encoding breaks its own word: float32 arrays of one row a pair or node."""
-    for what, array, rows, columns in (
-        ("pair", encoded.pair, int(graphs.pair_ptr[-1]), encoding.dim_pair),
-        ("node", encoded.node, int(graphs.node_ptr[-1]), encoding.dim_node),
-    ):
-        found = ("no array", ()) if array is None else (str(array.dtype), array.shape)
-        if found != (("float32", (rows, columns)) if columns else ("no array", ())):
-            raise DataError(
-                f"encoding {encoding.name}, {graphs.split} split: {what} must be float32 [{rows}, {columns}] "
-                f"(no array where dim_{what} is 0), not {found[0]} {list(found[1])}"
-            )
 
 
 def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:

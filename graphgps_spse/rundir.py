@@ -27,6 +27,7 @@ HOW_NOT_WHAT = (
     "out_dir",
     "plugins",
     "round",
+    "store",
     "tensorboard_each_run",
     "train.ckpt_minutes",
     "train.ckpt_period",

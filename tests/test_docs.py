@@ -1,9 +1,12 @@
 """What the documents show is run as it stands."""
 
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,3 +31,15 @@ def test_documents_link_to_files_that_exist():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_page_for_other_code_runs():
+    """One block after the other, as a reader would; EXAMPLES stands for the reader's graphs."""
+    page = (ROOT / "docs" / "other_code.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    ring, triangle = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), torch.tensor([[0, 1, 2], [1, 2, 0]])
+    names = {"EXAMPLES": [(ring, 4), (triangle, 3)]}
+    for number, code in enumerate(blocks):
+        exec(compile(code, f"other_code.md, example {number}", "exec"), names)
+    assert len(blocks) == 5
+    assert names["ring"].rrwp_val[:, 1].sum() == 8 * 0.5 * math.log(2)  # S_1 of the ring, encoded

@@ -21,16 +21,18 @@ LAYERS = {
     "rundir": (CORE | {"files", "config"}, {"yaml"}),
     "environment": (CORE, {"torch"}),
     "counting": ({"errors"}, {"numpy", "numba"}),
-    "encodings": (CORE | {"counting"}, {"numpy", "numba", "torch"}),
+    "encodings": (CORE | {"counting", "files"}, {"numpy", "numba", "torch", "pyarrow"}),
     "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
     "data": (CORE | {"seeding"}, {"numpy", "torch", "torch_geometric", "ogb"}),
     "models": (CORE | {"encodings.base", "data.base"}, {"numpy", "numba", "torch"}),
     "training": (CORE | {"files", "seeding", "data.base"}, {"numpy", "torch", "tqdm", "wandb"}),
     "bench": ({"errors", "files"}, {"numpy", "scipy", "matplotlib"}),
+    "encode": (CORE | {"encodings", "data.base"}, {"numpy", "torch", "tqdm"}),
     "run": (None, None),
     "__init__": ({"counting", "encodings.transform", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
+WATCHED |= {"pyarrow"}
 
 
 def module_name(path: Path) -> str:

@@ -1,27 +1,32 @@
 """Counting simple paths: numpy and numba, nothing else. The shell that checks, dispatches and explains.
 
-A counter is one function, named in COUNTERS: `(graphs, first, last, max_length, options, limit, spread)` to the
-ChunkCounts of graphs first..last-1, or to None if `limit[0]` ([1] int64) bade it stop. It heeds the limit often, since
-Ctrl-C lowers it, and hands large parts of one graph to `spread`; results must not depend on how those are run.
+A counter is one function, named in COUNTERS: `(graphs, first, last, max_length, options, limit, spread, counts_PK)`.
+It fills `counts_PK`, float64 zeros for the pairs of graphs first..last-1, and returns their ChunkCounts; or None if its
+work exceeded `limit[0]` ([1] int64), which it looks at often, since Ctrl-C lowers it. It hands large parts of one graph
+to `spread`; results must not depend on how those are run.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import partial
+from threading import local
 from typing import Any
 
 import numpy as np
 
+from graphgps_spse.counting.dag import count_dag
 from graphgps_spse.counting.exact import count_exact
 from graphgps_spse.counting.graph import (
     FlatGraphs,
     SimpleGraphs,
     check_graphs,
     check_max_length,
+    check_sizes,
     simplify,
     single_graph,
 )
+from graphgps_spse.counting.hard import compile_methods
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import (
     Progress,
@@ -31,12 +36,16 @@ from graphgps_spse.counting.parallel import (
     one_after_another,
     over_threads,
 )
+from graphgps_spse.counting.plan import CountPlan, count_auto, plan_graph
 from graphgps_spse.counting.records import ChunkCounts, FlatPathCounts, PathCounts, Status, as_matrices, weakest
+from graphgps_spse.counting.sampled import count_sampled
 from graphgps_spse.errors import ConfigError, DataError
 
 __all__ = [
     "COUNTERS",
+    "ENGINE_VERSION",
     "CountOptions",
+    "CountPlan",
     "FlatPathCounts",
     "PathCounts",
     "Status",
@@ -44,12 +53,24 @@ __all__ = [
     "count_simple_paths",
     "count_simple_paths_many",
     "map_path_counts",
+    "plan_counts",
 ]
 
-Counter = Callable[[SimpleGraphs, int, int, int, CountOptions, np.ndarray, Spread], ChunkCounts | None]
+Counter = Callable[[SimpleGraphs, int, int, int, CountOptions, np.ndarray, Spread, np.ndarray], ChunkCounts | None]
 
-COUNTERS: dict[str, Counter] = {"exact": count_exact}
+COUNTERS: dict[str, Counter] = {
+    "auto": count_auto,
+    "dag": count_dag,
+    "exact": count_exact,
+    "sampled": count_sampled,
+}
 """Counters by the name of their method."""
+
+Memory = Callable[[int, int], np.ndarray]
+"""memory(first, last) are zeros for the counts of a chunk, [P, K] float64."""
+
+ENGINE_VERSION = 1
+"""Raised by hand whenever a method's counts change for equal options: stored counts of another version are not used."""
 
 _NO_LIMIT = np.iinfo(np.int64).max
 _QUICK_WORK = 1 << 22  # some milliseconds: what the calling thread may do itself without being deaf to Ctrl-C
@@ -61,37 +82,57 @@ def count_simple_paths(
     num_nodes: int,
     max_length: int,
     *,
-    method: str = "exact",
+    method: str = "auto",
     directed: bool = False,
     num_threads: int = 1,
+    explain: bool = False,
     **options: Any,
 ) -> PathCounts:
     """Count the simple paths of 1 to `max_length` edges between all pairs of nodes of one graph.
 
     `edge_index` [2, E] holds edges as an array, nested list or CPU tensor. Counts are those of the simple graph:
     self-loops are dropped, duplicate edges count once, and edges lead both ways unless `directed`. `options` are the
-    fields of CountOptions, by name. Raises DataError for a graph or length that makes no sense, ConfigError for an
-    unknown method or option.
+    fields of CountOptions, by name. `explain` prints the plan of method "auto" first, with its predicted cost. Raises
+    DataError for a graph or length that makes no sense, ConfigError for an unknown method or option.
     """
+    if explain:
+        if method != "auto":
+            raise ConfigError(f"explain shows the plan of method 'auto'; '{method}' does not plan")
+        plan = plan_counts(edge_index, num_nodes, max_length, directed=directed, **options)
+        sys.stdout.write(f"{plan}\n")
     counter, asked = get_counter(method), CountOptions.of(**options)
     max_length = check_max_length(max_length)
     graphs = single_graph(edge_index, num_nodes, directed)
-    chunk = counter(graphs, 0, 1, max_length, asked, np.array([_QUICK_WORK]), one_after_another)
+    check_sizes(graphs.node_ptr, max_length)
+    counts_PK = np.zeros((graphs.num_pairs(0, 1), max_length))
+    chunk = counter(graphs, 0, 1, max_length, asked, np.array([_QUICK_WORK]), one_after_another, counts_PK)
     if chunk is None:
         found: list[ChunkCounts] = []
-        keep = partial(_keep_chunk, found)
-        _map_chunks(counter, graphs, max_length, asked, keep, num_threads, None)
+        counts_PK[:] = 0.0
+
+        def keep(first: int, last: int, counted: ChunkCounts) -> None:
+            found.append(counted)
+
+        _map_chunks(counter, graphs, max_length, asked, keep, num_threads, None, lambda *_: counts_PK, _CHUNK_VALUES)
         chunk = found[0]
     counts = np.ascontiguousarray(as_matrices(chunk.counts))
     error = None if chunk.standard_error is None else np.ascontiguousarray(as_matrices(chunk.standard_error))
     return PathCounts(counts, weakest(chunk.status_GK), error, chunk.work, method)
 
 
+def plan_counts(
+    edge_index: Any, num_nodes: int, max_length: int, *, directed: bool = False, **options: Any
+) -> CountPlan:
+    """Return what method "auto" would do with a graph, and its cost; arguments as in `count_simple_paths`."""
+    asked, max_length = CountOptions.of(**options), check_max_length(max_length)
+    return plan_graph(single_graph(edge_index, num_nodes, directed), 0, max_length, asked)
+
+
 def count_simple_paths_many(
     graphs: FlatGraphs,
     max_length: int,
     *,
-    method: str = "exact",
+    method: str = "auto",
     directed: bool = False,
     num_threads: int = 1,
     progress: Progress | None = None,
@@ -104,16 +145,24 @@ def count_simple_paths_many(
     """
     max_length, counter, asked = check_max_length(max_length), get_counter(method), CountOptions.of(**options)
     simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
-    counts_PK = np.empty((simple.num_pairs(0, len(simple)), max_length), dtype)
+    check_sizes(simple.node_ptr, max_length)
+    in_place = np.dtype(dtype) == np.float64
+    counts_PK = np.zeros((simple.num_pairs(0, len(simple)), max_length), dtype)
     errors: dict[str, np.ndarray] = {}
 
+    def rows_of(first: int, last: int) -> np.ndarray:
+        return counts_PK[simple.pair_ptr[first] : simple.pair_ptr[last]]
+
     def keep(first: int, last: int, chunk: ChunkCounts) -> None:
-        rows = slice(simple.pair_ptr[first], simple.pair_ptr[last])
-        counts_PK[rows] = chunk.counts
+        if not in_place:
+            rows_of(first, last)[:] = chunk.counts
         if chunk.standard_error is not None:
+            rows = slice(simple.pair_ptr[first], simple.pair_ptr[last])
             errors.setdefault("all", np.zeros_like(counts_PK))[rows] = chunk.standard_error
 
-    status, work = _map_chunks(counter, simple, max_length, asked, keep, num_threads, progress)
+    memory = rows_of if in_place else _reused_memory(simple, max_length)
+    chunk_values = 4 * _CHUNK_VALUES if in_place else _CHUNK_VALUES  # in place there is no cache to keep them in
+    status, work = _map_chunks(counter, simple, max_length, asked, keep, num_threads, progress, memory, chunk_values)
     return FlatPathCounts(counts_PK, simple.pair_ptr, status, errors.get("all"), work, method)
 
 
@@ -122,7 +171,7 @@ def map_path_counts(
     max_length: int,
     consume: Callable[[int, int, ChunkCounts], None],
     *,
-    method: str = "exact",
+    method: str = "auto",
     directed: bool = False,
     num_threads: int = 1,
     progress: Progress | None = None,
@@ -130,20 +179,26 @@ def map_path_counts(
 ) -> tuple[np.ndarray, int]:
     """Count many graphs and call consume(first, last, chunk) for every chunk of them; return status_GK and work.
 
-    For results that need not be kept as counts: a chunk is about a megabyte and is dropped after the call. Threads
-    call `consume` for different graphs at the same time, in no particular order.
+    For results that need not be kept as counts: a chunk is about a megabyte, and its counts are overwritten after the
+    call. Threads call `consume` for different graphs at the same time, in no particular order.
     """
     max_length, counter, asked = check_max_length(max_length), get_counter(method), CountOptions.of(**options)
     simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
-    return _map_chunks(counter, simple, max_length, asked, consume, num_threads, progress)
+    check_sizes(simple.node_ptr, max_length)
+    memory = _reused_memory(simple, max_length)
+    return _map_chunks(counter, simple, max_length, asked, consume, num_threads, progress, memory, _CHUNK_VALUES)
 
 
 def compile_kernels() -> float:
     """Compile the kernels of this package or load them from the cache on disk; return the seconds it took."""
     begin = time.perf_counter()
-    path = single_graph([[0, 1], [1, 2]], 3, False)
+    path, triangle = single_graph([[0, 1], [1, 2]], 3, False), single_graph([[0, 1, 2], [1, 2, 0]], 3, False)
+    compile_methods(triangle)
+    complete = single_graph(np.stack(np.triu_indices(5, 1)), 5, False)  # dense enough for kernels of their own
     for counter in COUNTERS.values():
-        counter(path, 0, 1, 2, CountOptions(), np.array([_NO_LIMIT]), one_after_another)
+        for graph in (path, complete):
+            zeros, limit = np.zeros((graph.num_pairs(0, 1), 2)), np.array([_NO_LIMIT])
+            counter(graph, 0, 1, 2, CountOptions(budget=1), limit, one_after_another, zeros)
     return time.perf_counter() - begin
 
 
@@ -164,11 +219,13 @@ def _map_chunks(
     consume: Callable[[int, int, ChunkCounts], None],
     num_threads: int,
     progress: Progress | None,
+    memory: Memory,
+    chunk_values: int,
 ) -> tuple[np.ndarray, int]:
     if num_threads < 1:
         raise DataError(f"num_threads must be at least 1, got {num_threads}")
     limit = np.array([_NO_LIMIT])
-    bounds = chunk_bounds(graphs.pair_ptr, max(1, _CHUNK_VALUES // max_length))
+    bounds = chunk_bounds(graphs.pair_ptr, max(1, chunk_values // max_length))
     # With fewer chunks than threads the graphs are few and large: one at a time, each over all threads.
     inside = num_threads > 1 and len(bounds) < num_threads
     spread = over_threads(num_threads if inside else 1)
@@ -176,7 +233,7 @@ def _map_chunks(
     work: list[int] = []
 
     def process(first: int, last: int) -> None:
-        chunk = counter(graphs, first, last, max_length, options, limit, spread)
+        chunk = counter(graphs, first, last, max_length, options, limit, spread, memory(first, last))
         if chunk is not None:  # None: stopped
             consume(first, last, chunk)
             status_GK[first:last] = chunk.status_GK
@@ -189,5 +246,16 @@ def _map_chunks(
     return status_GK, sum(work)
 
 
-def _keep_chunk(found: list[ChunkCounts], first: int, last: int, chunk: ChunkCounts) -> None:
-    found.append(chunk)
+def _reused_memory(graphs: SimpleGraphs, max_length: int) -> Memory:
+    """Return memory that each thread clears and uses again: new pages cost more than most counts."""
+    threads = local()
+
+    def memory(first: int, last: int) -> np.ndarray:
+        num_values = graphs.num_pairs(first, last) * max_length
+        if len(getattr(threads, "values", ())) < num_values:
+            threads.values = np.empty(max(num_values, _CHUNK_VALUES))
+        values: np.ndarray = threads.values[:num_values]
+        values[:] = 0.0
+        return values.reshape(-1, max_length)
+
+    return memory

@@ -1,5 +1,6 @@
 """Edge lists become simple graphs: checked, without loops and duplicates, as sorted compressed rows (CSR)."""
 
+import math
 from dataclasses import dataclass
 from operator import index
 from typing import Any, Protocol
@@ -7,6 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphgps_spse.errors import DataError
+
+MAX_VALUES = 1 << 31
+"""Most counts of one graph, n * n * K: 16 GiB of float64."""
 
 CSR = tuple[np.ndarray, np.ndarray]
 """row_ptr [N + 1] and col [E], int64: the neighbours of node v are col[row_ptr[v]:row_ptr[v + 1]], ascending."""
@@ -58,6 +62,20 @@ def check_max_length(max_length: Any) -> int:
     return value
 
 
+def check_sizes(node_ptr: np.ndarray, max_length: int) -> None:
+    """Raise DataError for a graph whose counts up to `max_length` would take more than MAX_VALUES values."""
+    sizes: np.ndarray = np.diff(node_ptr)
+    graph = int(sizes.argmax()) if len(sizes) else 0
+    size = int(sizes.max(initial=0))
+    if size * size * max_length > MAX_VALUES:
+        num_values, largest = size * size * max_length, math.isqrt(MAX_VALUES // max_length)
+        raise DataError(
+            f"graph {graph}: {size:,} nodes at {max_length} lengths make {num_values:,} counts, "
+            f"{num_values / (1 << 27):,.0f} GiB; the limit is {MAX_VALUES:,}. Lower max_length to "
+            f"{max(1, MAX_VALUES // size**2)} or count in subgraphs of at most {largest:,} nodes"
+        )
+
+
 def check_edge_index(edge_index: Any, where: str) -> np.ndarray:
     """Return an edge index (array, nested list or CPU tensor) as [2, E] int64. Raises DataError, naming `where`."""
     try:
@@ -66,11 +84,17 @@ def check_edge_index(edge_index: Any, where: str) -> np.ndarray:
         raise DataError(f"{where}: edge_index is not an array of numbers: {error}") from None
     if edges.size == 0 and edges.shape in ((0,), (2, 0), (0, 2)):
         return np.empty((2, 0), np.int64)
+    if edges.ndim == 2 and edges.shape[0] == 3 and edges.shape[1] != 2:
+        raise DataError(
+            f"{where}: edge_index has shape {edges.shape}; its third row looks like weights, but paths are counted, "
+            "not weighted: pass the first two rows"
+        )
     if edges.ndim != 2 or edges.shape[0] != 2:
         hint = "; transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
         raise DataError(f"{where}: edge_index has shape {edges.shape}, expected (2, number of edges){hint}")
     if edges.dtype.kind not in "iu":
-        raise DataError(f"{where}: edge_index holds {edges.dtype}, expected integers")
+        hint = "; weights have no place in it: paths are counted, not weighted" if edges.dtype.kind == "f" else ""
+        raise DataError(f"{where}: edge_index holds {edges.dtype}, expected integers{hint}")
     return edges.astype(np.int64)
 
 

@@ -7,6 +7,14 @@ from typing import Any, Self
 
 from graphgps_spse.errors import ConfigError
 
+READ_BY = {
+    "exact": ("max_work",),
+    "dag": ("seed", "R", "D_dfs", "N", "min_roots", "repeats"),
+    "sampled": ("seed", "budget"),
+    "auto": ("seed", "budget"),
+}
+"""The options that each method reads."""
+
 
 @dataclass(frozen=True)
 class CountOptions:

@@ -17,6 +17,11 @@ class Status(StrEnum):
     NOT_COUNTED = "not_counted"
     """Beyond the work allowed: the counts are NaN, which nothing can mistake for a number."""
 
+    @property
+    def code(self) -> int:
+        """Its position in list(Status), as arrays of statuses hold it."""
+        return list(Status).index(self)
+
 
 @dataclass(frozen=True)
 class PathCounts:

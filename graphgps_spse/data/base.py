@@ -7,7 +7,7 @@ F features, T targets, C channels of an encoding. N, E and P count over all the 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,13 @@ class InputSpec(NamedTuple):
 
     kind: str
     size: int
+
+
+class PairSource(Protocol):
+    """Pair rows of a split that are made when a batch asks for them, in place of one tensor of them all."""
+
+    def rows_of(self, graphs: Sequence[int]) -> Tensor:
+        """Return the rows of some graphs, one after the other: [sum of n*n, C] float32."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class GraphDataset:
     node_ptr: Tensor
     edge_ptr: Tensor
     level: str = "graph"
-    pair: dict[str, Tensor] = field(default_factory=dict)
+    pair: dict[str, Tensor | PairSource] = field(default_factory=dict)
     node: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -184,7 +191,8 @@ class GraphDataset:
         edges_B = self.edge_ptr[index_B + 1] - self.edge_ptr[index_B]
         edge_index_2E = self.edge_index_2E[:, edge_rows] + node_offset_B.repeat_interleave(edges_B)
         degree_N = torch.bincount(edge_index_2E[0], minlength=len(node_rows))
-        pair_rows = _rows(self.pair_ptr, index_B) if self.pair else node_rows
+        in_memory = any(isinstance(values, Tensor) for values in self.pair.values())
+        pair_rows = _rows(self.pair_ptr, index_B) if in_memory else node_rows
         return GraphBatch(
             sizes=tuple(sizes_B.tolist()),
             index_B=index_B,
@@ -193,7 +201,10 @@ class GraphDataset:
             edge_attr_EF=None if self.edge_attr_EF is None else self.edge_attr_EF[edge_rows],
             y=self.y[index_B if self.level == "graph" else node_rows],
             log_deg_N=torch.log1p(degree_N.to(torch.float32)),
-            pair={name: values[pair_rows] for name, values in self.pair.items()},
+            pair={
+                name: values[pair_rows] if isinstance(values, Tensor) else values.rows_of(index_B.tolist())
+                for name, values in self.pair.items()
+            },
             node={name: values[node_rows] for name, values in self.node.items()},
         )
 

@@ -3,9 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from graphgps_spse.encodings.store import CountStore, StoreOptions
+    from graphgps_spse.encodings.stored import StoredPairs
 
 Progress = Callable[[int], None]
 """Called from time to time with the number of graphs finished since the last call."""
@@ -26,8 +31,11 @@ class GraphArrays(NamedTuple):
 class EncodingArrays:
     """An encoding of every graph of a split."""
 
-    pair: np.ndarray | None = None
-    """[P, dim_pair] float32; pair (i, j) of a graph of n nodes is row i*n + j of its block, i the receiver."""
+    pair: "np.ndarray | StoredPairs | None" = None
+    """[P, dim_pair] float32; pair (i, j) of a graph of n nodes is row i*n + j of its block, i the receiver.
+
+    Or an object that makes the rows of chosen graphs when a batch asks for them.
+    """
     node: np.ndarray | None = None
     """[N, dim_node] float32."""
     record: dict[str, Any] = field(default_factory=dict)
@@ -38,6 +46,8 @@ class Encoding(ABC):
     """One encoding with its options. Subclasses register under the name that YAML uses after `posenc_`."""
 
     name: ClassVar[str]
+    has_identity: ClassVar[bool] = False
+    """Whether channel 0 of pairs is the identity: 1 for pairs (i, i) and 0 for all others."""
     dim_pair: int
     """Channels of each pair; 0 where it has none."""
     dim_node: int
@@ -46,3 +56,19 @@ class Encoding(ABC):
     @abstractmethod
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
         """Encode every graph. Pure: equal input gives equal bits, whatever the number of threads."""
+
+    def provide(
+        self,
+        graphs: GraphArrays,
+        *,
+        name: str,
+        store: "StoreOptions",
+        num_threads: int = 1,
+        progress: Progress | None = None,
+    ) -> EncodingArrays:
+        """Encode the split `name` for a run, which may keep what is costly in `store`. Here: compute it anew."""
+        return self.compute(graphs, num_threads=num_threads, progress=progress)
+
+    def store_of(self, graphs: GraphArrays, *, name: str, root: Path) -> "CountStore | None":
+        """Return what `provide` keeps of the split `name` under `root`, filled or not; None if it keeps nothing."""
+        return None

@@ -13,6 +13,7 @@ class RRWP(Encoding):
     """Random walk probabilities of all pairs and return probabilities of nodes, up to P^(num_channels - 1)."""
 
     name: ClassVar[str] = "RRWP"
+    has_identity: ClassVar[bool] = True
 
     def __init__(self, *, num_channels: int) -> None:
         """`num_channels` counts the identity, P^0. Raises ConfigError below 1."""

@@ -1,4 +1,4 @@
-"""Random walk structural encoding of nodes (Dwivedi et al. 2022): the probability of being back after k steps."""
+"""Random walk structural encoding (Dwivedi et al. 2022): the probability of being back, or at j, after k steps."""
 
 import re
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ _MAX_TIME = 10_000
 
 @encodings.register("RWSE")
 class RWSE(Encoding):
-    """Return probabilities of nodes, diag(P^k) for each k of `times`; nothing for pairs."""
+    """Return probabilities of nodes, diag(P^k) for each k of `times`; for pairs, on request, P^k."""
 
     name: ClassVar[str] = "RWSE"
 
-    def __init__(self, *, times: Sequence[int]) -> None:
-        """`times` are the k in steps, 1 or more each; ConfigError otherwise."""
+    def __init__(self, *, times: Sequence[int], pairs: bool = False) -> None:
+        """`times` are the k in steps, 1 or more each; ConfigError otherwise. `pairs`: whether pairs get P^k."""
         self.times = tuple(times)
         bad = [k for k in self.times if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= _MAX_TIME]
         if bad or not self.times:
@@ -30,21 +30,24 @@ class RWSE(Encoding):
                 f"posenc_RWSE.kernel: times must be whole numbers from 1 to {_MAX_TIME}, e.g. times_func: range(1,21); "
                 f"got {bad[0] if bad else 'none'}"
             )
-        self.dim_pair, self.dim_node = 0, len(self.times)
+        self.dim_pair, self.dim_node = len(self.times) * pairs, len(self.times)
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> Self:
-        """Read cfg.posenc_RWSE.kernel: `times_func` if it is set, else `times`."""
+        """Read cfg.posenc_RWSE: `enable_edges`, and of `kernel` `times_func` if it is set, else `times`."""
         kernel = cfg.posenc_RWSE.kernel
-        return cls(times=parse_times(kernel.times_func) if kernel.times_func else list(kernel.times))
+        times = parse_times(kernel.times_func) if kernel.times_func else list(kernel.times)
+        return cls(times=times, pairs=cfg.posenc_RWSE.enable_edges)
 
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
-        """Encode every graph: [N, len(times)] float32."""
-        _, node = walk_probabilities(
-            graphs, max(self.times) + 1, pairs=False, num_threads=num_threads, progress=progress
+        """Encode every graph: nodes get [N, len(times)] float32; pair (i, j), if wanted, P^k[i, j], from i to j."""
+        pair, node = walk_probabilities(
+            graphs, max(self.times) + 1, pairs=self.dim_pair > 0, num_threads=num_threads, progress=progress
         )
         return EncodingArrays(
-            node=np.ascontiguousarray(node[:, self.times]), record={"encoding": self.name, "times": list(self.times)}
+            pair=None if pair is None else np.ascontiguousarray(pair[:, self.times]),
+            node=np.ascontiguousarray(node[:, self.times]),
+            record={"encoding": self.name, "times": list(self.times), "pairs": self.dim_pair > 0},
         )
 
 

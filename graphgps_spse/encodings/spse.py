@@ -1,22 +1,29 @@
 """Simple path structural encoding (SPSE, the paper): f(S_k) of all pairs, S_k counting simple paths of k edges."""
 
 import math
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from graphgps_spse.counting import COUNTERS, get_counter, map_path_counts
 from graphgps_spse.counting.graph import pair_offsets
 from graphgps_spse.counting.jit import kernel
-from graphgps_spse.counting.records import ChunkCounts, weakest
+from graphgps_spse.counting.parallel import chunk_bounds, for_each_chunk
+from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
+from graphgps_spse.encodings.packing import TABLE_SIZE
+from graphgps_spse.encodings.request import CountRequest, describe_status, options_read
+from graphgps_spse.encodings.scaling import scale_counts, scale_table
+from graphgps_spse.encodings.store import CountStore, StoreOptions
+from graphgps_spse.encodings.stored import StoredCounts, StoredPairs
 from graphgps_spse.encodings.walks import walk_probabilities
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import encodings
 
 NODE_PES = ("rwse", "cycles", "spse_diag", "none")
+DEFAULT_METHOD = "exact"
 
-_TABLE_SIZE = 4096  # counts below this, nearly all of a molecule's, are looked up; the logarithm is not taken
+_CHUNK_PAIRS = 1 << 16
 
 
 @encodings.register("SPSE")
@@ -24,6 +31,7 @@ class SPSE(Encoding):
     """Channels [I, f(S_1), .., f(S_K)] of all pairs, f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x)."""
 
     name: ClassVar[str] = "SPSE"
+    has_identity: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -34,29 +42,31 @@ class SPSE(Encoding):
         beta: float = 0.0,
         n: int = 1,
         node_pe: str = "rwse",
-        method: str = "exact",
+        method: str = DEFAULT_METHOD,
         directed: bool = False,
+        **options: Any,
     ) -> None:
-        """`max_length` is K; `num_channels` counts the identity and is K + 1 if 0.
+        """`max_length` is K; `num_channels` counts the identity and is K + 1 if 0. `options` are those of CountOptions.
 
         A model with more channels reads f(0) in those beyond K, with fewer it reads the first ones. `n` says how
         often g is applied. `node_pe` is what nodes get: "rwse", the random walk diagonal that RRWP gives them;
         "cycles", f of the number of simple cycles of k + 1 edges through the node; "spse_diag", the diagonal of the
         pairs, which is constant; "none". Raises ConfigError for a value that makes no sense.
         """
-        check_options(max_length, alpha, beta, n, method, prefix="posenc_SPSE.")
+        check_options(max_length, alpha, beta, n, prefix="posenc_SPSE.")
         if num_channels < 0:
             raise ConfigError(f"posenc_SPSE.ksteps: must be at least 1, or 0 for max_length + 1; got {num_channels}")
         if node_pe not in NODE_PES:
             raise ConfigError(f"posenc_SPSE.node_pe: unknown value '{node_pe}'. Known: {', '.join(NODE_PES)}")
+        request = CountRequest.of(method, max_length, directed, prefix="posenc_SPSE.", **options)
         self.max_length, self.alpha, self.beta, self.n = max_length, float(alpha), float(beta), n
-        self.node_pe, self.method, self.directed = node_pe, method, directed
+        self.node_pe, self.method, self.directed, self.options = node_pe, method, directed, request.options
         self.dim_pair = num_channels or max_length + 1
         self.dim_node = 0 if node_pe == "none" else self.dim_pair
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> Self:
-        """Read cfg.posenc_SPSE."""
+        """Read cfg.posenc_SPSE; of the options of counting, those that the method reads."""
         section = cfg.posenc_SPSE
         return cls(
             max_length=section.max_length,
@@ -67,15 +77,27 @@ class SPSE(Encoding):
             node_pe=section.node_pe,
             method=section.method,
             directed=section.directed,
+            **{option: getattr(section, option) for option in options_read(section.method)},
         )
 
+    @property
+    def num_lengths(self) -> int:
+        """Lengths that are counted: those that the channels hold."""
+        return min(self.max_length, self.dim_pair - 1)
+
+    def request(self) -> CountRequest:
+        """Return what is asked of the counting engine."""
+        return CountRequest(self.method, self.num_lengths, self.directed, self.options)
+
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
-        """Encode every graph; pair (i, j) counts the paths from the receiver i to j."""
+        """Encode every graph; pair (i, j) counts the paths from the receiver i to j.
+
+        Raises DataError, naming the graph and the length, where the method gives no count.
+        """
         node_ptr, pair_ptr = np.asarray(graphs.node_ptr, dtype=np.int64), pair_offsets(graphs.node_ptr)
         pair = np.empty((int(pair_ptr[-1]), self.dim_pair), np.float32)
-        cycles = np.zeros((int(node_ptr[-1]), self.dim_pair)) if self.node_pe == "cycles" else np.zeros((0, 0))
-        table = scale_counts(np.arange(_TABLE_SIZE), self.alpha, self.beta, self.n).astype(np.float32)
-        num_lengths = min(self.max_length, self.dim_pair - 1)
+        cycles = self._no_cycles(node_ptr)
+        table = scale_table(self.alpha, self.beta, self.n, TABLE_SIZE)
         status_GK, work = np.zeros((len(node_ptr) - 1, 0), np.int8), 0
 
         def write(first: int, last: int, chunk: ChunkCounts) -> None:
@@ -84,20 +106,56 @@ class SPSE(Encoding):
             if self.node_pe == "cycles":
                 _count_cycles(chunk.counts, node_ptr, first, last, self.directed, cycles)
 
-        if num_lengths:
-            status_GK, work = map_path_counts(
-                graphs,
-                num_lengths,
-                write,
-                method=self.method,
-                directed=self.directed,
-                num_threads=num_threads,
-                progress=progress,
-            )
-        pair[:, 1 + num_lengths :] = table[0]
+        if self.num_lengths:
+            status_GK, work = self.request().map(graphs, write, num_threads=num_threads, progress=progress)
+        pair[:, 1 + self.num_lengths :] = table[0]
         pair[:, 0] = 0.0
         pair[_diagonal_rows(node_ptr, pair_ptr), 0] = 1.0
         return EncodingArrays(pair, self._nodes(graphs, cycles, table[0], num_threads), self._record(status_GK, work))
+
+    def store_of(self, graphs: GraphArrays, *, name: str, root: Path) -> CountStore | None:
+        """Return the store of the counts of a split, filled or not; None where nothing is counted."""
+        return CountStore(root, name, graphs, self.request()) if self.num_lengths else None
+
+    def provide(
+        self,
+        graphs: GraphArrays,
+        *,
+        name: str,
+        store: StoreOptions,
+        num_threads: int = 1,
+        progress: Progress | None = None,
+    ) -> EncodingArrays:
+        """Encode the split `name` by way of the store, if that is asked for or worth it; else in memory."""
+        kept = None if store.mode == "never" else self.store_of(graphs, name=name, root=store.dir)
+        if kept is None or not (store.mode == "always" or kept.find_files() or self._is_costly(kept, store)):
+            return self.compute(graphs, num_threads=num_threads, progress=progress)
+        counts = kept.complete(num_threads=num_threads, progress=progress)
+        pairs = StoredPairs(counts, alpha=self.alpha, beta=self.beta, n=self.n, num_channels=self.dim_pair)
+        pairs.rows_of([0])  # compiled here and not in every loader process
+        cycles = self._no_cycles(graphs.node_ptr)
+        if self.node_pe == "cycles":
+            self._stored_cycles(graphs, counts, cycles, num_threads)
+        empty = float(scale_counts(0, self.alpha, self.beta, self.n))
+        stored = {"folder": kept.path.name, "max_error_of_ln": counts.max_error()}
+        record = self._record(counts.status_GK(), counts.work()) | {"stored": stored}
+        return EncodingArrays(pairs, self._nodes(graphs, cycles, empty, num_threads), record)
+
+    def _is_costly(self, kept: CountStore, store: StoreOptions) -> bool:
+        gib = int(pair_offsets(kept.graphs.node_ptr)[-1]) * self.dim_pair * 4 / (1 << 30)
+        return gib > store.min_gib or kept.estimate.seconds() > store.min_seconds
+
+    def _no_cycles(self, node_ptr: np.ndarray) -> np.ndarray:
+        return np.zeros((int(node_ptr[-1]), self.dim_pair) if self.node_pe == "cycles" else (0, 0))
+
+    def _stored_cycles(self, graphs: GraphArrays, counts: StoredCounts, cycles: np.ndarray, num_threads: int) -> None:
+        node_ptr = np.asarray(graphs.node_ptr, dtype=np.int64)
+
+        def process(first: int, last: int) -> None:
+            for graph in range(first, last):
+                _count_cycles(counts.counts(graph), node_ptr, graph, graph + 1, self.directed, cycles)
+
+        for_each_chunk(process, chunk_bounds(pair_offsets(node_ptr), _CHUNK_PAIRS), num_threads=num_threads)
 
     def _nodes(self, graphs: GraphArrays, cycles: np.ndarray, empty: float, num_threads: int) -> np.ndarray | None:
         if self.node_pe == "none":
@@ -116,8 +174,9 @@ class SPSE(Encoding):
         return {
             "encoding": self.name,
             **{option: getattr(self, option) for option in options},
+            **self.options,
             "channels": self.dim_pair,
-            "status": [str(s) for s in weakest(status_GK)],
+            **describe_status(status_GK),
             "work": work,
         }
 
@@ -129,7 +188,7 @@ def _diagonal_rows(node_ptr: np.ndarray, pair_ptr: np.ndarray) -> np.ndarray:
     return np.repeat(pair_ptr[:-1], sizes) + local * (np.repeat(sizes, sizes) + 1)
 
 
-def check_options(max_length: int, alpha: float, beta: float, n: int, method: str, *, prefix: str = "") -> None:
+def check_options(max_length: int, alpha: float, beta: float, n: int, *, prefix: str = "") -> None:
     """Raise ConfigError, naming the option after `prefix`, unless these are options of an encoding of path counts."""
     for key, value, minimum in (("max_length", max_length, 1), ("n", n, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
@@ -137,19 +196,6 @@ def check_options(max_length: int, alpha: float, beta: float, n: int, method: st
     for key, number in (("alpha", alpha), ("beta", beta)):
         if not math.isfinite(number):
             raise ConfigError(f"{prefix}{key}: must be finite; got {number}")
-    if method not in COUNTERS:
-        try:
-            get_counter(method)
-        except ConfigError as error:
-            raise ConfigError(f"{prefix}method: {error}") from None
-
-
-def scale_counts(counts: np.ndarray, alpha: float, beta: float, n: int) -> np.ndarray:
-    """Return f(counts) in float64: f(x) = alpha * g^n(x) + beta, g(x) = ln(1 + x) taken n times (paper, section 4)."""
-    values = np.asarray(counts, dtype=np.float64)
-    for _ in range(n):
-        values = np.log1p(values)
-    return alpha * values + beta
 
 
 @kernel

@@ -7,9 +7,11 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphgps_spse.counting import count_simple_paths
+from graphgps_spse.counting import Status, count_simple_paths
 from graphgps_spse.counting.graph import check_edge_index
-from graphgps_spse.encodings.spse import check_options, scale_counts
+from graphgps_spse.encodings.request import CountRequest, not_counted
+from graphgps_spse.encodings.scaling import scale_counts
+from graphgps_spse.encodings.spse import DEFAULT_METHOD, check_options
 from graphgps_spse.errors import ConfigError, DataError
 
 
@@ -30,13 +32,16 @@ class SimplePathEncoding(BaseTransform):
         directed: bool = False,
         pairs: Literal["all", "edges"] = "all",
         attr_name: str = "",
-        method: str = "exact",
+        method: str = DEFAULT_METHOD,
+        **options: Any,
     ) -> None:
         """f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x) applied n times; alpha=1, n=0 gives the counts.
 
-        `attr_name` is "spse" if empty, or "edge_spse" for edges. Raises ConfigError for options that make no sense.
+        `attr_name` is "spse" if empty, or "edge_spse" for edges. `options` are those of counting.CountOptions: seed,
+        budget, max_work, R, D_dfs, N, .. Raises ConfigError for options that make no sense.
         """
-        check_options(max_length, alpha, beta, n, method)
+        check_options(max_length, alpha, beta, n)
+        self.options = CountRequest.of(method, max_length, directed, **options).options
         if pairs not in ("all", "edges"):
             raise ConfigError(f"pairs: unknown value {pairs!r}. Known: all, edges")
         self.max_length, self.alpha, self.beta, self.n = max_length, alpha, beta, n
@@ -46,12 +51,22 @@ class SimplePathEncoding(BaseTransform):
     def forward(self, data: Any) -> Data:
         """Add the attribute. BaseTransform hands over a shallow copy: the graph passed in stays as it is.
 
-        Raises DataError for anything but one homogeneous graph with an `edge_index`.
+        Raises DataError for anything but one homogeneous graph with an `edge_index` and no weights, and where the
+        method gives no count.
         """
         if not isinstance(data, Data) or data.edge_index is None:
             raise DataError(f"SimplePathEncoding needs a Data object with an edge_index, got {type(data).__name__}")
+        if getattr(data, "edge_weight", None) is not None:
+            raise DataError(
+                "SimplePathEncoding counts paths, and a count has no place for weights: an edge is there or not. "
+                "Remove data.edge_weight, or keep it under another name"
+            )
         edges = check_edge_index(data.edge_index.detach().cpu(), "this graph")
-        paths = count_simple_paths(edges, data.num_nodes, self.max_length, method=self.method, directed=self.directed)
+        paths = count_simple_paths(
+            edges, data.num_nodes, self.max_length, method=self.method, directed=self.directed, **self.options
+        )
+        if Status.NOT_COUNTED in paths.status:
+            raise DataError(not_counted("this graph", paths.status.index(Status.NOT_COUNTED) + 1, self.options))
         counts = paths.counts[:, *edges] if self.pairs == "edges" else paths.counts.reshape(self.max_length, -1)
         values = scale_counts(counts.T, self.alpha, self.beta, self.n)
         encoding = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

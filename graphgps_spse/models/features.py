@@ -1,16 +1,34 @@
 """Encoders of raw node and edge features: what enters the first layer beside the encodings.
 
 A class registered as a node or edge encoder is built as `Encoder.from_spec(input_spec, dim)` and maps rows of raw
-features to rows of `dim` columns.
+features to rows of `dim` columns. What a model adds to them of encodings is in encoders.py.
 """
 
 import math
+from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import InputSpec
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import edge_encoders, node_encoders
+
+# The columns of OGB's molecular features and their numbers of values. Every published parameter count rests on four
+# chiralities (unspecified, clockwise, counter-clockwise, other); the fifth of later versions of ogb, for none of these,
+# would change the model.
+ATOM_COLUMNS = (
+    ("atomic number", 119),
+    ("chirality", 4),
+    ("degree", 12),
+    ("formal charge", 12),
+    ("number of hydrogens", 10),
+    ("number of radical electrons", 6),
+    ("hybridization", 6),
+    ("is aromatic", 2),
+    ("is in a ring", 2),
+)
+BOND_COLUMNS = (("bond type", 5), ("stereo", 6), ("is conjugated", 2))
 
 
 class TypeEmbedding(nn.Module):
@@ -104,3 +122,76 @@ class DummyEdge(nn.Module):
     def forward(self, edge_EF: Tensor) -> Tensor:
         """Return [E, dim]; only the number of rows is read."""
         return self.embedding.weight.expand(edge_EF.shape[0], -1)
+
+
+@edge_encoders.register("none")
+class NoEdgeFeatures(nn.Module):
+    """Nothing: edges of which a model reads only where they are."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    @classmethod
+    def from_spec(cls, spec: InputSpec, dim: int) -> "NoEdgeFeatures":
+        """Build; the features are not read."""
+        return cls(dim)
+
+    def forward(self, edge_EF: Tensor) -> Tensor:
+        """Return zeros, [E, dim]; only the number of rows is read."""
+        return torch.zeros(1, 1, device=edge_EF.device).expand(edge_EF.shape[0], self.dim)
+
+
+class MoleculeFeatures(nn.Module):
+    """The sum of one learned vector for each categorical column; weights start Xavier-uniform."""
+
+    columns: Sequence[tuple[str, int]]
+    """Name and number of values of each column."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        embeddings = [nn.Embedding(size, dim) for _, size in self.columns]
+        for embedding in embeddings:
+            nn.init.xavier_uniform_(embedding.weight)
+        self.embeddings = nn.ModuleList(embeddings)
+
+    @classmethod
+    def from_spec(cls, spec: InputSpec, dim: int) -> "MoleculeFeatures":
+        """Build from what the data set says of its columns. Raises ConfigError unless they are OGB's."""
+        if spec != InputSpec("ogb", len(cls.columns)):
+            raise ConfigError(
+                f"{cls.__name__} reads the {len(cls.columns)} columns of OGB's molecular features, but this data "
+                f"set's features are {spec.kind} ({spec.size})"
+            )
+        return cls(dim)
+
+    def forward(self, x_NF: Tensor) -> Tensor:
+        """Return [N, dim]. Raises DataError for a value without a vector (checked on the CPU, where it is cheap)."""
+        if x_NF.device.type == "cpu" and x_NF.shape[0]:
+            self._check(x_NF)
+        rows = [embedding(x_NF[:, column]) for column, embedding in enumerate(self.embeddings)]
+        return sum(rows[1:], start=rows[0])
+
+    def _check(self, x_NF: Tensor) -> None:
+        if x_NF.dim() != 2 or x_NF.shape[1] != len(self.columns):
+            raise DataError(f"{type(self).__name__} reads {len(self.columns)} columns, not {tuple(x_NF.shape[1:])}")
+        low_F, high_F = x_NF.amin(0).tolist(), x_NF.amax(0).tolist()
+        for (name, size), low, high in zip(self.columns, low_F, high_F):
+            if low < 0 or high >= size:
+                bad = low if low < 0 else high
+                hint = "; later versions of ogb give 4 to what is 3, other, here" if name == "chirality" else ""
+                raise DataError(f"{type(self).__name__}, column '{name}': {bad} is outside 0..{size - 1}{hint}")
+
+
+@node_encoders.register("Atom")
+class Atom(MoleculeFeatures):
+    """The nine atom columns of OGB's molecular graphs, four chiralities."""
+
+    columns = ATOM_COLUMNS
+
+
+@edge_encoders.register("Bond")
+class Bond(MoleculeFeatures):
+    """The three bond columns of OGB's molecular graphs."""
+
+    columns = BOND_COLUMNS

@@ -83,6 +83,15 @@ class SANGraphHead(nn.Module):
         return self.mlp(self.pool(x_ND, layout))
 
 
+@heads.register("san_graph_nodes")
+class SANNodesHead(SANGraphHead):
+    """The same maps on every node, then pooling: what CSA's repository calls san_graph."""
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [B, dim_out]."""
+        return self.pool(self.mlp(x_ND), layout)
+
+
 @heads.register("graph")
 class GraphHead(nn.Module):
     """Pooling, then GraphGym's MLP (`gnn.layers_post_mp` layers, hidden rows L2-normalised)."""
@@ -94,8 +103,9 @@ class GraphHead(nn.Module):
 
     @classmethod
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "GraphHead":
-        """Read `model.graph_pooling` and `gnn.layers_post_mp`."""
-        return cls(dim, dim_out, pooling=cfg.model.graph_pooling, num_layers=max(1, cfg.gnn.layers_post_mp))
+        """Read `model.graph_pooling`, `gnn.layers_post_mp` and `gnn.l2norm`."""
+        num_layers = max(1, cfg.gnn.layers_post_mp)
+        return cls(dim, dim_out, pooling=cfg.model.graph_pooling, num_layers=num_layers, l2norm=cfg.gnn.l2norm)
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [B, dim_out]."""
@@ -112,8 +122,8 @@ class NodeHead(nn.Module):
 
     @classmethod
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "NodeHead":
-        """Read `gnn.layers_post_mp`."""
-        return cls(dim, dim_out, num_layers=max(1, cfg.gnn.layers_post_mp))
+        """Read `gnn.layers_post_mp` and `gnn.l2norm`."""
+        return cls(dim, dim_out, num_layers=max(1, cfg.gnn.layers_post_mp), l2norm=cfg.gnn.l2norm)
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [N, dim_out]."""

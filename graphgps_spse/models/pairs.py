@@ -5,6 +5,7 @@ node_row[i] + j holds receiver i and the j-th node of its graph as sender (Graph
 Sums run over contiguous rows in a fixed order, so equal input gives equal bits on every device.
 """
 
+import itertools
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -36,6 +37,18 @@ class Chunk(NamedTuple):
         """Set the rows of a window-sized x that belong to other receivers to zero."""
         x_RD[: self.start - self.window] = 0
         x_RD[self.stop - self.window :] = 0
+
+
+class PairBlock(NamedTuple):
+    """Pair rows start..stop-1 as dense [graphs, receivers, senders]: whole graphs of one size, or part of one."""
+
+    shape: tuple[int, int, int]
+    start: int
+    stop: int
+    receiver: int
+    """First receiver."""
+    sender: int
+    """First sender."""
 
 
 class PairLayout:
@@ -70,18 +83,44 @@ class PairLayout:
             first = last
         return chunks
 
+    def blocks(self, max_rows: int) -> list[PairBlock]:
+        """Cut the pairs into dense blocks of at most `max_rows` rows (or one receiver's, if that alone has more)."""
+        blocks, first, row = [], 0, 0
+        for size, group in itertools.groupby(self.sizes):
+            left = len(list(group)) * size  # receivers
+            whole = max_rows // size**2 * size
+            while left:
+                of_graph = size - first + int(self.first_N[first])
+                receivers = min(left, whole) if whole else min(max(1, max_rows // size), of_graph)
+                shape = (receivers // size, size, size) if whole else (1, receivers, size)
+                stop = row + receivers * size
+                blocks.append(PairBlock(shape, row, stop, first, int(self.first_N[first])))
+                first, row, left = first + receivers, stop, left - receivers
+        return blocks
+
     def edge_rows(self, edge_index_2E: Tensor) -> Tensor:
         """Return the pair row of each edge, [E]: its receiver's block, at the place of its sender."""
         sender_E, receiver_E = edge_index_2E
         return self._row_offset_N[receiver_E] + sender_E
 
+    def nodes_of(self, rows_R: Tensor) -> Tensor:
+        """Return receiver and sender of pair rows, [2, R]."""
+        receiver_R = self._receiver_P[rows_R]
+        return torch.stack([receiver_R, rows_R - self._row_offset_N[receiver_R]])
+
+    @cached_property
+    @torch.compiler.disable
+    def diagonal_rows(self) -> Tensor:
+        """The row of the pair (i, i) of each node, [N]."""
+        return torch.from_numpy(self.row_N + np.arange(self.num_nodes) - self.first_N).to(self.device)
+
     def sum_nodes(self, x_ND: Tensor) -> Tensor:
         """Return the sum over the nodes of each graph, [B, D]."""
-        return _sum_rows(x_ND, self._sizes_B)
+        return sum_rows(x_ND, self._sizes_B)
 
     def sum_senders(self, x_PD: Tensor) -> Tensor:
         """Return the sum over the senders of each receiver, [N, D]."""
-        return _sum_rows(x_PD, self._rows_N)
+        return sum_rows(x_PD, self._rows_N)
 
     def max_senders(self, x_PD: Tensor) -> Tensor:
         """Return the maximum over the senders of each receiver, [N, D]."""
@@ -89,11 +128,11 @@ class PairLayout:
 
     def at_receivers(self, x_ND: Tensor) -> Tensor:
         """Return each pair's receiver row of x, [P, D]."""
-        return _Gather.apply(x_ND, self._receiver_P, None, self._rows_N)
+        return gather_rows(x_ND, self._receiver_P, None, self._rows_N)
 
     def at_senders(self, x_ND: Tensor) -> Tensor:
         """Return each pair's sender row of x, [P, D]."""
-        return _Gather.apply(x_ND, self._sender_P, self._mirror_P, self._rows_N)
+        return gather_rows(x_ND, self._sender_P, self._mirror_P, self._rows_N)
 
     @cached_property
     @torch.compiler.disable
@@ -130,17 +169,22 @@ class PairLayout:
         return self._row_offset_N[self._sender_P] + self._receiver_P
 
 
-def _sum_rows(x_PD: Tensor, count_N: Tensor) -> Tensor:
-    """Sum runs of `count_N` rows, in float32 if x is narrower."""
+def sum_rows(x_PD: Tensor, count_N: Tensor) -> Tensor:
+    """Return sums of runs of `count_N` rows, [N, D], in float32 if x is narrower."""
     x_PD = x_PD.float() if x_PD.dtype.itemsize < 4 else x_PD
     return torch.segment_reduce(x_PD.contiguous(), "sum", lengths=count_N, unsafe=True)
 
 
-class _Gather(torch.autograd.Function):
-    """Rows of x by index, whose gradient is a sum over contiguous rows instead of an atomic scatter.
+def gather_rows(x_ND: Tensor, index_P: Tensor, order_P: Tensor | None, count_N: Tensor) -> Tensor:
+    """Return rows of x by index, [P, D]; row n of x is asked for `count_N[n]` times.
 
-    `order` brings the rows that came from one row of x together; None where they already are.
+    `order_P` brings the rows that came from one row of x together; None where they already are.
     """
+    return _Gather.apply(x_ND, index_P, order_P, count_N)
+
+
+class _Gather(torch.autograd.Function):
+    """Rows of x by index, whose gradient is a sum over contiguous rows instead of an atomic scatter."""
 
     @staticmethod
     def forward(ctx: Any, x_ND: Tensor, index_P: Tensor, order_P: Tensor | None, count_N: Tensor) -> Tensor:
@@ -151,4 +195,4 @@ class _Gather(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_PD: Tensor) -> tuple[Tensor, None, None, None]:
         grad_PD = grad_PD if ctx.order_P is None else grad_PD.index_select(0, ctx.order_P)
-        return _sum_rows(grad_PD, ctx.count_N).to(grad_PD.dtype), None, None, None
+        return sum_rows(grad_PD, ctx.count_N).to(grad_PD.dtype), None, None, None

@@ -115,8 +115,8 @@ def test_weakest_status():
 def test_a_counter_with_standard_errors_fits(monkeypatch):
     """What the next counters need: per-length status, standard errors, their own work; the calls stay as they are."""
 
-    def halves(graphs, first, last, max_length, options, limit, spread):
-        counts = np.full((graphs.num_pairs(first, last), max_length), 0.5)
+    def halves(graphs, first, last, max_length, options, limit, spread, counts):
+        counts[:] = 0.5
         status = np.ones((last - first, max_length), np.int8)
         status[:, 0] = 0
         return ChunkCounts(counts, counts / 5, status, options.seed)
@@ -214,11 +214,13 @@ def test_unknown_attribute_of_the_package():
 
 def test_compile_kernels_takes_no_time_twice():
     counting.compile_kernels()
-    assert 0 <= counting.compile_kernels() < 0.1
+    assert 0 <= counting.compile_kernels() < 1  # compiling takes many seconds
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize("call", ["count_simple_paths(e, 40, 30)", "count_simple_paths_many(graphs, 30)"])
+@pytest.mark.parametrize(
+    "call", [f"count_simple_paths{call}, 30, method='exact')" for call in ("(e, 40", "_many(graphs")]
+)
 def test_ctrl_c_stops_a_hopeless_count(call):
     """All paths in a complete graph of 40 nodes would take longer than the universe is old."""
     code = f"""

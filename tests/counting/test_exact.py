@@ -14,7 +14,8 @@ RING = [(i, (i + 1) % 6) for i in range(6)]
 
 
 def count(edges, num_nodes, max_length, **options):
-    return count_simple_paths(np.array(edges, dtype=np.int64).reshape(-1, 2).T, num_nodes, max_length, **options)
+    array = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    return count_simple_paths(array, num_nodes, max_length, method="exact", **options)
 
 
 def test_six_cycle():
@@ -196,3 +197,68 @@ def test_record():
     assert result.status == (Status.EXACT,) * 3 and result.status[0] == "exact"
     assert result.standard_error is None and result.method == "exact" and result.work > 0
     assert result.counts.flags["C_CONTIGUOUS"]
+
+
+def totals(graph, max_length):
+    """[K] paths of each length between all ordered pairs of a networkx graph."""
+    graph = nx.convert_node_labels_to_integers(graph)
+    return count(list(graph.edges), len(graph), max_length).counts.sum((1, 2)).astype(int).tolist()
+
+
+def test_petersen_graph():
+    """Girth 5: up to 4 edges every non-backtracking walk is a path but for the 5-cycles that 5 edges close."""
+    paths = totals(nx.petersen_graph(), 5)
+    assert paths[:4] == [10 * 3 * 2**k for k in range(4)]
+    assert paths[4] == 10 * 3 * 2**4 - 12 * 5 * 2  # twelve 5-cycles, begun at five nodes in two directions
+
+
+def test_hypercube():
+    """Three cubes worth: 8 nodes, degree 3, six squares; the longest paths are the 144 directed Hamiltonian ones."""
+    paths = totals(nx.hypercube_graph(3), 7)
+    assert paths[:4] == [24, 48, 96, 8 * 3 * 2 * 2 * 2 - 6 * 8]
+    assert paths[6] == 144
+
+
+def test_grid():
+    """2 x 3 by hand from a corner to the opposite one: three monotone paths, one that winds through all six nodes."""
+    counts = count([(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)], 6, 5).counts
+    assert counts[:, 0, 5].tolist() == [0, 0, 3, 0, 1]
+    assert counts[:, 0, 1].tolist() == [1, 0, 1, 0, 1]
+
+
+def test_trees_hold_one_path_for_each_pair():
+    graph = nx.random_labeled_tree(25, seed=3)
+    counts = count(list(graph.edges), 25, 24).counts
+    distance = dict(nx.all_pairs_shortest_path_length(graph))
+    for i in range(25):
+        for j in range(25):
+            expected = [1 if i != j and distance[i][j] == k else 0 for k in range(1, 25)]
+            assert counts[:, i, j].tolist() == expected
+
+
+def test_benzene_and_naphthalene():
+    naphthalene = [*RING, (0, 6), (6, 7), (7, 8), (8, 9), (9, 1)]
+    counts = count(naphthalene, 10, 9).counts
+    assert counts[:, 0, 1].tolist() == [1, 0, 0, 0, 2, 0, 0, 0, 0]  # the shared bond, and around either ring
+    assert counts[:, 0, 5].tolist() == [1, 0, 0, 0, 1, 0, 0, 0, 1]  # an outer bond: its ring, and around both
+    assert totals(nx.cycle_graph(6), 6) == [12] * 5 + [0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_invariances(seed):
+    """Relabelling permutes, reversal transposes, a disjoint union puts side by side, an edge never lowers a count."""
+    rng = np.random.default_rng(seed)
+    n, max_length = int(rng.integers(5, 11)), 7
+    edges = random_edges(rng, n, 0.3)
+    counts = count(edges, n, max_length, directed=True).counts
+    order = rng.permutation(n)
+    moved = count([(order[i], order[j]) for i, j in edges], n, max_length, directed=True).counts
+    np.testing.assert_array_equal(moved[:, order][:, :, order], counts)
+    reverse = count([(j, i) for i, j in edges], n, max_length, directed=True).counts
+    np.testing.assert_array_equal(reverse, counts.transpose(0, 2, 1))
+    twice = count([*edges, *((i + n, j + n) for i, j in edges)], 2 * n, max_length, directed=True).counts
+    np.testing.assert_array_equal(twice[:, :n, :n], counts)
+    np.testing.assert_array_equal(twice[:, n:, n:], counts)
+    assert not twice[:, :n, n:].any()
+    i, j = rng.choice(n, 2, replace=False).tolist()
+    assert (count([*edges, (i, j)], n, max_length, directed=True).counts >= counts).all()

@@ -22,6 +22,8 @@ EDGES = [[0, 1, 2], [1, 2, 0]]
         ([0, 1, 2], 3, 2, r"shape \(3,\), expected \(2, number of edges\)"),
         (np.zeros((5, 2), int), 3, 2, "transpose it"),
         ([[0.0, 1.0], [1.0, 2.0]], 3, 2, "float64, expected integers"),
+        ([[0.5, 1.0], [1.0, 2.0]], 3, 2, "weights have no place in it: paths are counted, not weighted"),
+        ([[0, 1, 2, 0], [1, 2, 0, 2], [3, 1, 4, 1]], 3, 2, r"shape \(3, 4\); its third row looks like weights"),
         ([[True], [False]], 3, 2, "bool, expected integers"),
         ([[0, 1], [1]], 3, 2, "not an array of numbers"),
         (torch.ones(2, 1, requires_grad=True), 3, 2, "not an array of numbers"),
@@ -30,6 +32,13 @@ EDGES = [[0, 1, 2], [1, 2, 0]]
         (EDGES, None, 2, "num_nodes must be a whole number"),
         (EDGES, 3, 0, "max_length must be at least 1, got 0"),
         (EDGES, 3, -4, "at least 1, got -4"),
+        (
+            EDGES,
+            50_000,
+            20,
+            r"graph 0: 50,000 nodes at 20 lengths make 50,000,000,000 counts, 373 GiB; the limit is .*",
+        ),
+        (EDGES, 20_000, 20, "Lower max_length to 5 or count in subgraphs of at most 10,362 nodes"),
         (EDGES, 3, 2.5, "max_length must be a whole number, got 2.5"),
     ],
 )
@@ -84,6 +93,12 @@ def test_input_is_not_changed():
     before = edges.copy()
     count_simple_paths(edges, 3, 2)
     np.testing.assert_array_equal(edges, before)
+
+
+def test_one_graph_of_many_is_too_large():
+    graphs = SimpleNamespace(node_ptr=[0, 3, 30_003], edge_ptr=[0, 3, 3], edge_index=EDGES)
+    with pytest.raises(DataError, match="graph 1: 30,000 nodes"):
+        count_simple_paths_many(graphs, 20)
 
 
 def test_csr_by_hand():

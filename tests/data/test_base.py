@@ -39,6 +39,23 @@ def test_batch_is_sorted_by_size_and_holds_whole_graphs():
     assert moved.sizes == batch.sizes and torch.equal(moved.pair["P"], batch.pair["P"])
 
 
+def test_pairs_may_be_made_when_a_batch_asks_for_them():
+    class Squares:
+        """Row r of graph g is 100 * g + r."""
+
+        def rows_of(self, graphs):
+            return torch.cat([100 * g + torch.arange((9, 1, 9)[g]) for g in graphs]).reshape(-1, 1)
+
+    pair = {
+        "made": Squares(),
+        "kept": torch.cat([torch.arange(9), torch.tensor([100]), 200 + torch.arange(9)])[:, None],
+    }
+    batch = make_dataset(pair=pair).batch([2, 1, 0])
+    assert torch.equal(batch.pair["made"], batch.pair["kept"])
+    alone = make_dataset(pair={"made": Squares()}).batch([1])
+    assert alone.pair["made"].tolist() == [[100]]
+
+
 def test_node_level_targets_follow_their_nodes():
     graphs = make_dataset(y=torch.arange(7).reshape(7, 1), level="node")
     assert graphs.batch([2, 1]).y.flatten().tolist() == [3, 4, 5, 6]

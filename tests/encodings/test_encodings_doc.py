@@ -15,4 +15,4 @@ def test_example(number):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 3 and all("assert" in example for example in EXAMPLES)
+    assert len(EXAMPLES) == 4 and all("assert" in example for example in EXAMPLES)

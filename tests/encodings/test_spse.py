@@ -10,12 +10,15 @@ import pytest
 from encoding_graphs import TWO_TRIANGLES, both_ways, flat, random_graphs
 from naive import cycle_counts, path_counts
 
-from graphgps_spse.config import default_tree
+from graphgps_spse.config import default_tree, load_config
+from graphgps_spse.counting.options import READ_BY, CountOptions
 from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.rrwp import RRWP
-from graphgps_spse.encodings.spse import SPSE, scale_counts
+from graphgps_spse.encodings.scaling import scale_counts
+from graphgps_spse.encodings.spse import DEFAULT_METHOD, SPSE
 from graphgps_spse.errors import ConfigError
 
+ROOT = Path(__file__).resolve().parents[2]
 ONE = flat((both_ways(TWO_TRIANGLES), 4))
 
 
@@ -141,7 +144,10 @@ def test_record_tells_what_was_done():
         "method": "exact",
         "directed": True,
         "channels": 3,
+        "max_work": 100_000_000_000,
         "status": ["exact", "exact"],
+        "graphs_exact_at_every_length": 1,
+        "share_exact": [1.0, 1.0],
     }
 
 
@@ -156,16 +162,15 @@ def test_threads_and_progress():
 
 def test_kernels_without_the_compiler(tmp_path):
     """Index errors that compiled code would not notice are raised here."""
-    root = Path(__file__).resolve().parents[2]
     code = """
 import sys; import numpy as np
 from encoding_graphs import flat, random_graphs
-from graphgps_spse.encodings.rrwp import RRWP; from graphgps_spse.encodings.spse import SPSE
+from graphgps_spse.encodings.rrwp import RRWP; from graphgps_spse.encodings.spse import DEFAULT_METHOD, SPSE
 graphs = flat(*random_graphs(10, seed=6))
 arrays = [SPSE(max_length=5, node_pe="cycles").compute(graphs), RRWP(num_channels=4).compute(graphs)]
 np.savez(sys.argv[1], *[x for a in arrays for x in (a.pair, a.node)])
 """
-    path = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
     for name, disabled in (("slow.npz", "1"), ("fast.npz", "0")):
         env = {**os.environ, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": disabled}
         done = subprocess.run([sys.executable, "-c", code, tmp_path / name], env=env, capture_output=True, text=True)
@@ -185,6 +190,9 @@ np.savez(sys.argv[1], *[x for a in arrays for x in (a.pair, a.node)])
         ({"alpha": float("nan")}, "posenc_SPSE.alpha: must be finite; got nan"),
         ({"node_pe": "rswe"}, "posenc_SPSE.node_pe: unknown value 'rswe'. Known: rwse, cycles, spse_diag, none"),
         ({"method": "exakt"}, "posenc_SPSE.method: unknown counting method 'exakt'. Did you mean 'exact'"),
+        ({"R": 0.0}, r"posenc_SPSE.R: the share of nodes that become roots lies in \(0, 1\]; got 0.0"),
+        ({"budget": -5}, "posenc_SPSE.budget: must be a whole number of at least 1; got -5"),
+        ({"seed": 0.5}, "posenc_SPSE.seed: must be a whole number of at least 0; got 0.5"),
     ],
 )
 def test_refusals_name_the_key(options, message):
@@ -203,6 +211,18 @@ def test_build_encodings():
     assert (rwse.name, rwse.dim_pair, rwse.dim_node) == ("RWSE", 0, 20)
     assert (spse.name, spse.dim_pair, spse.dim_node, spse.max_length) == ("SPSE", 17, 17, 20)
     assert (spse.alpha, spse.beta, spse.n, spse.node_pe, spse.directed) == (0.5, 0.0, 1, "rwse", False)
+
+
+def test_keys_are_the_options_of_counting():
+    """Every option has a key of the same default; an encoding reads the keys of its method and no others."""
+    section = default_tree().posenc_SPSE
+    defaults = vars(CountOptions())
+    assert {name: section[name] for name in defaults} == defaults
+    assert section.method == DEFAULT_METHOD
+    cfg = load_config(ROOT / "configs/GRIT/zinc-SPSE.yaml", ["posenc_SPSE.max_work=7", "posenc_SPSE.method=exact"])
+    assert SPSE.from_cfg(cfg).options == {"max_work": 7}
+    for method, names in READ_BY.items():
+        assert set(names) <= set(defaults), method
 
 
 def test_compile_kernels_takes_no_time_twice():

@@ -9,6 +9,8 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import Compose
 
 from graphgps_spse import SimplePathEncoding
+from graphgps_spse.counting import COUNTERS
+from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.errors import ConfigError, DataError
 
 RAW = {"alpha": 1.0, "n": 0}  # f(x) = x
@@ -65,6 +67,33 @@ def test_no_edges():
     assert torch.equal(SimplePathEncoding(max_length=3, beta=-0.5)(graph([], 2)).spse, torch.full((4, 3), -0.5))
     assert SimplePathEncoding(max_length=3, pairs="edges")(graph([], 2)).edge_spse.shape == (0, 3)
     assert SimplePathEncoding(max_length=3)(graph([], 0)).spse.shape == (0, 3)
+
+
+def test_options_of_counting_pass_through():
+    allowed = SimplePathEncoding(max_length=3, max_work=10**9, **RAW)
+    assert allowed.options == {"max_work": 10**9}
+    assert torch.equal(allowed(graph()).spse, SimplePathEncoding(max_length=3, **RAW)(graph()).spse)
+    with pytest.raises(ConfigError, match="^R: the share of nodes"):
+        SimplePathEncoding(max_length=3, R=1.5)
+    with pytest.raises(ConfigError, match="unknown counting option 'budgt'. Did you mean 'budget'"):
+        SimplePathEncoding(max_length=3, budgt=1)
+
+
+def test_weights_are_refused():
+    data = graph()
+    data.edge_weight = torch.ones(5)
+    with pytest.raises(DataError, match="no place for weights: an edge is there or not.*Remove data.edge_weight"):
+        SimplePathEncoding(max_length=3)(data)
+
+
+def test_counts_that_are_none_are_refused(monkeypatch):
+    def nothing(graphs, first, last, max_length, options, limit, spread, counts):
+        counts[:] = np.nan
+        return ChunkCounts(counts, None, np.array([[0, 3]], np.int8), 1)
+
+    monkeypatch.setitem(COUNTERS, "exact", nothing)
+    with pytest.raises(DataError, match="this graph: counting its paths of 2 edges takes more than max_work"):
+        SimplePathEncoding(max_length=2, method="exact")(graph())
 
 
 def test_refusals():

@@ -1,0 +1,31 @@
+"""Simple cycles through edges, from counts of simple paths (paper, Proposition 3)."""
+
+from typing import Any
+
+import numpy as np
+
+from graphgps_spse.counting import count_simple_paths
+from graphgps_spse.counting.graph import check_edge_index, check_max_length
+from graphgps_spse.errors import DataError
+
+
+def count_cycles_per_edge(
+    edge_index: Any, num_nodes: int, max_length: int, *, directed: bool = False, **options: Any
+) -> np.ndarray:
+    """Count the simple cycles of up to `max_length` edges through each edge: [E, max_length + 1] float64 by length.
+
+    Row e belongs to column e of `edge_index` [2, E], an array, nested list or CPU tensor; column l holds the cycles of
+    l edges, and columns 0 to 2 are zero. A cycle of l edges through (i, j) is a simple path of l - 1 edges from j back
+    to i, so the count is S_(l-1)[j, i] for l >= 3 (Proposition 3). With `directed`, cycles follow the arcs, and column
+    2 holds those of an arc and its reverse. Loops lie on no cycle. `options` are those of `count_simple_paths`, its
+    method among them; an estimate or a lower bound of paths is one of cycles. Raises what it raises, and DataError if
+    `max_length` is below 3 (2 if `directed`).
+    """
+    shortest, longest = (2 if directed else 3), check_max_length(max_length)
+    if longest < shortest:
+        raise DataError(f"max_length must be at least {shortest}, got {longest}: no cycle has fewer edges")
+    start, end = check_edge_index(edge_index, "graph 0")
+    counts = count_simple_paths(edge_index, num_nodes, longest - 1, directed=directed, **options).counts
+    cycles = np.zeros((len(start), longest + 1))
+    cycles[:, shortest:] = counts[shortest - 2 :, end, start].T
+    return cycles

@@ -1,0 +1,144 @@
+"""The encodings of a data set's splits: computed in memory or kept in the store, for runs and for scripts/encode.py."""
+
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
+from graphgps_spse.encodings.request import as_duration, as_size
+from graphgps_spse.encodings.store import CountStore, StoreOptions
+from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
+
+
+def encode(
+    splits: dict[str, GraphDataset], encodings: list[Encoding], num_threads: int, store: StoreOptions
+) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
+    """Return the splits with every encoding, and a record of how each was made."""
+    records: dict[str, Any] = {}
+    for encoding in encodings:
+        num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
+        with _progress_bar(encoding.name, num_graphs) as bar:
+            for split, graphs in splits.items():
+                encoded = _encode_split(encoding, graphs, num_threads, store, bar)
+                pair, node = dict(graphs.pair), dict(graphs.node)
+                if encoded.pair is not None:
+                    values = encoded.pair
+                    pair[encoding.name] = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+                if encoded.node is not None:
+                    node[encoding.name] = torch.from_numpy(encoded.node)
+                splits = {**splits, split: replace(graphs, pair=pair, node=node)}
+                records.setdefault(encoding.name, {})[split] = encoded.record
+        seconds = time.perf_counter() - started
+        log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
+    return splits, records
+
+
+def estimate_stores(
+    splits: dict[str, GraphDataset],
+    encodings: list[Encoding],
+    num_threads: int,
+    store: StoreOptions,
+    *,
+    part: int = 1,
+    num_parts: int = 1,
+) -> None:
+    """Log what `fill_stores` would take and what is already there; writes nothing."""
+    for kept in _stores(splits, encodings, store):
+        numbers = range(part - 1, len(kept), num_parts)
+        there = set(kept.find_files())
+        missing = [number for number in numbers if number not in there]
+        log.info("%s: %d of %d shards are there, in %s", kept.name, len(there), len(kept), kept.path)
+        if missing:
+            log.info("%s: to count %s", kept.name, kept.describe(missing, num_threads))
+    log.info("free in %s: %s", store.dir, as_size(_free_bytes(store.dir)))
+
+
+def fill_stores(
+    splits: dict[str, GraphDataset],
+    encodings: list[Encoding],
+    num_threads: int,
+    store: StoreOptions,
+    *,
+    part: int = 1,
+    num_parts: int = 1,
+) -> None:
+    """Count what the stores lack; of several parts, part 1, 2, .. does every `num_parts`-th shard."""
+    for kept in _stores(splits, encodings, store):
+        numbers, started = range(part - 1, len(kept), num_parts), time.perf_counter()
+        with _progress_bar(kept.name, kept.num_graphs(numbers)) as bar, _naming(kept.name):
+            kept.ensure(numbers, num_threads=num_threads, progress=bar.update)
+        seconds = as_duration(time.perf_counter() - started)
+        log.info("%s: %d of %d shards are there, after %s", kept.name, len(kept.find_files()), len(kept), seconds)
+
+
+def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphDataset) -> None:
+    """Raise DataError where an encoding breaks its own word: float32 arrays of one row a pair or node."""
+    for what, array, rows, columns in (
+        ("pair", encoded.pair, int(graphs.pair_ptr[-1]), encoding.dim_pair),
+        ("node", encoded.node, int(graphs.node_ptr[-1]), encoding.dim_node),
+    ):
+        found = ("no array", ()) if array is None else (str(array.dtype), array.shape)
+        if found != (("float32", (rows, columns)) if columns else ("no array", ())):
+            raise DataError(
+                f"encoding {encoding.name}, {graphs.split} split: {what} must be float32 [{rows}, {columns}] "
+                f"(no array where dim_{what} is 0), not {found[0]} {list(found[1])}"
+            )
+
+
+def _encode_split(
+    encoding: Encoding, graphs: GraphDataset, num_threads: int, store: StoreOptions, bar: tqdm
+) -> EncodingArrays:
+    with _naming(f"{graphs.name}, {graphs.split} split"):
+        encoded = encoding.provide(
+            _arrays(graphs), name=_name(graphs), store=store, num_threads=num_threads, progress=bar.update
+        )
+    check_arrays(encoding, encoded, graphs)
+    return encoded
+
+
+def _stores(splits: dict[str, GraphDataset], encodings: list[Encoding], store: StoreOptions) -> Iterator[CountStore]:
+    for encoding in encodings:
+        for graphs in splits.values():
+            kept = encoding.store_of(_arrays(graphs), name=_name(graphs), root=store.dir)
+            if kept is not None:
+                yield kept
+
+
+def _arrays(graphs: GraphDataset) -> GraphArrays:
+    return GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
+
+
+def _name(graphs: GraphDataset) -> str:
+    return f"{graphs.name}-{graphs.split}"
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Put `what` before the message of a DataError, which says no more than the number of the graph."""
+    try:
+        yield
+    except DataError as err:
+        raise DataError(f"{what}, {err}") from err
+
+
+def _progress_bar(name: str, num_graphs: int) -> tqdm:
+    return tqdm(total=num_graphs, desc=name, unit="graph", disable=not sys.stderr.isatty())
+
+
+def _free_bytes(folder: Path) -> int:
+    """Free space where `folder` is or will be."""
+    folder = folder.absolute()
+    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.is_dir())).free

@@ -1,0 +1,175 @@
+"""CSA (Menegaux et al. 2023): the layers of GPS with chromatic self-attention, whose channels pair features filter.
+
+The features of pairs (csa_pairs.py) are the same in every layer; the attention itself is in csa_attention.py.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.csa_attention import AttentionInput, blocked_attention, is_blockwise, plain_attention
+from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures, PairMap
+from graphgps_spse.models.encoders import (
+    NodeEncoder,
+    build_node_encoder,
+    build_pair_linear,
+    check_all_used,
+    check_half,
+    enabled_encoding,
+    split_edge_name,
+)
+from graphgps_spse.models.gps import GPSLayer, check_batch, check_sizes, local_part, split_layer_type
+from graphgps_spse.models.local import EdgeLayout
+from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.registry import edge_encoders, heads, models
+
+
+class PairInput(NamedTuple):
+    """What the attention of every layer reads of pairs."""
+
+    layout: PairLayout
+    features: PairFeatures
+    shared: tuple[PairMap, PairMap] | None
+    """A and B of all layers, where they are shared."""
+
+
+class ChromaticAttention(nn.Module):
+    """Attention whose scores and values are shifted, channel by channel, by maps of the pair features."""
+
+    def __init__(self, dim: int, num_heads: int, *, dropout: float, has_maps: bool) -> None:
+        """Without `has_maps` the layer reads those that all layers share."""
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.query, self.key, self.value = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+        self.pair_score = nn.Linear(dim, dim, bias=False) if has_maps else None
+        self.pair_value = nn.Linear(dim, dim, bias=False) if has_maps else None
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x_ND: Tensor, pairs: PairInput) -> Tensor:
+        """Return [N, D]."""
+        layout, features = pairs.layout, pairs.features
+        keep_P = None
+        if self.training and self.dropout:
+            keep_P = x_ND.new_empty(layout.num_pairs, 1).uniform_().ge_(self.dropout).mul_(1 / (1 - self.dropout))
+        score, value = pairs.shared or (features.mapped(m) for m in (self.pair_score, self.pair_value) if m is not None)
+        given = AttentionInput(
+            q_ND=self.query(x_ND) * (x_ND.shape[1] // self.num_heads) ** -0.5,
+            k_ND=self.key(x_ND),
+            v_ND=self.value(x_ND),
+            z_PC=features.z_PC,
+            rows_E=features.rows_E,
+            score=score,
+            value=value,
+            keep_P=keep_P,
+        )
+        attention = blocked_attention if is_blockwise(given.q_ND) else plain_attention
+        return self.out(attention(given, layout, self.num_heads))
+
+
+@models.register("CSAModel")
+class CSAModel(nn.Module):
+    """CSA on packed pairs, alone or beside GINE or the gated graph convolution."""
+
+    def __init__(
+        self,
+        *,
+        node_encoder: NodeEncoder,
+        pair_encoder: PairEncoder,
+        head: nn.Module,
+        local: str,
+        share_maps: bool,
+        dim: int,
+        num_layers: int,
+        num_heads: int,
+        dropout: float,
+        attn_dropout: float,
+        activation: str,
+    ) -> None:
+        """`share_maps`: one map of the pair features to scores and one to values, with bias, for all layers."""
+        super().__init__()
+        check_sizes(dim, num_layers, num_heads, dropout, attn_dropout)
+        self.node_encoder, self.pair_encoder = node_encoder, pair_encoder
+        self.pair_score = nn.Linear(dim, dim) if share_maps else None
+        self.pair_value = nn.Linear(dim, dim) if share_maps else None
+        self.layers = nn.ModuleList(
+            GPSLayer(
+                dim,
+                local=local_part(local, dim, activation, dropout, is_last=index == num_layers - 1),
+                attention=ChromaticAttention(dim, num_heads, dropout=attn_dropout, has_maps=not share_maps),
+                activation=activation,
+                dropout=dropout,
+            )
+            for index in range(num_layers)
+        )
+        self.head = head
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "CSAModel":
+        """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
+        local, _ = split_layer_type(cfg.gt.layer_type, ("CSA",))
+        dim = cfg.gt.dim_hidden
+        if cfg.gnn.dim_inner != dim:
+            raise ConfigError(f"gnn.dim_inner={cfg.gnn.dim_inner} must equal gt.dim_hidden={dim}")
+        return cls(
+            node_encoder=build_node_encoder(cfg, spec, encodings, dim),
+            pair_encoder=build_pair_encoder(cfg, spec, encodings, dim),
+            head=heads.get(cfg.gnn.head).from_cfg(cfg, dim, dim_out),
+            local=local,
+            share_maps=cfg.dataset.edge_encoder_shared,
+            dim=dim,
+            num_layers=cfg.gt.layers,
+            num_heads=cfg.gt.n_heads,
+            dropout=cfg.gt.dropout,
+            attn_dropout=cfg.gt.attn_dropout,
+            activation=cfg.gnn.act,
+        )
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+        layout = PairLayout(batch.sizes, batch.x_NF.device)
+        if self.training:
+            check_batch(layout)
+        edge = self.pair_encoder.edges(batch, layout)
+        features = self.pair_encoder(batch, layout, edge)
+        shared = None
+        if self.pair_score is not None and self.pair_value is not None:
+            shared = features.mapped(self.pair_score), features.mapped(self.pair_value)
+        edges, e_ED = None, None
+        if self.layers[0].local is not None:
+            edges = EdgeLayout(edge.edge_index_2E, layout.num_nodes)
+            e_ED = self.pair_encoder.of_edges(batch, features).index_select(0, edges.order_E)
+        x_ND, pairs = self.node_encoder(batch), PairInput(layout, features, shared)
+        for layer in self.layers:
+            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs)
+        return self.head(x_ND, layout)
+
+
+def build_pair_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:
+    """Read `dataset.edge_encoder_name`, X, X+<encoding> or X+SPD, and what rings are, if they are encoded."""
+    names = [encoding.name for encoding in encodings]
+    raw, name = split_edge_name(cfg.dataset.edge_encoder_name)
+    rings = "none"
+    if "Rings" in names:
+        rings = "edges" if cfg.dataset.rings_coalesce_edges else "kinds"
+    if name is not None:
+        check_half(dim, enabled_encoding(encodings, name, "pair", cfg.dataset.edge_encoder_name))
+    check_all_used(encodings, node_name=cfg.dataset.node_encoder_name, pair_names=[name or "", "Rings"])
+    walks = None if name is None or name == "SPD" else build_pair_linear(cfg, encodings, name, dim)
+    edge_input = spec.edge_input
+    if rings == "edges":
+        if edge_input.kind != "types":
+            raise ConfigError("dataset.rings_coalesce_edges: ring pairs become edges only where edges have a type")
+        edge_input = InputSpec("types", 2 * edge_input.size)
+    dim_raw = dim if name is None else dim // 2
+    return PairEncoder(
+        edge_encoders.get(raw).from_spec(edge_input, dim_raw),
+        dim,
+        walks=walks,
+        distances=cfg.posenc_SPD.max_length if name == "SPD" else 0,
+        rings=rings,
+        num_types=spec.edge_input.size,
+    )

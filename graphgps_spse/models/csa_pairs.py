@@ -1,0 +1,137 @@
+"""What CSA knows of each node pair: its kind and its encoding, kept as few channels until a layer needs them wide.
+
+The features of a pair are E = [type | encoding], half of the D columns each. The type is an edge's raw features, or one
+learned vector for the diagonal and one for pairs without an edge; the encoding is a linear map of walk or path channels,
+or one learned vector for each shortest-path distance. All of it but the raw features is linear in C channels z, and C is
+much less than D. So E is never stored: a layer's map W E is z (W basis)^T, plus W raw on the edges.
+
+Pair (i, j), query i and key j, is the edge i -> j and reads the encoding's row (i, j).
+"""
+
+from typing import NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphgps_spse.data.base import GraphBatch
+from graphgps_spse.models.encoders import PairLinear, edge_features
+from graphgps_spse.models.pairs import PairLayout
+
+
+class PairMap(NamedTuple):
+    """A linear map of the features of all pairs: z map^T + bias, and `edge_ED` more on the rows of the edges."""
+
+    map_DC: Tensor
+    bias_D: Tensor
+    edge_ED: Tensor
+
+
+class PairFeatures(NamedTuple):
+    """The features of all pairs, E = z basis + offset, and [raw | 0] more on the rows of the edges."""
+
+    z_PC: Tensor
+    basis_CD: Tensor
+    offset_D: Tensor
+    rows_E: Tensor
+    """Rows of the edges, ascending."""
+    raw_ER: Tensor
+    """R is D, or half of it where there is an encoding."""
+
+    def mapped(self, linear: nn.Linear) -> PairMap:
+        """Return linear(E)."""
+        bias_D = F.linear(self.offset_D, linear.weight, linear.bias)
+        edge_ED = F.linear(self.raw_ER, linear.weight[:, : self.raw_ER.shape[1]])
+        return PairMap(F.linear(linear.weight, self.basis_CD), bias_D, edge_ED)
+
+    def dense(self) -> Tensor:
+        """Return E, [P, D], for those who want to see it."""
+        raw_ED = F.pad(self.raw_ER, (0, self.basis_CD.shape[1] - self.raw_ER.shape[1]))
+        return (self.z_PC @ self.basis_CD + self.offset_D).index_add(0, self.rows_E, raw_ED)
+
+
+class Edges(NamedTuple):
+    """Edges with raw features, [E, F]; ring pairs among them where these are made edges."""
+
+    edge_index_2E: Tensor
+    raw_EF: Tensor
+
+    @classmethod
+    def of(cls, batch: GraphBatch) -> Self:
+        """Return the edges of the data."""
+        return cls(batch.edge_index_2E, edge_features(batch))
+
+    @classmethod
+    def with_rings(cls, batch: GraphBatch, layout: PairLayout, num_types: int) -> Self:
+        """Return edges and ring pairs: type t is t + `num_types` in a ring, and a ring pair that is no edge has t = 0."""
+        edge = cls.of(batch)
+        type_P = edge.raw_EF.new_full((layout.num_pairs,), -1)
+        type_P[layout.edge_rows(edge.edge_index_2E.flip(0))] = edge.raw_EF[:, 0]
+        in_ring_P = batch.pair["Rings"][:, 0] > 0
+        type_P = torch.where(in_ring_P, type_P.clamp(min=0) + num_types, type_P)
+        rows_E = (type_P >= 0).nonzero()[:, 0]
+        return cls(layout.nodes_of(rows_E), type_P[rows_E].unsqueeze(1))
+
+
+class PairEncoder(nn.Module):
+    """Parameters of the pair features: raw edge features, kinds, rings and the encoding."""
+
+    def __init__(
+        self, raw: nn.Module, dim: int, *, walks: PairLinear | None, distances: int, rings: str, num_types: int
+    ) -> None:
+        """`walks` or `distances`, the largest shortest-path distance with a vector (0: none), is the encoding.
+
+        `rings` is "none"; "kinds", a vector for ring pairs with and one for those without an edge; or "edges": ring
+        pairs are edges, and in rings the `num_types` edge types are others.
+        """
+        super().__init__()
+        self.raw, self.walks, self.rings, self.num_types = raw, walks, rings, num_types
+        self.dim, self.dim_type = dim, dim if walks is None and not distances else dim // 2
+        self.kind = nn.Embedding(2, self.dim_type)
+        self.ring_kind = nn.Embedding(2, self.dim_type) if rings == "kinds" else None
+        self.distance = nn.Embedding(distances + 1, dim - self.dim_type) if distances else None
+
+    def edges(self, batch: GraphBatch, layout: PairLayout) -> Edges:
+        """Return what counts as edges, in the order of their rows."""
+        if self.rings == "edges":
+            return Edges.with_rings(batch, layout, self.num_types)
+        edge = Edges.of(batch)
+        order_E = torch.argsort(layout.edge_rows(edge.edge_index_2E.flip(0)), stable=True)
+        return Edges(edge.edge_index_2E[:, order_E], edge.raw_EF[order_E])
+
+    def forward(self, batch: GraphBatch, layout: PairLayout, edges: Edges) -> PairFeatures:
+        """Return the features of all pairs."""
+        dtype = self.kind.weight.dtype
+        rows_E = layout.edge_rows(edges.edge_index_2E.flip(0))
+        is_edge_P = torch.zeros(layout.num_pairs, dtype=torch.bool, device=rows_E.device)
+        is_edge_P[rows_E] = True
+        is_diagonal_P = torch.zeros_like(is_edge_P)
+        is_diagonal_P[layout.diagonal_rows] = True
+        channels = [is_diagonal_P.unsqueeze(1), (~is_edge_P & ~is_diagonal_P).unsqueeze(1)]
+        basis = [F.pad(self.kind.weight, (0, self.dim - self.dim_type))]
+        if self.ring_kind is not None:
+            in_ring_P1 = batch.pair["Rings"] > 0
+            channels += [in_ring_P1 & is_edge_P.unsqueeze(1), in_ring_P1 & ~is_edge_P.unsqueeze(1)]
+            basis.append(F.pad(self.ring_kind.weight, (0, self.dim - self.dim_type)))
+        offset_D = self.kind.weight.new_zeros(self.dim)
+        if self.distance is not None:
+            lengths = torch.arange(self.distance.num_embeddings, device=rows_E.device)
+            channels.append(batch.pair["SPD"] == lengths)
+            basis.append(F.pad(self.distance.weight, (self.dim_type, 0)))
+        if self.walks is not None:
+            channels.append(batch.pair[self.walks.encoding])
+            basis.append(F.pad(self.walks.weight().t(), (self.dim_type, 0)))
+            offset_D = F.pad(self.walks.linear.bias, (self.dim_type, 0))
+        z_PC = torch.cat([channel.to(dtype) for channel in channels], dim=1)
+        return PairFeatures(z_PC, torch.cat(basis), offset_D, rows_E, self.raw(edges.raw_EF).to(dtype))
+
+    def of_edges(self, batch: GraphBatch, features: PairFeatures) -> Tensor:
+        """Return the features of the edges alone, [E, D], without kinds: what message passing beside CSA reads."""
+        raw_ER, rows_E = features.raw_ER, features.rows_E
+        if self.walks is not None:
+            return torch.cat([raw_ER, self.walks(batch.pair[self.walks.encoding][rows_E])], dim=1)
+        if self.distance is not None:
+            lengths = torch.arange(self.distance.num_embeddings, device=rows_E.device)
+            is_length_EL = (batch.pair["SPD"][rows_E] == lengths).to(raw_ER.dtype)
+            return torch.cat([raw_ER, is_length_EL @ self.distance.weight], dim=1)
+        return raw_ER

@@ -1,0 +1,80 @@
+"""Message passing along edges: GINE and the gated graph convolution, on edges sorted by receiver.
+
+Sums run over contiguous rows in a fixed order, so equal input gives equal bits on every device.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.models.heads import build_activation
+from graphgps_spse.models.pairs import gather_rows, sum_rows
+
+
+class EdgeLayout:
+    """The edges of a batch in the order of their receivers; `order_E` brings features of the batch's edges into it."""
+
+    def __init__(self, edge_index_2E: Tensor, num_nodes: int) -> None:
+        self.order_E = torch.argsort(edge_index_2E[1], stable=True)
+        self._sender_E, self._receiver_E = edge_index_2E[:, self.order_E]
+        self._by_sender_E = torch.argsort(self._sender_E, stable=True)
+        self._sent_N = torch.bincount(self._sender_E, minlength=num_nodes)
+        self._received_N = torch.bincount(self._receiver_E, minlength=num_nodes)
+
+    def at_senders(self, x_ND: Tensor) -> Tensor:
+        """Return each edge's sender row of x, [E, D]."""
+        return gather_rows(x_ND, self._sender_E, self._by_sender_E, self._sent_N)
+
+    def at_receivers(self, x_ND: Tensor) -> Tensor:
+        """Return each edge's receiver row of x, [E, D]."""
+        return gather_rows(x_ND, self._receiver_E, None, self._received_N)
+
+    def sum_senders(self, x_ED: Tensor) -> Tensor:
+        """Return the sum over the edges that each node receives, [N, D]; zero where it receives none."""
+        return sum_rows(x_ED, self._received_N)
+
+
+class GINE(nn.Module):
+    """x_i + Drop(MLP(x_i + sum_j ReLU(x_j + e_ji))) over the edges j -> i (Hu et al. 2020); edges stay as they are."""
+
+    def __init__(self, dim: int, *, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.mlp = nn.Sequential(nn.Linear(dim, dim), build_activation(activation), nn.Linear(dim, dim))
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node features, and the edge features as given."""
+        message_ED = F.relu(edges.at_senders(x_ND) + e_ED)
+        update_ND = self.mlp(x_ND + edges.sum_senders(message_ED).to(x_ND.dtype))
+        return x_ND + F.dropout(update_ND, self.dropout, self.training), e_ED
+
+
+class GatedGCN(nn.Module):
+    """The residual gated graph convolution (Bresson and Laurent 2018), in which edges gate what they carry.
+
+    g_ji = D x_i + E x_j + C e_ji; x'_i = x_i + Drop(act(BN(A x_i + sum_j s(g_ji) B x_j / (sum_j s(g_ji) + 1e-6)))), s
+    the sigmoid; e'_ji = e_ji + Drop(act(BN(g_ji))).
+    """
+
+    def __init__(self, dim: int, *, activation: str, dropout: float, update_edges: bool) -> None:
+        """Without `update_edges`, for a last layer, e stays as it is; its norm is there all the same, unused."""
+        super().__init__()
+        self.dropout, self.update_edges = dropout, update_edges
+        self.own, self.carried, self.edge, self.receiver, self.sender = (nn.Linear(dim, dim) for _ in range(5))
+        self.norm_node, self.norm_edge = nn.BatchNorm1d(dim), nn.BatchNorm1d(dim)
+        self.activation = build_activation(activation)
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node and edge features."""
+        gate_ED = edges.at_receivers(self.receiver(x_ND)) + edges.at_senders(self.sender(x_ND)) + self.edge(e_ED)
+        open_ED = gate_ED.sigmoid()
+        carried_ND = edges.sum_senders(open_ED * edges.at_senders(self.carried(x_ND)))
+        carried_ND = (carried_ND / (edges.sum_senders(open_ED) + 1e-6)).to(x_ND.dtype)
+        update_ND = self.activation(self.norm_node(self.own(x_ND) + carried_ND))
+        x_ND = x_ND + F.dropout(update_ND, self.dropout, self.training)
+        if not self.update_edges or not len(e_ED):
+            return x_ND, e_ED
+        if self.training and len(e_ED) == 1:
+            raise DataError("a training batch has a single edge, which BatchNorm cannot use; raise train.batch_size")
+        return x_ND, e_ED + F.dropout(self.activation(self.norm_edge(gate_ED)), self.dropout, self.training)

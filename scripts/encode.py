@@ -1,0 +1,59 @@
+"""Count the paths of a data set into the store ahead of training: python scripts/encode.py --cfg FILE --workers 8."""
+
+import argparse
+import logging
+import sys
+
+from graphgps_spse.errors import SPSEError
+from graphgps_spse.training.signals import stop_at_once
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description="Count what the store lacks, for all splits of the data set that a YAML file names. Training "
+        "does the same by itself; this can be divided among machines and says beforehand what it will take.",
+        epilog="exit codes: 0 done, 2 bad input, full disk or folder that cannot be written, 75 stopped by a signal: "
+        "the same command goes on. Processes may fill the same store at the same time.",
+    )
+    parser.add_argument("--cfg", required=True, metavar="FILE", help="configuration, e.g. configs/GRIT/zinc-SPSE.yaml")
+    parser.add_argument("--workers", type=int, metavar="N", help="threads; by default num_threads of the configuration")
+    parser.add_argument(
+        "--shard", default="1/1", metavar="I/N", help="do every N-th shard, I from 1 to N: $SLURM_ARRAY_TASK_ID/N"
+    )
+    parser.add_argument("--estimate", action="store_true", help="only say what it would take; nothing is written")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. store.dir=FOLDER")
+    arguments = parser.parse_intermixed_args()
+    part, slash, parts = arguments.shard.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        parser.error(f"--shard {arguments.shard}: expected I/N with I from 1 to N, such as 1/8")
+    if arguments.workers is not None and arguments.workers < 1:
+        parser.error(f"--workers {arguments.workers} is below 1")
+    return arguments
+
+
+def main() -> int:
+    """Do what the command line asks for and return the exit code."""
+    arguments = parse_arguments()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    try:
+        with stop_at_once():
+            from graphgps_spse import run  # imports torch: seconds that --help need not wait for
+            from graphgps_spse.config import load_config
+
+            part, num_parts = (int(word) for word in arguments.shard.split("/"))
+            run.fill_store(
+                load_config(arguments.cfg, arguments.overrides),
+                num_threads=arguments.workers,
+                part=part,
+                num_parts=num_parts,
+                only_estimate=arguments.estimate,
+            )
+    except SPSEError as err:
+        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
+        return err.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Closed forms for lengths up to the distance + 2."""
+
+import numpy as np
+import pytest
+from naive import path_counts
+
+from graphgps_spse.counting.geodesic import SLACK, count_geodesic
+from graphgps_spse.counting.graph import single_graph
+
+
+def distances(edges, n, directed):
+    """[N, N] by relaxation until nothing changes; -1 where no path leads."""
+    far = 10**6
+    found = np.full((n, n), far)
+    np.fill_diagonal(found, 0)
+    for _ in range(n):
+        for i, j in edges:
+            for u, v in ((i, j),) if directed else ((i, j), (j, i)):
+                found[:, v] = np.minimum(found[:, v], found[:, u] + 1)
+    return np.where(found >= far, -1, found)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("density", [0.12, 0.3, 0.6])
+def test_equals_enumeration_where_it_holds(density, directed):
+    rng = np.random.default_rng(int(100 * density) + directed)
+    beyond_shortest = 0
+    for _ in range(25):
+        n = int(rng.integers(1, 11))
+        edges = np.argwhere(rng.random((n, n)) < density)
+        counts, known, distance, work = count_geodesic(*single_graph(edges.T, n, directed).arcs, 7)
+        expected = path_counts(edges.tolist(), n, 7, directed)
+        np.testing.assert_array_equal(distance, distances(edges.tolist(), n, directed))
+        lengths = np.arange(1, 8)[:, None, None]
+        np.testing.assert_array_equal(known, (distance < 1) | (lengths <= distance + SLACK))
+        np.testing.assert_array_equal(counts[known], expected[known])
+        beyond_shortest += int(expected[known & (lengths == distance + SLACK) & (distance > 1)].sum())
+        assert work > 0
+    assert beyond_shortest > 30  # the last of the three forms was put to the test
+
+
+def test_lengths_up_to_three_hold_everywhere():
+    rng = np.random.default_rng(0)
+    edges = np.argwhere(rng.random((12, 12)) < 0.3)
+    _, known, _, _ = count_geodesic(*single_graph(edges.T, 12, False).arcs, 5)
+    assert known[:3].all() and not known[3:].all()
+
+
+def test_far_ends_of_a_ladder():
+    """Ends of a ladder of ten rungs, 9 and 10 edges apart: paths as straight as possible, or with one bend and back."""
+    rungs = 10
+    edges = [(i, i + rungs) for i in range(rungs)]
+    edges += [(side + i, side + i + 1) for side in (0, rungs) for i in range(rungs - 1)]
+    counts, known, _, _ = count_geodesic(*single_graph(np.array(edges).T, 2 * rungs, False).arcs, 12)
+    # Along one side to its other end: straight, or over two of the ten rungs with at least one step between them.
+    assert known[8:11, 0, 9].all() and counts[8:11, 0, 9].tolist() == [1, 0, 45]
+    # To the end of the other side: over one of the ten rungs, or over three of them.
+    assert known[9:12, 0, 19].all() and counts[9:12, 0, 19].tolist() == [10, 0, 120]

@@ -1,0 +1,170 @@
+"""Hard graphs: every method inside blocks, budgets, statuses, threads, and bits that depend on none of these."""
+
+import os
+import subprocess
+import sys
+from math import factorial
+from pathlib import Path
+from types import SimpleNamespace
+
+import networkx as nx
+import numpy as np
+import pytest
+from naive import path_counts
+
+import graphgps_spse.counting.exact as exact
+import graphgps_spse.counting.hard as hard
+from graphgps_spse.counting import CountOptions, count_simple_paths, count_simple_paths_many
+from graphgps_spse.counting.exact import count_exact, predict_work
+from graphgps_spse.counting.graph import single_graph
+from graphgps_spse.counting.parallel import one_after_another, over_threads
+
+NO_LIMIT = 1 << 60
+
+
+def zeros(graphs, max_length):
+    return np.zeros((graphs.num_pairs(0, 1), max_length))
+
+
+def count(edges, num_nodes, max_length, directed=False, threads=1, limit=NO_LIMIT, **options):
+    graphs = single_graph(np.array(edges, dtype=np.int64).reshape(-1, 2).T, num_nodes, directed)
+    asked = CountOptions.of(**options)
+    return count_exact(
+        graphs, 0, 1, max_length, asked, np.array([limit]), over_threads(threads), zeros(graphs, max_length)
+    )
+
+
+def matrices(chunk):
+    n = round(len(chunk.counts) ** 0.5)
+    return chunk.counts.reshape(n, n, -1).transpose(2, 0, 1)
+
+
+def two_dense_blocks(seed, directed=False):
+    """Two random blocks that share node 6, a bridge, and an isolated node: edges on 14 nodes."""
+    rng = np.random.default_rng(seed)
+    parts = [range(7), range(6, 12)]
+    edges = [(i, j) for part in parts for i in part for j in part if i != j and rng.random() < 0.5]
+    edges += [(11, 12)] if directed else [(11, 12), (12, 11)]
+    order = rng.permutation(14)
+    return [(int(order[i]), int(order[j])) for i, j in edges]
+
+
+@pytest.mark.parametrize("method", ["search", "tails", "subsets"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_each_method_equals_naive_enumeration(monkeypatch, method, directed):
+    monkeypatch.setattr(exact, "_EASY_WORK", 0)
+    monkeypatch.setattr(hard, "_TASK_WORK", 100)
+    monkeypatch.setattr(hard.HardBlock, "method", lambda self, length: method)
+    for seed in range(3):
+        edges = two_dense_blocks(seed, directed)
+        for max_length in (1, 3, 6, 9):
+            chunk = count(edges, 14, max_length, directed)
+            np.testing.assert_array_equal(matrices(chunk), path_counts(edges, 14, max_length, directed))
+            assert not chunk.status_GK.any()
+
+
+def test_kernels_without_the_compiler():
+    """Index errors that compiled code would not notice are raised here."""
+    here = Path(__file__).parent
+    files = [str(here / name) for name in ("test_tails.py", "test_subsets.py", "test_predict.py", "test_hard.py")]
+    words = [sys.executable, "-m", "pytest", "-n", "0", *files, "-k", "naive or near_the_truth"]
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, cwd=here.parents[1])
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("method", ["search", "tails", "subsets"])
+def test_threads_change_no_bit(monkeypatch, method):
+    monkeypatch.setattr(exact, "_EASY_WORK", 0)
+    monkeypatch.setattr(hard, "_TASK_WORK", 1000)
+    monkeypatch.setattr(hard.HardBlock, "method", lambda self, length: method)
+    edges = list(nx.gnm_random_graph(12, 36, seed=1).edges)
+    alone = count(edges, 12, 7)
+    for threads in (2, 5):
+        together = count(edges, 12, 7, threads=threads)
+        np.testing.assert_array_equal(alone.counts, together.counts)
+        assert alone.work == together.work
+
+
+def test_dense_graphs_take_closed_forms_and_small_ones_subsets():
+    dense = list(nx.gnp_random_graph(60, 0.4, seed=0).edges)
+    graphs = single_graph(np.array(dense).T, 60, False)
+    block = next(iter(hard.HardGraph.of(graphs, 0, 6).blocks.values()))
+    assert [block.method(length) for length in (1, 4, 6)] == ["search", "tails", "tails"]
+    complete = [(i, j) for i in range(14) for j in range(i)]
+    small = hard.HardGraph.of(single_graph(np.array(complete).T, 14, False), 0, 13).blocks[0]
+    assert small.method(13) == "subsets"
+    grid = nx.convert_node_labels_to_integers(nx.grid_2d_graph(8, 8))
+    graphs = single_graph(np.array(list(grid.edges)).T, 64, False)
+    assert hard.HardGraph.of(graphs, 0, 2).blocks[0].method(2) == "search"
+
+
+def test_complete_graph_of_16_at_all_lengths():
+    counts = count_simple_paths(np.stack(np.triu_indices(16, 1)), 16, 16, method="exact").counts
+    for k in range(1, 16):
+        assert (counts[k - 1][~np.eye(16, dtype=bool)] == factorial(14) // factorial(15 - k)).all()
+    assert not counts[15].any()
+
+
+def test_complete_graph_of_40_at_short_lengths():
+    counts = count_simple_paths(np.stack(np.triu_indices(40, 1)), 40, 6, method="exact").counts
+    for k in range(1, 7):
+        assert (counts[k - 1][~np.eye(40, dtype=bool)] == factorial(38) // factorial(39 - k)).all()
+
+
+def test_lengths_beyond_the_budget_are_not_counted():
+    edges = np.stack(np.triu_indices(24, 1))
+    full = count_simple_paths(edges, 24, 5, method="exact")
+    cut = count_simple_paths(edges, 24, 20, method="exact", max_work=30_000_000)
+    counted = cut.status.count("exact")
+    assert 5 <= counted < 20 and cut.status == ("exact",) * counted + ("not_counted",) * (20 - counted)
+    np.testing.assert_array_equal(cut.counts[:5], full.counts)
+    assert np.isnan(cut.counts[counted:]).all() and not np.isnan(cut.counts[:counted]).any()
+    assert cut.work < 200_000_000
+
+
+def test_a_budget_of_nothing_leaves_length_one():
+    edges = np.stack(np.triu_indices(24, 1))
+    cut = count_simple_paths(edges, 24, 4, method="exact", max_work=1)
+    assert cut.status == ("exact", "not_counted", "not_counted", "not_counted")
+    assert (cut.counts[0] == 1.0 - np.eye(24)).all()
+
+
+def test_a_prediction_that_was_too_low_costs_shorter_lengths_only(monkeypatch):
+    real = hard.predict_paths
+    monkeypatch.setattr(hard, "predict_paths", lambda *args: real(*args) ** 0.5)
+    edges = list(nx.gnp_random_graph(40, 0.5, seed=0).edges)
+    chunk = count(edges, 40, 12, max_work=20_000_000)
+    counted = int((chunk.status_GK[0] == 0).sum())
+    assert 3 <= counted < 12 and chunk.work < 6 * 20_000_000
+    np.testing.assert_array_equal(chunk.counts[:, :counted], count(edges, 40, counted).counts)
+
+
+def test_each_graph_has_its_own_budget():
+    """A graph that cannot be finished leaves its neighbours alone."""
+    edges = np.concatenate([np.array([[0, 1], [1, 2]]), np.stack(np.triu_indices(30, 1)), np.array([[0], [1]])], axis=1)
+    ptr = np.cumsum([0, 2, 435, 1])
+    graphs = SimpleNamespace(node_ptr=[0, 3, 33, 35], edge_ptr=ptr, edge_index=edges)
+    many = count_simple_paths_many(graphs, 12, method="exact", max_work=5_000_000)
+    assert not many.status_GK[[0, 2]].any() and many.status_GK[1, -1] == 3
+    assert many.counts_of(0)[1, 0, 2] == 1 and many.counts_of(2)[0, 0, 1] == 1
+    alone = count_simple_paths(np.stack(np.triu_indices(30, 1)), 30, 12, method="exact", max_work=5_000_000)
+    np.testing.assert_array_equal(many.counts_of(1), alone.counts)
+
+
+def test_more_work_than_the_limit_is_not_begun():
+    edges = list(nx.gnp_random_graph(50, 0.5, seed=0).edges)
+    assert count(edges, 50, 12, limit=4_000_000) is None
+    assert count(edges, 50, 3, limit=40_000_000) is not None
+
+
+def test_predicted_work_is_near_the_work():
+    for graph in (nx.gnp_random_graph(50, 0.5, seed=0), nx.random_regular_graph(4, 80, seed=0)):
+        graphs = single_graph(np.array(list(graph.edges)).T, len(graph), False)
+        predicted = predict_work(graphs, 0, 7)
+        assert (np.diff(predicted) >= 0).all()
+        for length in (5, 7):
+            done = count_exact(
+                graphs, 0, 1, length, CountOptions(), np.array([NO_LIMIT]), one_after_another, zeros(graphs, length)
+            )
+            assert 0.3 < done.work / predicted[length - 1] < 3.0

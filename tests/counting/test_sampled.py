@@ -1,0 +1,204 @@
+"""Estimates from self-avoiding walks: unbiased, honest about their error, a function of graph and seed alone."""
+
+import io
+import lzma
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from naive import path_counts, walk_estimates
+
+from graphgps_spse.counting import Status, count_simple_paths, count_simple_paths_many
+from graphgps_spse.counting.geodesic import count_geodesic
+from graphgps_spse.counting.graph import single_graph
+from graphgps_spse.counting.options import CountOptions
+from graphgps_spse.counting.parallel import one_after_another
+from graphgps_spse.counting.records import as_matrices
+from graphgps_spse.counting.sampled import (
+    MIN_WALKS,
+    count_sampled,
+    estimate_graph,
+    graph_key,
+    plan_walks,
+    walk_work,
+)
+from graphgps_spse.data.superpixels import connect_superpixels
+
+ENOUGH = 1  # any budget this small buys MIN_WALKS walks of each source
+
+
+def random_edges(n, density, seed):
+    return np.argwhere(np.random.default_rng(seed).random((n, n)) < density)
+
+
+def encode(counts):
+    """f of the SBM and superpixel configurations."""
+    for _ in range(3):
+        counts = np.log1p(counts)
+    return 0.2 * counts - 0.2
+
+
+@pytest.mark.parametrize(("density", "directed"), [(0.25, False), (0.6, False), (0.3, True)])
+def test_the_mean_of_many_estimates_is_the_count(density, directed):
+    n, max_length, repeats = 9, 7, 300
+    edges = random_edges(n, density, 1)
+    expected = path_counts(edges.tolist(), n, max_length, directed)
+    found = np.stack(
+        [
+            count_simple_paths(
+                edges.T, n, max_length, method="sampled", directed=directed, budget=ENOUGH, seed=seed
+            ).counts
+            for seed in range(repeats)
+        ]
+    )
+    np.testing.assert_array_equal(found[:, :3], np.broadcast_to(expected[:3], found[:, :3].shape))
+    error = found.std(0, ddof=1) / math.sqrt(repeats)
+    np.testing.assert_array_equal(found.mean(0)[error == 0], expected[error == 0])
+    z = (found.mean(0) - expected)[error > 0] / error[error > 0]
+    assert len(z) > 40
+    assert np.abs(z).max() < 5  # one in two million for each cell
+    assert abs(np.mean(z)) < 0.5 and 0.7 < np.std(z) < 1.4  # cells of one graph are correlated: wide bounds
+
+
+def test_intervals_cover():
+    """The share of counts within 1.96 standard errors is 95 % where walks hit often enough for a normal error."""
+    n, max_length = 24, 5
+    edges = random_edges(n, 0.15, 3)
+    expected = count_simple_paths(edges.T, n, max_length).counts
+    inside = []
+    for seed in range(40):
+        paths = count_simple_paths(edges.T, n, max_length, method="sampled", budget=20_000_000, seed=seed)
+        cells = np.triu(paths.standard_error[3:] > 0) & (expected[3:] > 5)
+        z = (paths.counts[3:] - expected[3:])[cells] / paths.standard_error[3:][cells]
+        inside.append((np.abs(z) < 1.96).mean())
+    assert 0.94 < np.mean(inside) < 0.96
+
+
+def test_known_counts_have_no_error_and_status_says_so():
+    edges = random_edges(15, 0.2, 5)
+    paths = count_simple_paths(edges.T, 15, 6, method="sampled", budget=ENOUGH)
+    assert paths.status == ("exact",) * 3 + ("estimated",) * 3 and paths.method == "sampled"
+    assert not paths.standard_error[:3].any() and paths.standard_error[3:].any()
+    assert not paths.standard_error[:, range(15), range(15)].any()
+    assert not paths.counts[:, range(15), range(15)].any()
+
+
+def test_undirected_estimates_are_symmetric():
+    edges = random_edges(20, 0.3, 6)
+    paths = count_simple_paths(edges.T, 20, 6, method="sampled", budget=ENOUGH)
+    np.testing.assert_array_equal(paths.counts, paths.counts.transpose(0, 2, 1))
+    np.testing.assert_array_equal(paths.standard_error, paths.standard_error.transpose(0, 2, 1))
+
+
+def test_no_path_no_count():
+    two_rings = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 5), (5, 6), (6, 4), (7, 7)]
+    paths = count_simple_paths(np.array(two_rings).T, 8, 6, method="sampled", budget=ENOUGH)
+    exact = path_counts(two_rings, 8, 6)
+    np.testing.assert_array_equal(paths.counts[:, :4, 4:], 0)
+    np.testing.assert_array_equal(paths.counts[exact == 0], 0)
+
+
+@pytest.mark.parametrize("num_nodes", [0, 1, 2])
+def test_tiny_graphs(num_nodes):
+    edges = [[0], [1]] if num_nodes == 2 else [[], []]
+    paths = count_simple_paths(edges, num_nodes, 5, method="sampled", budget=ENOUGH)
+    assert paths.counts.shape == (5, num_nodes, num_nodes) and paths.counts.sum() == num_nodes * (num_nodes - 1)
+
+
+def test_equal_for_threads_position_and_company():
+    sizes, edges = [6, 25, 0, 18], [random_edges(6, 0.5, 1), random_edges(25, 0.2, 2), [], random_edges(18, 0.3, 3)]
+    edges = [np.array(e, dtype=np.int64).reshape(-1, 2) for e in edges]
+    graphs = SimpleNamespace(
+        node_ptr=np.cumsum([0, *sizes]),
+        edge_ptr=np.cumsum([0, *(len(e) for e in edges)]),
+        edge_index=np.concatenate(edges).T,
+    )
+    options = {"method": "sampled", "budget": 2_000_000, "seed": 11}
+    many = count_simple_paths_many(graphs, 8, **options)
+    for g, (n, e) in enumerate(zip(sizes, edges, strict=True)):
+        for num_threads in (1, 3):
+            alone = count_simple_paths(e.T, n, 8, num_threads=num_threads, **options)
+            np.testing.assert_array_equal(alone.counts, many.counts_of(g))
+    for num_threads in (2, 6):
+        again = count_simple_paths_many(graphs, 8, num_threads=num_threads, **options)
+        np.testing.assert_array_equal(again.counts, many.counts)
+        np.testing.assert_array_equal(again.standard_error, many.standard_error)
+    other = count_simple_paths_many(graphs, 8, **{**options, "seed": 12})
+    assert (other.counts != many.counts).any()
+
+
+def test_a_larger_budget_lowers_the_error():
+    edges = random_edges(30, 0.2, 7)
+    errors = [
+        count_simple_paths(edges.T, 30, 8, method="sampled", budget=budget).standard_error[5].mean()
+        for budget in (1_000_000, 16_000_000)
+    ]
+    assert 3 < errors[0] / errors[1] < 5  # sixteen times the walks, a quarter of the error
+
+
+def test_budget_buys_walks():
+    assert plan_walks(30, 200, 10, 1) == MIN_WALKS
+    assert plan_walks(30, 200, 10, 100 * walk_work(30, 200, 10)) == 100
+    assert plan_walks(0, 0, 10, 1000) > 0
+
+
+def test_counts_far_beyond_the_range_of_integers():
+    """Paths of k edges in the complete graph on n nodes: (n - 2)! / (n - 1 - k)!, e^250 at n = 100, k = 60."""
+    n, length = 100, 60
+    edges = np.argwhere(~np.eye(n, dtype=bool))
+    paths = count_simple_paths(edges.T, n, length, method="sampled", budget=ENOUGH)
+    expected = math.lgamma(n - 1) - math.lgamma(n - length)
+    assert expected > 240
+    off_diagonal = ~np.eye(n, dtype=bool)
+    assert math.isclose(math.log(paths.counts[-1][off_diagonal].mean()), expected, abs_tol=0.02)
+    assert np.isfinite(paths.standard_error).all()
+
+
+def test_bar_on_superpixels(shared_dir):
+    """Real MNIST superpixels at half a budget: lengths 4 to 7 within 0.001 of f, next to no cell wrongly zero."""
+    with np.load(io.BytesIO(lzma.open(shared_dir / "data/superpixels/mnist_75sp_test.npz.xz").read())) as arrays:
+        n = int(arrays["num_nodes"][0])
+        centres = np.stack([arrays["sum_row"][:n], arrays["sum_col"][:n]], axis=1) / arrays["count"][:n, None] / 28
+    edges, _ = connect_superpixels(centres)
+    exact = count_simple_paths(edges, n, 7).counts
+    paths = count_simple_paths(edges, n, 17, method="sampled", budget=50_000_000)
+    for length in range(4, 8):
+        found, expected = paths.counts[length - 1], exact[length - 1]
+        assert np.abs(encode(found) - encode(expected)).mean() < 0.001
+        assert ((found == 0) & (expected > 0)).mean() < 0.001
+
+
+def test_directed_acyclic_graphs_end():
+    chain = np.array([(i, j) for i in range(7) for j in range(i + 1, 7)])
+    paths = count_simple_paths(chain.T, 7, 6, method="sampled", directed=True, budget=20_000_000)
+    assert paths.counts[5, 0, 6] > 0 and not np.tril(paths.counts.sum(0)).any()
+    assert paths.status[0] is Status.EXACT
+
+
+def test_limit_is_heeded():
+    graphs = single_graph(random_edges(40, 0.3, 1).T, 40, False)
+    asked, counts = CountOptions(budget=50_000_000), np.zeros((1600, 8))
+    assert count_sampled(graphs, 0, 1, 8, asked, np.array([1_000_000]), one_after_another, counts) is None
+    assert count_sampled(graphs, 0, 1, 8, asked, np.array([-1]), one_after_another, counts) is None
+    assert count_sampled(graphs, 0, 1, 8, asked, np.array([10**9]), one_after_another, counts) is not None
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_equals_its_slow_twin(directed):
+    n, max_length = 11, 6
+    graphs = single_graph(random_edges(n, 0.3, 4).T, n, directed)
+    ptr, col = graphs.arcs
+    closed, known, distance, _ = count_geodesic(ptr, col, max_length)
+    neighbours = [col[ptr[u] : ptr[u + 1]].tolist() for u in range(n)]
+    key = int(graph_key(ptr, col, np.uint64(5))) % 2**64
+    num_walks = plan_walks(n, len(col), max_length, 200_000)
+    assert num_walks > 2 * MIN_WALKS
+    mean, variance = walk_estimates(neighbours, distance, max_length, num_walks, int(num_walks * 0.3), 3.0, key)
+    if not directed:
+        mean, variance = (mean + mean.transpose(0, 2, 1)) / 2, (variance + variance.transpose(0, 2, 1)) / 4
+    expected, error = np.where(known, closed, mean), np.where(known, 0, np.sqrt(variance))
+    paths = estimate_graph(graphs, 0, 1, max_length, 200_000, 5, np.array([10**9]), one_after_another)
+    np.testing.assert_allclose(as_matrices(paths.counts), expected, rtol=1e-12)
+    np.testing.assert_allclose(as_matrices(paths.standard_error), error, rtol=1e-6)
+    assert (mean[3:][~known[3:]] > 0).sum() > 30

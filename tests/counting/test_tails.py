@@ -1,0 +1,58 @@
+"""Closed forms for the last four edges, on directed and undirected graphs, against every path extended."""
+
+import numpy as np
+import pytest
+from small_graphs import naive_counts, random_adjacency, to_csr
+
+from graphgps_spse.counting.tails import block_arrays, predict_tails, tail_counts, walk_prefixes
+
+NO_LIMIT = 1 << 60
+
+
+def count(adjacency, depth, symmetric, cap=NO_LIMIT, limit=NO_LIMIT):
+    m, arrays = len(adjacency), block_arrays(adjacency)
+    lengths, sums, meters = np.zeros((depth + 1, m, m)), np.zeros((6, m, m)), np.zeros(1, np.int64)
+    ptr, col = to_csr(adjacency)
+    finished = walk_prefixes(ptr, col, arrays, symmetric, 0, m, meters, 0, cap, np.array([limit]), lengths, sums)
+    return tail_counts(arrays, lengths, sums), finished, int(meters[0])
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_equal_to_naive_enumeration(symmetric, depth):
+    rng = np.random.default_rng([depth, symmetric])
+    for _ in range(12):
+        adjacency = random_adjacency(rng, int(rng.integers(2, 8)), symmetric)
+        np.testing.assert_array_equal(count(adjacency, depth, symmetric)[0], naive_counts(adjacency, depth + 4))
+
+
+def test_a_symmetric_graph_counted_as_a_directed_one():
+    """The code for one direction is right for both."""
+    adjacency = random_adjacency(np.random.default_rng(5), 9, True)
+    for depth in (0, 2):
+        np.testing.assert_array_equal(count(adjacency, depth, True)[0], count(adjacency, depth, False)[0])
+
+
+def test_rows_of_different_sources_do_not_meet():
+    adjacency = random_adjacency(np.random.default_rng(6), 8, True)
+    m, arrays, csr = 8, block_arrays(adjacency), to_csr(adjacency)
+    lengths, sums, meters = np.zeros((2, m, m)), np.zeros((6, m, m)), np.zeros(2, np.int64)
+    for task, (begin, end) in enumerate([(3, 8), (0, 3)]):
+        walk_prefixes(*csr, arrays, True, begin, end, meters, task, NO_LIMIT, np.array([NO_LIMIT]), lengths, sums)
+        assert not lengths[:, 0].any() or task == 1
+    np.testing.assert_array_equal(tail_counts(arrays, lengths, sums), count(adjacency, 1, True)[0])
+
+
+def test_stops_at_its_cap_and_at_ctrl_c():
+    adjacency = 1.0 - np.eye(40)
+    _, finished, work = count(adjacency, 8, True, cap=10_000_000)
+    assert not finished and 10_000_000 < work < 12_500_000
+    assert not count(adjacency, 8, True, limit=-1)[1]
+
+
+def test_prediction_meets_the_work():
+    m, depth = 12, 3
+    paths = np.array([m * np.prod(np.arange(m - k, m), initial=1.0) for k in range(9)])
+    predicted = predict_tails(m, paths)[depth + 3]
+    work = count(1.0 - np.eye(m), depth, True)[2]
+    assert 0.5 < work / predicted < 2.0

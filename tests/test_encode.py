@@ -1,0 +1,182 @@
+"""Encodings of a data set, in memory or by way of the store, and scripts/encode.py as a user types it."""
+
+import json
+import os
+import signal
+import sys
+import time
+from importlib.util import module_from_spec, spec_from_file_location
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from graphgps_spse import run
+from graphgps_spse.config import load_config
+from graphgps_spse.counting import COUNTERS
+from graphgps_spse.counting.records import ChunkCounts
+from graphgps_spse.encodings import store
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.training.history import WALL_TIME_KEYS
+
+spec = spec_from_file_location("encode_script", Path(__file__).resolve().parents[1] / "scripts" / "encode.py")
+script = module_from_spec(spec)
+spec.loader.exec_module(script)
+
+TINY = {
+    "dataset": {
+        "format": "cycles",
+        "edge_encoder_name": "DummyEdge",
+        "cycles": {"num_graphs": [16, 4, 4], "max_count": 1, "max_length": 5},
+    },
+    "posenc_SPSE": {"enable": True, "max_length": 6, "node_pe": "cycles", "alpha": 0.2, "beta": -0.2, "n": 2},
+    "train": {"batch_size": 4},
+    "gnn": {"dim_inner": 8},
+    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8, "dropout": 0.1},
+    "optim": {"max_epoch": 2, "num_warmup_epochs": 1},
+    "accelerator": "cpu",
+    "num_threads": 1,
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(TINY))
+
+    def load(*overrides):
+        return load_config(path, [f"out_dir={tmp_path}/results", f"store.dir={tmp_path}/encodings", *overrides])
+
+    load.path = path
+    return load
+
+
+def lines(tmp_path, name):
+    """Every line of stats.json of every split, without wall time."""
+    paths = [tmp_path / "results" / name / "0" / split / "stats.json" for split in ("train", "val", "test")]
+    rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key not in WALL_TIME_KEYS} for row in rows]
+
+
+def test_trained_from_the_store_equals_trained_in_memory(tmp_path, config):
+    """Counts below 65,536 are kept as they are: every loss is equal to the last bit, with and without workers."""
+    run.run(config("name=memory", "store.mode=never"))
+    assert not (tmp_path / "encodings").exists()
+    result = run.run(config("name=stored", "store.mode=always"))
+    run.run(config("name=workers", "store.mode=auto", "num_workers=2"))
+    assert lines(tmp_path, "memory") == lines(tmp_path, "stored") == lines(tmp_path, "workers")
+    record = result.encodings["SPSE"]["train"]
+    assert record["stored"]["folder"].startswith("Cycles-train-exact-") and record["status"] == ["exact"] * 6
+    assert len(list((tmp_path / "encodings").glob("Cycles-*/manifest.json"))) == 3
+
+
+def test_store_keys_say_how_not_what(tmp_path, config):
+    """A finished run is the same run with another store."""
+    first = run.run(config("optim.max_epoch=1"))
+    assert run.run(config("optim.max_epoch=1", "store.mode=always", "store.min_gib=1")) == first
+
+
+def test_damaged_shard_between_two_starts(tmp_path, config, caplog):
+    run.run(config("name=first", "store.mode=always", "optim.max_epoch=1"))
+    (shard,) = (tmp_path / "encodings").glob("Cycles-train-*/*.arrow")
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-40])
+    with caplog.at_level("WARNING"):
+        run.run(config("name=second", "optim.max_epoch=1"))
+    assert f"{shard.name}.damaged-1" in caplog.text and shard.read_bytes() == whole
+    assert lines(tmp_path, "first") == lines(tmp_path, "second")
+
+
+def test_graph_that_is_not_counted_is_named(config, monkeypatch):
+    def nothing(graphs, first, last, max_length, options, limit, spread, counts):
+        counts[:] = np.nan
+        return ChunkCounts(counts, None, np.full((last - first, max_length), 3, np.int8), 1)
+
+    monkeypatch.setattr(run, "prepare_kernels", lambda *_: None)
+    monkeypatch.setitem(COUNTERS, "exact", nothing)
+    for mode in ("never", "always"):
+        message = (
+            r"^Cycles, train split, graph 0: counting its paths of 1 edges takes more than max_work, 100,000,000,000"
+        )
+        with pytest.raises(DataError, match=message + ".*method: auto"):
+            run.run(config(f"store.mode={mode}"))
+
+
+def encode(monkeypatch, config, tmp_path, *arguments):
+    """Run scripts/encode.py and return its exit code."""
+    command = ["encode.py", "--cfg", str(config.path), f"store.dir={tmp_path}/encodings", *arguments]
+    monkeypatch.setattr(sys, "argv", command)
+    try:
+        return script.main()
+    except SystemExit as stop:
+        return stop.code
+
+
+def test_script_estimates_and_fills(tmp_path, config, monkeypatch, capsys):
+    assert encode(monkeypatch, config, tmp_path, "--estimate") == 0
+    assert not (tmp_path / "encodings").exists()
+    told = capsys.readouterr().out
+    for words in (
+        "Cycles-train: 0 of 1 shards are there",
+        "to count 16 of 16 graphs, about under 1 s",
+        "kB",
+        "free in",
+    ):
+        assert words in told
+    assert encode(monkeypatch, config, tmp_path, "--workers", "2") == 0
+    assert "Cycles-test: 1 of 1 shards are there, after" in capsys.readouterr().out
+    written = {path: path.read_bytes() for path in (tmp_path / "encodings").rglob("*.arrow")}
+    run.run(config("optim.max_epoch=1"))
+    assert len(written) == 3 and all(path.read_bytes() == content for path, content in written.items())
+
+
+def test_parts_of_a_job_array_make_the_whole(tmp_path, config, monkeypatch):
+    monkeypatch.setattr(store, "_SHARD_VALUES", 700)
+    for part, there in ((1, 3), (2, 5)):
+        run.fill_store(config(), part=part, num_parts=2)
+        assert len(list((tmp_path / "encodings").glob("Cycles-train-*/*.arrow"))) == there
+    assert all("-of-00005" in path.name for path in (tmp_path / "encodings").glob("Cycles-train-*/*.arrow"))
+
+
+def test_script_stopped_by_a_signal_goes_on_later(tmp_path, config, monkeypatch):
+    """Ctrl-C during a count: no half file, exit code 75, and no thread that keeps the process alive."""
+
+    def endless(graphs, first, last, max_length, options, limit, spread, counts):
+        while limit[0] > 1 << 40:  # a sample's limit is lower
+            time.sleep(0.01)
+
+    monkeypatch.setitem(COUNTERS, "exact", endless)
+    arguments = (monkeypatch, config, tmp_path, "--workers", "2")
+    process = get_context("fork").Process(target=lambda: sys.exit(encode(*arguments)))
+    process.start()
+    limit = time.monotonic() + 30
+    while not list(tmp_path.glob("encodings/*/writers.lock")) and time.monotonic() < limit:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(20)
+    assert process.exitcode == 75
+    assert not list(tmp_path.glob("encodings/*/*.arrow")) and not list(tmp_path.glob("encodings/*/.*.tmp"))
+    monkeypatch.undo()
+    assert encode(*arguments) == 0 and len(list(tmp_path.glob("encodings/*/*.arrow"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--shard", "3/2"], 2, "expected I/N with I from 1 to N"),
+        (["--workers", "0"], 2, "--workers 0 is below 1"),
+        (["store.mode=never"], 2, "store.mode is never, so nothing is kept"),
+        (["posenc_SPSE.max_work=0"], 2, "posenc_SPSE.max_work: must be a whole number of at least 1; got 0"),
+    ],
+)
+def test_script_refuses(tmp_path, config, monkeypatch, capsys, arguments, code, words):
+    assert encode(monkeypatch, config, tmp_path, *arguments) == code
+    assert words in capsys.readouterr().err
+
+
+def test_encodings_that_nothing_keeps(config):
+    overrides = ("posenc_SPSE.enable=False", "posenc_RRWP.enable=True", "posenc_RRWP.ksteps=4")
+    with pytest.raises(ConfigError, match="none of its encodings .RRWP. is kept in a store"):
+        run.fill_store(config(*overrides))
