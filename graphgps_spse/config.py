@@ -88,7 +88,7 @@ def default_tree() -> CfgNode:
 
     c.posenc_SPSE = CfgNode()  # simple path counts of all pairs, f(S_k): f(x) = alpha g^n(x) + beta, g(x) = ln(1 + x)
     c.posenc_SPSE.enable = False
-    c.posenc_SPSE.method = "exact"  # how paths are counted: exact, or see counting options in docs/encodings.md
+    c.posenc_SPSE.method = "auto"  # how paths are counted: auto, exact, sampled or dag (docs/encodings.md)
     c.posenc_SPSE.max_length = 20  # K, the longest path counted, in edges
     c.posenc_SPSE.ksteps = 0  # channels of the model, identity included; 0: max_length + 1; a wider model reads f(0)
     c.posenc_SPSE.alpha = 0.5
@@ -132,7 +132,7 @@ def default_tree() -> CfgNode:
     c.model.graph_pooling = "add"
 
     c.gnn = CfgNode()
-    c.gnn.head = "san_graph"
+    c.gnn.head = "san_graph"  # or san_graph_nodes, which pools last as CSA's code does; graph; inductive_node
     c.gnn.layers_post_mp = 1  # layers of the graph and inductive_node heads; san_graph always has three
     c.gnn.dim_inner = 64  # must equal gt.dim_hidden
     c.gnn.act = "relu"

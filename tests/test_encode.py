@@ -68,7 +68,7 @@ def test_trained_from_the_store_equals_trained_in_memory(tmp_path, config):
     run.run(config("name=workers", "store.mode=auto", "num_workers=2"))
     assert lines(tmp_path, "memory") == lines(tmp_path, "stored") == lines(tmp_path, "workers")
     record = result.encodings["SPSE"]["train"]
-    assert record["stored"]["folder"].startswith("Cycles-train-exact-") and record["status"] == ["exact"] * 6
+    assert record["stored"]["folder"].startswith("Cycles-train-auto-") and record["status"] == ["exact"] * 6
     assert len(list((tmp_path / "encodings").glob("Cycles-*/manifest.json"))) == 3
 
 
@@ -101,7 +101,7 @@ def test_graph_that_is_not_counted_is_named(config, monkeypatch):
             r"^Cycles, train split, graph 0: counting its paths of 1 edges takes more than max_work, 100,000,000,000"
         )
         with pytest.raises(DataError, match=message + ".*method: auto"):
-            run.run(config(f"store.mode={mode}"))
+            run.run(config(f"store.mode={mode}", "posenc_SPSE.method=exact"))
 
 
 def encode(monkeypatch, config, tmp_path, *arguments):
@@ -147,7 +147,7 @@ def test_script_stopped_by_a_signal_goes_on_later(tmp_path, config, monkeypatch)
         while limit[0] > 1 << 40:  # a sample's limit is lower
             time.sleep(0.01)
 
-    monkeypatch.setitem(COUNTERS, "exact", endless)
+    monkeypatch.setitem(COUNTERS, "auto", endless)
     arguments = (monkeypatch, config, tmp_path, "--workers", "2")
     process = get_context("fork").Process(target=lambda: sys.exit(encode(*arguments)))
     process.start()

@@ -124,7 +124,7 @@ def test_workers_do_not_change_the_numbers(tiny):
         (["posenc_SPSE.node_pe=rw"], ["node_pe", "rwse"]),
         (["posenc_SPSE.max_length=0"], ["posenc_SPSE.max_length"]),
         (["posenc_SPSE.method=dag", "posenc_SPSE.R=1.5"], ["posenc_SPSE.R: the share of nodes"]),
-        (["posenc_SPSE.method=exact", "posenc_SPSE.R=0.5"], ["posenc_SPSE.R", "nothing in this run reads it"]),
+        (["posenc_SPSE.R=1.5"], ["posenc_SPSE.R: the share of nodes"]),  # though the method does not read it
         (["posenc_SPSE.max_work=0"], ["posenc_SPSE.max_work: must be a whole number of at least 1"]),
         (["store.mode=off"], ["store.mode"]),
         (["store.dir="], ["store.dir"]),

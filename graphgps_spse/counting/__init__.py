@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from difflib import get_close_matches
-from threading import local
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from graphgps_spse.counting.graph import (
     single_graph,
 )
 from graphgps_spse.counting.hard import compile_methods
+from graphgps_spse.counting.memory import Memory, ReusedMemory
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import (
     Progress,
@@ -66,8 +66,6 @@ COUNTERS: dict[str, Counter] = {
 }
 """Counters by the name of their method."""
 
-Memory = Callable[[int, int], np.ndarray]
-"""memory(first, last) are zeros for the counts of a chunk, [P, K] float64."""
 
 ENGINE_VERSION = 1
 """Raised by hand whenever a method's counts change for equal options: stored counts of another version are not used."""
@@ -113,7 +111,8 @@ def count_simple_paths(
         def keep(first: int, last: int, counted: ChunkCounts) -> None:
             found.append(counted)
 
-        _map_chunks(counter, graphs, max_length, asked, keep, num_threads, None, lambda *_: counts_PK, _CHUNK_VALUES)
+        memory = Memory(lambda *_: counts_PK)
+        _map_chunks(counter, graphs, max_length, asked, keep, num_threads, None, memory, _CHUNK_VALUES)
         chunk = found[0]
     counts = np.ascontiguousarray(as_matrices(chunk.counts))
     error = None if chunk.standard_error is None else np.ascontiguousarray(as_matrices(chunk.standard_error))
@@ -160,7 +159,7 @@ def count_simple_paths_many(
             rows = slice(simple.pair_ptr[first], simple.pair_ptr[last])
             errors.setdefault("all", np.zeros_like(counts_PK))[rows] = chunk.standard_error
 
-    memory = rows_of if in_place else _reused_memory(simple, max_length)
+    memory = Memory(rows_of) if in_place else ReusedMemory(simple, max_length)
     chunk_values = 4 * _CHUNK_VALUES if in_place else _CHUNK_VALUES  # in place there is no cache to keep them in
     status, work = _map_chunks(counter, simple, max_length, asked, keep, num_threads, progress, memory, chunk_values)
     return FlatPathCounts(counts_PK, simple.pair_ptr, status, errors.get("all"), work, method)
@@ -185,7 +184,7 @@ def map_path_counts(
     max_length, counter, asked = check_max_length(max_length), get_counter(method), CountOptions.of(**options)
     simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
     check_sizes(simple.node_ptr, max_length)
-    memory = _reused_memory(simple, max_length)
+    memory = ReusedMemory(simple, max_length)
     return _map_chunks(counter, simple, max_length, asked, consume, num_threads, progress, memory, _CHUNK_VALUES)
 
 
@@ -233,9 +232,10 @@ def _map_chunks(
     work: list[int] = []
 
     def process(first: int, last: int) -> None:
-        chunk = counter(graphs, first, last, max_length, options, limit, spread, memory(first, last))
+        chunk = counter(graphs, first, last, max_length, options, limit, spread, memory.zeros(first, last))
         if chunk is not None:  # None: stopped
             consume(first, last, chunk)
+            memory.release(chunk)
             status_GK[first:last] = chunk.status_GK
             work.append(chunk.work)
 
@@ -244,18 +244,3 @@ def _map_chunks(
 
     for_each_chunk(process, bounds, num_threads=1 if inside else num_threads, progress=progress, stop=stop)
     return status_GK, sum(work)
-
-
-def _reused_memory(graphs: SimpleGraphs, max_length: int) -> Memory:
-    """Return memory that each thread clears and uses again: new pages cost more than most counts."""
-    threads = local()
-
-    def memory(first: int, last: int) -> np.ndarray:
-        num_values = graphs.num_pairs(first, last) * max_length
-        if len(getattr(threads, "values", ())) < num_values:
-            threads.values = np.empty(max(num_values, _CHUNK_VALUES))
-        values: np.ndarray = threads.values[:num_values]
-        values[:] = 0.0
-        return values.reshape(-1, max_length)
-
-    return memory

@@ -18,13 +18,27 @@ _PAIR = 0.5  # work for each entry of the result
 
 @kernel
 def count_chunk(
-    node_ptr, row_ptr, col, both_ptr, both_col, first, last, max_length, symmetric, easy_work, limit, hard, counts_PK
+    node_ptr,
+    row_ptr,
+    col,
+    both_ptr,
+    both_col,
+    first,
+    last,
+    max_length,
+    symmetric,
+    easy_work,
+    limit,
+    hard,
+    spans,
+    counts_PK,
 ):
     """Count the paths of graphs first..last-1 into `counts_PK`, [pairs of the chunk, max_length] float64 zeros.
 
     `row_ptr, col` are the arcs to follow, `both_ptr, both_col` the symmetrised graph (the same arrays if `symmetric`).
-    Graphs that take more than `easy_work` are marked in `hard` [G] and left at zero. Returns the work, or -1 if it
-    exceeded `limit[0]`, which may be lowered meanwhile.
+    `spans` [2, pairs] int16 zeros come to say where each row of them is not zero. Graphs that take more than
+    `easy_work` are marked in `hard` [G] and left at zero. Returns the work, or -1 if it exceeded `limit[0]`, which may
+    be lowered meanwhile.
     """
     max_nodes = 1
     for g in range(first, last):
@@ -33,12 +47,12 @@ def count_chunk(
     block_ptr = np.zeros(max_nodes + 1, np.int64)
     block_nodes = np.empty(2 * max_nodes, np.int64)
     free, done = np.zeros(max_nodes, np.int64), np.zeros(max_nodes, np.bool_)
-    meters, spans = np.zeros(1, np.int64), np.zeros((2, max_nodes * max_nodes), np.int16)
+    meters = np.zeros(1, np.int64)
     work, first_pair = 0, 0
     for g in range(first, last):
         start, stop = node_ptr[g], node_ptr[g + 1]
         n = stop - start
-        counts = counts_PK[first_pair : first_pair + n * n]
+        counts, own_spans = counts_PK[first_pair : first_pair + n * n], spans[:, first_pair : first_pair + n * n]
         first_pair += n * n
         ptr, both = row_ptr[start : stop + 1], both_ptr[start : stop + 1]
         meters[0] = 0
@@ -56,7 +70,7 @@ def count_chunk(
                 max_length,
                 symmetric,
                 scratch,
-                spans,
+                own_spans,
                 free,
                 meters,
                 easy_work,
@@ -69,6 +83,14 @@ def count_chunk(
         if work > limit[0]:
             return -1
     return work
+
+
+@kernel
+def clear_spans(spans, counts_PK):
+    """Set the rows of `counts_PK` to zero, where `spans` [2, P] says that they may be anything else."""
+    for p in range(len(counts_PK)):
+        for k in range(spans[0, p], spans[1, p]):
+            counts_PK[p, k] = 0.0
 
 
 @kernel
@@ -294,6 +316,8 @@ def _join_block(to, of, block, placed, num_placed, max_length, mirror, low, high
             a, out, back = u * to + top * of, u * to + v * of, v * to + u * of
             if u == top:
                 continue
+            if mirror:  # the same numbers, side by side in memory for one u after the other
+                a, out, back = top * to + u * of, back, out
             if high[a] == 0 or high[b] == 0:
                 high[out] = 0
                 continue
@@ -320,7 +344,7 @@ def _join_bridge(n, top, v, placed, num_placed, max_length, low, high, counts):
         u = placed[p]
         if u == top:
             continue
-        a, row, back = u * n + top, u * n + v, v * n + u
+        a, row, back = top * n + u, v * n + u, u * n + v  # the first two side by side for one u after the other
         begin, end = low[a], min(high[a], max_length - 1)
         low[row] = low[back] = begin + 1
         high[row] = high[back] = end + 1

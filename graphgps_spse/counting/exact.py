@@ -37,9 +37,20 @@ def count_exact(
     always is. No graph takes more than a few times max_work.
     """
     status_GK, hard = np.zeros((last - first, max_length), np.int8), np.zeros(last - first, np.bool_)
-    symmetric, easy = not graphs.directed, min(_EASY_WORK, options.max_work)
+    spans = np.zeros((2, len(counts_PK)), np.int16)
     work = count_chunk(
-        graphs.node_ptr, *graphs.arcs, *graphs.links, first, last, max_length, symmetric, easy, limit, hard, counts_PK
+        graphs.node_ptr,
+        *graphs.arcs,
+        *graphs.links,
+        first,
+        last,
+        max_length,
+        not graphs.directed,
+        min(_EASY_WORK, options.max_work),
+        limit,
+        hard,
+        spans,
+        counts_PK,
     )
     if work < 0:
         return None
@@ -47,13 +58,14 @@ def count_exact(
     for g in np.flatnonzero(hard).tolist():
         graph = HardGraph.of(graphs, first + g, max_length)
         counts = counts_PK[offset[g] : offset[g + 1]]
+        spans[0, offset[g] : offset[g + 1]], spans[1, offset[g] : offset[g + 1]] = 0, max_length
         counted, more = graph.count(options.max_work, limit, int(work), spread, counts)
         work += more
         if not counted:
             return None
         counts[:, counted:] = np.nan
         status_GK[g, counted:] = Status.NOT_COUNTED.code
-    return ChunkCounts(counts_PK, None, status_GK, int(work))
+    return ChunkCounts(counts_PK, None, status_GK, int(work), spans)
 
 
 def predict_work(graphs: SimpleGraphs, graph: int, max_length: int) -> np.ndarray:

@@ -86,7 +86,7 @@ def count_auto(
         rows = slice(*(graphs.pair_ptr[first + g : first + g + 2] - graphs.pair_ptr[first]))
         counts_PK[rows, length - 1 :], error_PK[rows, length - 1 :] = estimate.counts, estimate.standard_error
         status_GK[g, length - 1 :] = np.where(estimate.known, 0, Status.ESTIMATED.code)
-    return ChunkCounts(counts_PK, error_PK, status_GK, work)
+    return ChunkCounts(counts_PK, error_PK, status_GK, work, exact.spans)
 
 
 def _half(options: CountOptions) -> int:

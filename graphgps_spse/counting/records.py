@@ -77,6 +77,8 @@ class ChunkCounts(NamedTuple):
     status_GK: np.ndarray
     """[G, K] int8, positions in list(Status)."""
     work: int
+    spans: np.ndarray | None = None
+    """[2, P] int16, if known: row p of the counts is zero but for columns spans[0, p] .. spans[1, p] - 1."""
 
 
 def as_matrices(rows_PK: np.ndarray) -> np.ndarray:

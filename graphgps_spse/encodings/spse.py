@@ -1,6 +1,7 @@
 """Simple path structural encoding (SPSE, the paper): f(S_k) of all pairs, S_k counting simple paths of k edges."""
 
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -8,11 +9,12 @@ import numpy as np
 
 from graphgps_spse.counting.graph import pair_offsets
 from graphgps_spse.counting.jit import kernel
+from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import chunk_bounds, for_each_chunk
 from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
 from graphgps_spse.encodings.packing import TABLE_SIZE
-from graphgps_spse.encodings.request import CountRequest, describe_status, options_read
+from graphgps_spse.encodings.request import CountRequest, describe_status
 from graphgps_spse.encodings.scaling import scale_counts, scale_table
 from graphgps_spse.encodings.store import CountStore, StoreOptions
 from graphgps_spse.encodings.stored import StoredCounts, StoredPairs
@@ -21,7 +23,7 @@ from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import encodings
 
 NODE_PES = ("rwse", "cycles", "spse_diag", "none")
-DEFAULT_METHOD = "exact"
+DEFAULT_METHOD = "auto"
 
 _CHUNK_PAIRS = 1 << 16
 
@@ -66,7 +68,10 @@ class SPSE(Encoding):
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> Self:
-        """Read cfg.posenc_SPSE; of the options of counting, those that the method reads."""
+        """Read cfg.posenc_SPSE. All options of counting are checked; those that the method does not read do nothing.
+
+        So one file can carry the paper's R, D_dfs and N and be switched to them by its method.
+        """
         section = cfg.posenc_SPSE
         return cls(
             max_length=section.max_length,
@@ -77,7 +82,7 @@ class SPSE(Encoding):
             node_pe=section.node_pe,
             method=section.method,
             directed=section.directed,
-            **{option: getattr(section, option) for option in options_read(section.method)},
+            **{field.name: getattr(section, field.name) for field in fields(CountOptions)},
         )
 
     @property

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.csa_attention import AttentionInput, blocked_attention, is_blockwise, plain_attention
+from graphgps_spse.models.csa_attention import AttentionInput, plain_attention
+from graphgps_spse.models.csa_fused import compile_kernels, fused_attention
 from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures, PairMap
 from graphgps_spse.models.encoders import (
     NodeEncoder,
@@ -23,6 +24,7 @@ from graphgps_spse.models.encoders import (
     split_edge_name,
 )
 from graphgps_spse.models.gps import GPSLayer, check_batch, check_sizes, local_part, split_layer_type
+from graphgps_spse.models.grit_fused import has_kernels
 from graphgps_spse.models.local import EdgeLayout
 from graphgps_spse.models.pairs import PairLayout
 from graphgps_spse.registry import edge_encoders, heads, models
@@ -66,7 +68,7 @@ class ChromaticAttention(nn.Module):
             value=value,
             keep_P=keep_P,
         )
-        attention = blocked_attention if is_blockwise(given.q_ND) else plain_attention
+        attention = fused_attention if has_kernels(given.q_ND) else plain_attention
         return self.out(attention(given, layout, self.num_heads))
 
 
@@ -146,6 +148,13 @@ class CSAModel(nn.Module):
         for layer in self.layers:
             x_ND, e_ED = layer(x_ND, e_ED, edges, pairs)
         return self.head(x_ND, layout)
+
+    def compile_kernels(self) -> float:
+        """Compile the CPU kernels that these layers call, or load them from numba's cache; return seconds."""
+        attention = self.layers[0].attention
+        assert isinstance(attention, ChromaticAttention)
+        query = attention.query
+        return compile_kernels(query.in_features, attention.num_heads, query.weight.dtype)
 
 
 def build_pair_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:

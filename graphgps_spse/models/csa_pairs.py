@@ -1,9 +1,9 @@
 """What CSA knows of each node pair: its kind and its encoding, kept as few channels until a layer needs them wide.
 
-The features of a pair are E = [type | encoding], half of the D columns each. The type is an edge's raw features, or one
-learned vector for the diagonal and one for pairs without an edge; the encoding is a linear map of walk or path channels,
-or one learned vector for each shortest-path distance. All of it but the raw features is linear in C channels z, and C is
-much less than D. So E is never stored: a layer's map W E is z (W basis)^T, plus W raw on the edges.
+The features of a pair are E = [type | encoding], half of the D columns each. The type is an edge's raw features, or
+one learned vector for the diagonal and one for pairs without an edge; the encoding is a linear map of walk or path
+channels, or one learned vector for each shortest-path distance. All of it but the raw features is linear in C channels
+z, and C is much less than D. So E is never stored: a layer's map W E is z (W basis)^T, plus W raw on the edges.
 
 Pair (i, j), query i and key j, is the edge i -> j and reads the encoding's row (i, j).
 """
@@ -20,19 +20,18 @@ from graphgps_spse.models.pairs import PairLayout
 
 
 class PairMap(NamedTuple):
-    """A linear map of the features of all pairs: z map^T + bias, and `edge_ED` more on the rows of the edges."""
+    """A linear map of the features of all pairs: z map^T, and `edge_ED` more on the rows of the edges."""
 
     map_DC: Tensor
-    bias_D: Tensor
     edge_ED: Tensor
 
 
 class PairFeatures(NamedTuple):
-    """The features of all pairs, E = z basis + offset, and [raw | 0] more on the rows of the edges."""
+    """The features of all pairs, E = z basis, and [raw | 0] more on the rows of the edges."""
 
     z_PC: Tensor
+    """The first channel is 1, for biases."""
     basis_CD: Tensor
-    offset_D: Tensor
     rows_E: Tensor
     """Rows of the edges, ascending."""
     raw_ER: Tensor
@@ -40,14 +39,15 @@ class PairFeatures(NamedTuple):
 
     def mapped(self, linear: nn.Linear) -> PairMap:
         """Return linear(E)."""
-        bias_D = F.linear(self.offset_D, linear.weight, linear.bias)
-        edge_ED = F.linear(self.raw_ER, linear.weight[:, : self.raw_ER.shape[1]])
-        return PairMap(F.linear(linear.weight, self.basis_CD), bias_D, edge_ED)
+        map_DC = F.linear(linear.weight, self.basis_CD)
+        if linear.bias is not None:
+            map_DC = map_DC + F.pad(linear.bias.unsqueeze(1), (0, map_DC.shape[1] - 1))
+        return PairMap(map_DC, F.linear(self.raw_ER, linear.weight[:, : self.raw_ER.shape[1]]))
 
     def dense(self) -> Tensor:
         """Return E, [P, D], for those who want to see it."""
         raw_ED = F.pad(self.raw_ER, (0, self.basis_CD.shape[1] - self.raw_ER.shape[1]))
-        return (self.z_PC @ self.basis_CD + self.offset_D).index_add(0, self.rows_E, raw_ED)
+        return (self.z_PC @ self.basis_CD).index_add(0, self.rows_E, raw_ED)
 
 
 class Edges(NamedTuple):
@@ -63,7 +63,7 @@ class Edges(NamedTuple):
 
     @classmethod
     def with_rings(cls, batch: GraphBatch, layout: PairLayout, num_types: int) -> Self:
-        """Return edges and ring pairs: type t is t + `num_types` in a ring, and a ring pair that is no edge has t = 0."""
+        """Return edges and ring pairs: type t is t + `num_types` in a ring, a ring pair that is no edge has t = 0."""
         edge = cls.of(batch)
         type_P = edge.raw_EF.new_full((layout.num_pairs,), -1)
         type_P[layout.edge_rows(edge.edge_index_2E.flip(0))] = edge.raw_EF[:, 0]
@@ -107,13 +107,16 @@ class PairEncoder(nn.Module):
         is_edge_P[rows_E] = True
         is_diagonal_P = torch.zeros_like(is_edge_P)
         is_diagonal_P[layout.diagonal_rows] = True
-        channels = [is_diagonal_P.unsqueeze(1), (~is_edge_P & ~is_diagonal_P).unsqueeze(1)]
-        basis = [F.pad(self.kind.weight, (0, self.dim - self.dim_type))]
+        bias_D = self.kind.weight.new_zeros(self.dim)
+        if self.walks is not None:
+            bias_D = F.pad(self.walks.linear.bias, (self.dim_type, 0))
+        channels = [torch.ones_like(is_edge_P), is_diagonal_P, ~is_edge_P & ~is_diagonal_P]
+        channels = [channel.unsqueeze(1) for channel in channels]
+        basis = [bias_D.unsqueeze(0), F.pad(self.kind.weight, (0, self.dim - self.dim_type))]
         if self.ring_kind is not None:
             in_ring_P1 = batch.pair["Rings"] > 0
             channels += [in_ring_P1 & is_edge_P.unsqueeze(1), in_ring_P1 & ~is_edge_P.unsqueeze(1)]
             basis.append(F.pad(self.ring_kind.weight, (0, self.dim - self.dim_type)))
-        offset_D = self.kind.weight.new_zeros(self.dim)
         if self.distance is not None:
             lengths = torch.arange(self.distance.num_embeddings, device=rows_E.device)
             channels.append(batch.pair["SPD"] == lengths)
@@ -121,9 +124,8 @@ class PairEncoder(nn.Module):
         if self.walks is not None:
             channels.append(batch.pair[self.walks.encoding])
             basis.append(F.pad(self.walks.weight().t(), (self.dim_type, 0)))
-            offset_D = F.pad(self.walks.linear.bias, (self.dim_type, 0))
         z_PC = torch.cat([channel.to(dtype) for channel in channels], dim=1)
-        return PairFeatures(z_PC, torch.cat(basis), offset_D, rows_E, self.raw(edges.raw_EF).to(dtype))
+        return PairFeatures(z_PC, torch.cat(basis), rows_E, self.raw(edges.raw_EF).to(dtype))
 
     def of_edges(self, batch: GraphBatch, features: PairFeatures) -> Tensor:
         """Return the features of the edges alone, [E, D], without kinds: what message passing beside CSA reads."""

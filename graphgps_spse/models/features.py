@@ -128,9 +128,11 @@ class DummyEdge(nn.Module):
 class NoEdgeFeatures(nn.Module):
     """Nothing: edges of which a model reads only where they are."""
 
+    zero: Tensor
+
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.dim = dim
+        self.register_buffer("zero", torch.zeros(1, dim), persistent=False)
 
     @classmethod
     def from_spec(cls, spec: InputSpec, dim: int) -> "NoEdgeFeatures":
@@ -139,7 +141,7 @@ class NoEdgeFeatures(nn.Module):
 
     def forward(self, edge_EF: Tensor) -> Tensor:
         """Return zeros, [E, dim]; only the number of rows is read."""
-        return torch.zeros(1, 1, device=edge_EF.device).expand(edge_EF.shape[0], self.dim)
+        return self.zero.expand(edge_EF.shape[0], -1)
 
 
 class MoleculeFeatures(nn.Module):

@@ -74,14 +74,14 @@ class _FusedLayer(torch.autograd.Function):
         hat = u.new_zeros(chunks[0].rows, dim)
         u_next = None if out_w is None else torch.empty_like(u)
         mean, deviation = np.zeros(dim), np.zeros(dim)
-        nodes, weights = _arrays(q, k, v), _arrays(logit, keep)
-        results = _arrays(alpha, hat, value, pair, *_scratch(u, dim, heads, heads))
+        nodes, weights = arrays(q, k, v), arrays(logit, keep)
+        results = arrays(alpha, hat, value, pair, *_scratch(u, dim, heads, heads))
         for chunk in chunks:
             wb = _linear(chunk.of(u), map_w, map_b)
             kernel.attend(chunk, *layout.arrays, *nodes, wb.numpy(), *weights, options.clamp, *results)
             if out_w is not None and u_next is not None:
                 mapped = _linear(_dropped(hat, chunk, options.keep_PD), out_w)
-                kernel.update(chunk, *_arrays(mapped, u, scale, shift, u_next), mean, deviation)
+                kernel.update(chunk, *arrays(mapped, u, scale, shift, u_next), mean, deviation)
         mean_D = var_D = None
         if u_next is not None and options.statistics:
             mean_D, var_D = (torch.from_numpy(x).to(u.dtype) for x in (mean, deviation / num_pairs))
@@ -105,12 +105,12 @@ class _FusedLayer(torch.autograd.Function):
         grad_map_w, grad_out_w = torch.zeros_like(map_w), torch.zeros_like(map_w[:dim])
         slope = torch.zeros_like(scale) if mean is None else grad_var * (2 / num_pairs)
         offset = torch.zeros_like(scale) if mean is None else grad_mean / num_pairs - slope * mean
-        nodes = _arrays(q, k, v)
-        inputs = _arrays(logit, keep, alpha, grad_value.contiguous(), grad_pair.contiguous())
-        update = [] if u_next is None else _arrays(grad_next.contiguous(), u_next, offset, slope, u, grad)
-        grads, residual = _arrays(hat, grad_q, grad_k, grad_v, grad_wb), _arrays(grad, scale, grad_u)
-        scratch = _arrays(*_scratch(u, dim, dim, dim, heads, heads), u.new_empty(max(layout.sizes), heads))
-        for chunk, *sums in zip(chunks, *_arrays(*by_chunk)):
+        nodes = arrays(q, k, v)
+        inputs = arrays(logit, keep, alpha, grad_value.contiguous(), grad_pair.contiguous())
+        update = [] if u_next is None else arrays(grad_next.contiguous(), u_next, offset, slope, u, grad)
+        grads, residual = arrays(hat, grad_q, grad_k, grad_v, grad_wb), arrays(grad, scale, grad_u)
+        scratch = arrays(*_scratch(u, dim, dim, dim, heads, heads), u.new_empty(max(layout.sizes), heads))
+        for chunk, *sums in zip(chunks, *arrays(*by_chunk)):
             wb = _linear(chunk.of(u), map_w, map_b)
             if u_next is not None:
                 kernel.update_backward(chunk, *update, *sums[:2])
@@ -131,7 +131,7 @@ class _FusedLayer(torch.autograd.Function):
         )  # fmt: skip
 
 
-def _arrays(*tensors: Tensor) -> list[np.ndarray]:
+def arrays(*tensors: Tensor) -> list[np.ndarray]:
     """Return the tensors' memory as arrays."""
     return [tensor.detach().numpy() for tensor in tensors]
 

@@ -5,7 +5,6 @@ node_row[i] + j holds receiver i and the j-th node of its graph as sender (Graph
 Sums run over contiguous rows in a fixed order, so equal input gives equal bits on every device.
 """
 
-import itertools
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -39,18 +38,6 @@ class Chunk(NamedTuple):
         x_RD[self.stop - self.window :] = 0
 
 
-class PairBlock(NamedTuple):
-    """Pair rows start..stop-1 as dense [graphs, receivers, senders]: whole graphs of one size, or part of one."""
-
-    shape: tuple[int, int, int]
-    start: int
-    stop: int
-    receiver: int
-    """First receiver."""
-    sender: int
-    """First sender."""
-
-
 class PairLayout:
     """The pair rows of graphs with `sizes` nodes, in the order of the batch. Index tensors live on `device`."""
 
@@ -82,21 +69,6 @@ class PairLayout:
             chunks.append(Chunk(first, last, start, stop, min(start, self.num_pairs - rows), rows))
             first = last
         return chunks
-
-    def blocks(self, max_rows: int) -> list[PairBlock]:
-        """Cut the pairs into dense blocks of at most `max_rows` rows (or one receiver's, if that alone has more)."""
-        blocks, first, row = [], 0, 0
-        for size, group in itertools.groupby(self.sizes):
-            left = len(list(group)) * size  # receivers
-            whole = max_rows // size**2 * size
-            while left:
-                of_graph = size - first + int(self.first_N[first])
-                receivers = min(left, whole) if whole else min(max(1, max_rows // size), of_graph)
-                shape = (receivers // size, size, size) if whole else (1, receivers, size)
-                stop = row + receivers * size
-                blocks.append(PairBlock(shape, row, stop, first, int(self.first_N[first])))
-                first, row, left = first + receivers, stop, left - receivers
-        return blocks
 
     def edge_rows(self, edge_index_2E: Tensor) -> Tensor:
         """Return the pair row of each edge, [E]: its receiver's block, at the place of its sender."""

@@ -54,9 +54,19 @@ def test_times_must_be_sensible(times):
 
 def test_from_cfg():
     def cfg(**kernel):
-        return SimpleNamespace(posenc_RWSE=SimpleNamespace(kernel=SimpleNamespace(**kernel)))
+        return SimpleNamespace(posenc_RWSE=SimpleNamespace(kernel=SimpleNamespace(**kernel), enable_edges=False))
 
     assert RWSE.from_cfg(cfg(times=(1, 4), times_func="")).times == (1, 4)
     assert RWSE.from_cfg(cfg(times=(), times_func="range(1,17)")).dim_node == 16
     with pytest.raises(ConfigError, match="got none"):
         RWSE.from_cfg(cfg(times=(), times_func=""))
+
+
+def test_pairs_get_powers_of_the_walk_on_request():
+    """On the path 0 - 1 - 2 a walk from an end is in the middle after one step, and back or across after two."""
+    arrays = RWSE(times=[1, 2], pairs=True).compute(flat((both_ways([(0, 1), (1, 2)]), 3)))
+    one, two = arrays.pair.reshape(3, 3, 2).transpose(2, 0, 1)
+    assert one.tolist() == [[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]]
+    assert two.tolist() == [[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]
+    assert (RWSE(times=[1, 2], pairs=True).dim_pair, RWSE(times=[1, 2]).dim_pair) == (2, 0)
+    assert RWSE(times=[1]).compute(flat((both_ways([(0, 1)]), 2))).pair is None

@@ -46,7 +46,7 @@ def test_equal_to_the_computation_in_memory(tmp_path, options):
     else:
         np.testing.assert_array_equal(stored.node, memory.node)
     folder = stored.record.pop("stored")
-    assert folder["max_error_of_ln"] == 0 and folder["folder"].startswith("Random-train-exact-")
+    assert folder["max_error_of_ln"] == 0 and folder["folder"].startswith("Random-train-auto-")
     assert stored.record == memory.record
 
 
@@ -62,7 +62,7 @@ def huge_counter(graphs, first, last, max_length, options, limit, spread, counts
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_large_counts_are_within_the_bound(tmp_path, monkeypatch, n):
-    monkeypatch.setitem(request_module.map_path_counts.__globals__["COUNTERS"], "exact", huge_counter)
+    monkeypatch.setitem(request_module.map_path_counts.__globals__["COUNTERS"], "auto", huge_counter)
     split = flat(*[([(i, (i + 1) % 12) for i in range(12)], 12)])
     encoding = SPSE(max_length=4, alpha=0.5, n=n, node_pe="cycles")
     memory, stored = encoding.compute(split), provide(encoding, split, tmp_path)

@@ -70,7 +70,7 @@ def test_no_edges():
 
 
 def test_options_of_counting_pass_through():
-    allowed = SimplePathEncoding(max_length=3, max_work=10**9, **RAW)
+    allowed = SimplePathEncoding(max_length=3, method="exact", max_work=10**9, **RAW)
     assert allowed.options == {"max_work": 10**9}
     assert torch.equal(allowed(graph()).spse, SimplePathEncoding(max_length=3, **RAW)(graph()).spse)
     with pytest.raises(ConfigError, match="^R: the share of nodes"):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.models.grit import GritLayer, GritTransformer
+from graphgps_spse.models.heads import NodeHead
 
 
 def masked_batch_norm(x: Tensor, mask: Tensor, norm: nn.Module) -> Tensor:
@@ -49,7 +50,7 @@ def dense_layer(layer: GritLayer, x: Tensor, e: Tensor, mask: Tensor, log_deg: T
 
 
 def dense_grit(model: GritTransformer, batch: GraphBatch) -> Tensor:
-    """Return what model(batch) should return, for a head that pools by sum (san_graph)."""
+    """Return what model(batch) should return."""
     sizes = torch.tensor(batch.sizes)
     size = int(sizes.max())
     mask = torch.arange(size) < sizes.unsqueeze(1)
@@ -65,8 +66,17 @@ def dense_grit(model: GritTransformer, batch: GraphBatch) -> Tensor:
     e = torch.zeros(len(sizes), size, size, x_ND.shape[1], dtype=dtype)
     e = e.index_put(pair_mask.nonzero(as_tuple=True), e_PD)
     sender, receiver = batch.edge_index_2E
-    edge_ED = model.edge_encoder(batch.edge_attr_EF)
+    edge_EF = torch.empty(len(sender), 0) if batch.edge_attr_EF is None else batch.edge_attr_EF
+    edge_ED = model.edge_encoder(edge_EF)
     e = e.index_put((graph_N[receiver], node_N[receiver], node_N[sender]), edge_ED, accumulate=True)
     for layer in model.layers:
         x, e = dense_layer(layer, x, e, mask, log_deg)
-    return model.head.mlp((x * mask.unsqueeze(-1)).sum(1))
+    return dense_head(model.head, x, mask)
+
+
+def dense_head(head: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
+    """Predict from nodes [B, M, D]: one row for each graph, or for each node in the order of the batch."""
+    if isinstance(head, NodeHead):
+        return head.mlp(x[mask])
+    total = (x * mask.unsqueeze(-1)).sum(1)
+    return head.mlp(total / mask.sum(1, keepdim=True) if head.pool.kind == "mean" else total)

@@ -64,7 +64,7 @@ class Golden(GoldenFile):
 def golden(request, shared_dir, monkeypatch):
     kind = request.param[:3]
     if "plain" in request.param:
-        monkeypatch.setattr(csa, "is_blockwise", lambda x: False)
+        monkeypatch.setattr(csa, "has_kernels", lambda x: False)
     golden = Golden(shared_dir / "golden" / f"{kind}-ZINC.npz", {"GPS": GPS, "CSA": CSA}[kind])
     golden.kind = kind
     return golden

@@ -347,6 +347,51 @@ def test_exactly_one_pair_encoding_is_needed(encodings, named):
         build_model(small_config(), SPEC, encodings, 1)
 
 
+FAMILIES = {  # node and edge inputs, encoders, head, pooling
+    "superpixels": (InputSpec("floats", 3), InputSpec("floats", 1), "LinearNode", "LinearEdge", "graph", "mean"),
+    "blocks": (InputSpec("floats", 3), InputSpec("none", 0), "LinearNode", "DummyEdge", "inductive_node", "add"),
+    "molecules": (InputSpec("ogb", 9), InputSpec("ogb", 3), "Atom", "Bond", "graph", "mean"),
+    "bare edges": (
+        InputSpec("types", NUM_NODE_TYPES),
+        InputSpec("none", 0),
+        "TypeDictNode",
+        "none",
+        "san_graph",
+        "mean",
+    ),
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_of_data_sets_equal_the_dense_twin(path, family, training):
+    node, edge, node_encoder, edge_encoder, head, pooling = FAMILIES[family]
+    dataset, generator = random_graphs(SIZES), torch.Generator().manual_seed(4)
+    features = {}
+    for what, spec, rows in (("x_NF", node, len(dataset.x_NF)), ("edge_attr_EF", edge, dataset.edge_index_2E.shape[1])):
+        if spec.kind == "floats":
+            features[what] = torch.randn(rows, spec.size, generator=generator, dtype=torch.float64)
+        if spec.kind in ("ogb", "none"):
+            features[what] = torch.randint(2, (rows, spec.size), generator=generator) if spec.size else None
+    level = "node" if head == "inductive_node" else "graph"
+    y = torch.zeros(len(dataset.x_NF), 1) if level == "node" else dataset.y
+    batch = replace(dataset, **features, level=level, y=y).batch(range(len(SIZES)))
+    tree = small_config(layers=2, dropout=0.0)
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node_encoder, edge_encoder
+    tree.gnn.head, tree.gnn.layers_post_mp, tree.model.graph_pooling, tree.gnn.act = head, 2, pooling, "gelu"
+    torch.manual_seed(1)
+    model = build_model(tree, replace(SPEC, node_input=node, edge_input=edge, level=level), [ENCODING], 10).double()
+    model.train(training)
+    expected = dense_grit(model, batch)
+    theirs = gradients(model, expected)
+    out = model(batch)
+    assert out.shape == (len(batch.y), 10)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    ours = gradients(model, out)
+    for name in ("layers.0.attention.pair.weight", "pair_encoding.weight"):
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-8, atol=1e-8 * float(theirs[name].norm()))
+
+
 def test_unknown_model_names_the_nearest():
     tree = small_config()
     tree.model.type = "GritTransfomer"

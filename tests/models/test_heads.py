@@ -60,3 +60,19 @@ def test_mlp_heads_have_the_layers_asked_for(name, rows, layers, num_linear):
 def test_unknown_activation_is_named():
     with pytest.raises(ConfigError, match=r"gnn\.act.*'tanhh'"):
         build("san_graph", 8, 1, act="tanhh")
+
+
+def test_l2norm_is_an_option_of_the_configuration():
+    assert build("graph", 2, 1, layers_post_mp=2).mlp.l2norm and build("inductive_node", 2, 1).mlp.l2norm
+    assert (
+        not build("graph", 2, 1, l2norm=False).mlp.l2norm and not build("inductive_node", 2, 1, l2norm=False).mlp.l2norm
+    )
+
+
+def test_san_graph_nodes_pools_last():
+    head, x_ND = build("san_graph_nodes", 8, 2), torch.randn(3, 8)
+    out = head.mlp(x_ND)
+    torch.testing.assert_close(head(x_ND, LAYOUT), torch.stack([out[0], out[1] + out[2]]))
+    first = build("san_graph", 8, 2)
+    first.load_state_dict(head.state_dict())
+    assert not torch.allclose(first(x_ND, LAYOUT), head(x_ND, LAYOUT))

@@ -75,3 +75,10 @@ def test_clear_rest_leaves_only_the_chunks_own_rows():
     x_RD = torch.ones(8, 1)
     last.clear_rest(x_RD)
     assert x_RD[:, 0].tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+
+
+def test_nodes_of_rows_undo_edge_rows_and_the_diagonal_lies_where_it_should():
+    layout = PairLayout(SIZES)
+    receiver, sender = layout.nodes_of(torch.arange(14))
+    assert list(zip(receiver.tolist(), sender.tolist())) == PAIRS
+    assert [PAIRS[row] for row in layout.diagonal_rows] == [(i, i) for i in range(6)]

@@ -1,0 +1,149 @@
+"""GPS and CSA from their equations on graphs padded to one size, [B, M, M, D]: the slow obvious twins.
+
+Nothing is shared with the package but the parameters and the encoders of raw features and of nodes: no packing, no
+blocks, edges in an adjacency matrix, and BatchNorm by masks. Dropout is left out; running statistics are never written.
+Graphs must have no loops and no edge twice.
+"""
+
+import torch
+import torch.nn.functional as F
+from dense_grit import dense_head, masked_batch_norm
+from torch import Tensor
+
+from graphgps_spse.data.base import GraphBatch
+from graphgps_spse.models.local import GINE
+
+
+class Dense:
+    """A batch as padded matrices; those of edges are [B, sender, receiver], as an adjacency matrix has them."""
+
+    def __init__(self, batch: GraphBatch) -> None:
+        sizes = torch.tensor(batch.sizes)
+        self.num_graphs, self.size = len(sizes), int(sizes.max())
+        self.mask = torch.arange(self.size) < sizes.unsqueeze(1)
+        self.pair_mask = self.mask.unsqueeze(2) & self.mask.unsqueeze(1)
+        self.graph_N, self.node_N = self.mask.nonzero(as_tuple=True)
+        self.edge_index_2E = batch.edge_index_2E
+        self.adjacent = self.of_edges(torch.ones(batch.edge_index_2E.shape[1], 1))[..., 0] > 0
+
+    def of_nodes(self, x_ND: Tensor) -> Tensor:
+        out = x_ND.new_zeros(self.num_graphs, self.size, x_ND.shape[1])
+        return out.index_put((self.graph_N, self.node_N), x_ND)
+
+    def of_edges(self, e_ED: Tensor, edge_index_2E: Tensor | None = None) -> Tensor:
+        u, v = self.edge_index_2E if edge_index_2E is None else edge_index_2E
+        out = e_ED.new_zeros(self.num_graphs, self.size, self.size, e_ED.shape[1])
+        return out.index_put((self.graph_N[u], self.node_N[u], self.node_N[v]), e_ED)
+
+    def of_pairs(self, x_PC: Tensor) -> Tensor:
+        out = x_PC.new_zeros(self.num_graphs, self.size, self.size, x_PC.shape[1])
+        return out.index_put(self.pair_mask.nonzero(as_tuple=True), x_PC)
+
+
+def dense_local(local: torch.nn.Module, x: Tensor, e: Tensor, adjacent: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """GINE or the gated graph convolution on x [B, M, D] and e [B, M, M, D] (sender, receiver)."""
+    edge = adjacent.unsqueeze(-1)
+    if isinstance(local, GINE):
+        message = (F.relu(x.unsqueeze(2) + e) * edge).sum(1)
+        return x + local.mlp(x + message), e
+    gate = local.receiver(x).unsqueeze(1) + local.sender(x).unsqueeze(2) + local.edge(e)
+    opened = gate.sigmoid() * edge
+    carried = (opened * local.carried(x).unsqueeze(2)).sum(1) / (opened.sum(1) + 1e-6)
+    x = x + local.activation(masked_batch_norm(local.own(x) + carried, mask, local.norm_node))
+    if local.update_edges:
+        e = e + local.activation(masked_batch_norm(gate, adjacent, local.norm_edge)) * edge
+    return x, e
+
+
+def dense_attention(attention: torch.nn.Module, x: Tensor, mask: Tensor) -> Tensor:
+    """Multi-head attention without pair features."""
+    split = lambda t: t.unflatten(-1, (attention.num_heads, -1))  # noqa: E731
+    q, k, v = (split(t) for t in attention.qkv(x).chunk(3, dim=-1))
+    logit = torch.einsum("bihc,bjhc->bijh", q, k) / q.shape[-1] ** 0.5
+    alpha = torch.softmax(logit.masked_fill(~mask[:, None, :, None], -torch.inf), dim=2)
+    return attention.out(torch.einsum("bijh,bjhc->bihc", alpha, v).flatten(2))
+
+
+def dense_chromatic(attention: torch.nn.Module, x: Tensor, score: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """CSA's attention with A = `score` and B = `value`, [B, M, M, D], query first."""
+    split = lambda t: t.unflatten(-1, (attention.num_heads, -1))  # noqa: E731
+    q, k = split(attention.query(x)), split(attention.key(x))
+    dot = torch.einsum("bihc,bjhc->bijh", q, k) / q.shape[-1] ** 0.5
+    logit = (dot.unsqueeze(-1) + split(score)).flatten(3)
+    alpha = torch.softmax(logit.masked_fill(~mask[:, None, :, None], -torch.inf), dim=2)
+    return attention.out((alpha * (attention.value(x).unsqueeze(1) + value)).sum(2))
+
+
+def dense_layer(layer: torch.nn.Module, x: Tensor, e: Tensor, dense: Dense, adjacent: Tensor, attend) -> tuple:
+    """One layer; `attend` is its attention, or None."""
+    mask, parts = dense.mask, []
+    if layer.local is not None:
+        local, e = dense_local(layer.local, x, e, adjacent, mask)
+        parts.append(masked_batch_norm(local, mask, layer.norm_local))
+    if attend is not None:
+        parts.append(masked_batch_norm(x + attend(x), mask, layer.norm_attention))
+    x = sum(parts)
+    return masked_batch_norm(x + layer.ffn(x), mask, layer.norm_ffn), e
+
+
+def dense_gps(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
+    """Return what GPSModel should return, for heads that pool first."""
+    dense = Dense(batch)
+    x = dense.of_nodes(model.node_encoder(batch))
+    e = torch.zeros(())
+    if model.edge_encoder is not None:
+        e = dense.of_edges(model.edge_encoder.raw(batch.edge_attr_EF))
+        pairs = model.edge_encoder.pairs
+        if pairs is not None:
+            pe = dense.of_pairs(batch.pair[pairs.encoding])[..., int(pairs.has_identity) :]
+            e = torch.cat([e, pairs.linear(pe)], dim=-1)
+    for layer in model.layers:
+        attend = None
+        if layer.attention is not None:
+            attend = lambda x, attention=layer.attention: dense_attention(attention, x, dense.mask)  # noqa: E731
+        x, e = dense_layer(layer, x, e, dense, dense.adjacent, attend)
+    return dense_head(model.head, x, dense.mask)
+
+
+def dense_features(model: torch.nn.Module, batch: GraphBatch, dense: Dense) -> tuple[Tensor, Tensor, Tensor]:
+    """Return CSA's pair features, those of edges without kinds, both [B, M, M, D], and which pairs are edges."""
+    encoder, adjacent = model.pair_encoder, dense.adjacent
+    size = dense.size
+    ring = dense.of_pairs(batch.pair["Rings"])[..., 0] > 0
+    if encoder.rings == "edges":
+        types = dense.of_edges(batch.edge_attr_EF)[..., 0]
+        types = torch.where(ring, types + encoder.num_types, types)
+        adjacent = adjacent | ring
+        raw = encoder.raw(types.reshape(-1, 1)).unflatten(0, types.shape) * adjacent.unsqueeze(-1)
+    else:
+        raw = dense.of_edges(encoder.raw(batch.edge_attr_EF))
+    diagonal = torch.eye(size, dtype=torch.bool).expand_as(adjacent)
+    types = raw + encoder.kind.weight[0] * diagonal.unsqueeze(-1)
+    types = types + encoder.kind.weight[1] * (~diagonal & ~adjacent).unsqueeze(-1)
+    if encoder.rings == "kinds":
+        types = types + encoder.ring_kind.weight[0] * (ring & adjacent).unsqueeze(-1)
+        types = types + encoder.ring_kind.weight[1] * (ring & ~adjacent).unsqueeze(-1)
+    if encoder.walks is not None:
+        pe = encoder.walks.linear(
+            dense.of_pairs(batch.pair[encoder.walks.encoding])[..., int(encoder.walks.has_identity) :]
+        )
+    elif encoder.distance is not None:
+        far = dense.of_pairs(batch.pair["SPD"])[..., 0].long()
+        pe = encoder.distance.weight[far.clamp(min=0)] * (far >= 0).unsqueeze(-1)
+    else:
+        return types, raw, adjacent
+    return torch.cat([types, pe], dim=-1), torch.cat([raw, pe], dim=-1), adjacent
+
+
+def dense_csa(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
+    """Return what CSAModel should return, for heads that pool first."""
+    dense = Dense(batch)
+    x = dense.of_nodes(model.node_encoder(batch))
+    pairs, e, adjacent = dense_features(model, batch, dense)
+    for layer in model.layers:
+        attention = layer.attention
+        score = (model.pair_score or attention.pair_score)(pairs)
+        value = (model.pair_value or attention.pair_value)(pairs)
+        attend = lambda x, a=attention, s=score, v=value: dense_chromatic(a, x, s, v, dense.mask)  # noqa: E731
+        x, e = dense_layer(layer, x, e, dense, adjacent, attend)
+    return dense_head(model.head, x, dense.mask)

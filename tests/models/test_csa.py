@@ -1,0 +1,247 @@
+"""CSA against its dense twin and against itself, on both formulations of its attention."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dense_gps import dense_csa
+from model_graphs import (
+    ENCODINGS,
+    SIZES,
+    SPEC,
+    as_type,
+    assert_same_gradients,
+    gradients,
+    permuted,
+    random_graphs,
+    shaken,
+)
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.models import csa, csa_fused
+from graphgps_spse.models.build import build_model
+
+VARIANTS = {  # edge encoder, encodings, whether maps are shared, rings as edges, local part
+    "walks": ("TypeDictEdge+RWSE", ["walks"], False, False, "None"),
+    "shared": ("TypeDictEdge+RWSE", ["walks"], True, False, "None"),
+    "SPSE": ("TypeDictEdge+SPSE", ["RWSE", "SPSE"], False, False, "None"),
+    "distances and rings": ("TypeDictEdge+SPD", ["RWSE", "SPD", "Rings"], False, False, "CustomGatedGCN"),
+    "rings as edges": ("TypeDictEdge+RWSE", ["walks", "Rings"], True, True, "GINE"),
+    "no encoding": ("TypeDictEdge+None", ["RWSE"], False, False, "GINE"),
+}
+
+
+def small_config(variant: str = "walks", **gt: object):
+    edge, _, shared, coalesce, local = VARIANTS[variant]
+    tree = default_tree()
+    tree.model.type, tree.gt.layer_type = "CSAModel", f"{local}+CSA"
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = "TypeDictNode+RWSE", edge
+    tree.dataset.edge_encoder_shared, tree.dataset.rings_coalesce_edges = shared, coalesce
+    tree.posenc_RWSE.dim_pe, tree.posenc_RWSE.raw_norm_type, tree.posenc_SPD.max_length = 3, "BatchNorm", 3
+    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
+    tree.gt.n_heads, tree.gt.layers = 3, 3
+    tree.gt.update(gt)
+    return tree
+
+
+def small_model(variant: str = "walks", dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
+    torch.manual_seed(1)
+    encodings = [ENCODINGS[name] for name in VARIANTS[variant][1]]
+    return shaken(build_model(small_config(variant, **gt), SPEC, encodings, 1), dtype)
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request):
+    return request.param
+
+
+@pytest.fixture(params=["fused", "fused, one receiver at a time", "plain"])
+def path(request, monkeypatch):
+    """Both formulations; the fused one also with chunks so small that every receiver has its own."""
+    if request.param == "plain":
+        monkeypatch.setattr(csa, "has_kernels", lambda x: False)
+    if "receiver" in request.param:
+        monkeypatch.setattr(csa_fused, "CHUNK_ROWS", 1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_output_and_gradients_equal_those_of_the_dense_twin(path, variant, training):
+    model, batch = small_model(variant).train(training), random_graphs().batch(range(len(SIZES)))
+    expected = dense_csa(model, batch)
+    theirs = gradients(model, expected)
+    out = model(batch)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(gradients(model, out), theirs)
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 1), (2,), (1, 3), (3, 3, 3), (40,)])
+def test_unusual_batches_equal_the_dense_twin(path, sizes):
+    model, batch = small_model().eval(), random_graphs(sizes).batch(range(len(sizes)))
+    torch.testing.assert_close(model(batch), dense_csa(model, batch), rtol=1e-10, atol=1e-10)
+
+
+def test_a_training_batch_without_edges_equals_the_dense_twin(path):
+    model, batch = small_model().train(), random_graphs((3, 1, 3), density=0.0).batch(range(3))
+    assert batch.edge_index_2E.shape == (2, 0)
+    torch.testing.assert_close(model(batch), dense_csa(model, batch), rtol=1e-10, atol=1e-10)
+
+
+def test_fused_attention_equals_finite_differences():
+    torch.manual_seed(3)
+    model = small_model("shared", layers=1).train()
+    batch = random_graphs((3, 2)).batch(range(2))
+    names = ("pair_value.bias", "layers.0.attention.key.weight", "pair_encoder.kind.weight")
+    values = [dict(model.named_parameters())[name].detach().clone().requires_grad_() for name in names]
+
+    def output(*weights: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(model, dict(zip(names, weights)), (batch,))
+
+    assert torch.autograd.gradcheck(output, values, eps=1e-7, atol=1e-4, rtol=1e-4)
+
+
+def test_equal_dropout_masks_give_equal_results_on_both_paths(monkeypatch):
+    model, batch = small_model(dropout=0.3, attn_dropout=0.4).train(), random_graphs().batch(range(len(SIZES)))
+    torch.manual_seed(5)
+    blocks = model(batch)
+    ours = gradients(model, blocks)
+    monkeypatch.setattr(csa, "has_kernels", lambda x: False)
+    torch.manual_seed(5)
+    plain = model(batch)
+    torch.testing.assert_close(blocks, plain, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(ours, gradients(model, plain))
+    assert not torch.allclose(plain, model(batch)), "another draw must give another result"
+
+
+def test_dropout_of_a_pair_is_shared_by_its_channels(path, monkeypatch):
+    """With every pair dropped but those of one receiver, the others receive nothing but the output map's bias."""
+    model, batch = small_model(attn_dropout=0.5).train(), random_graphs((4,)).batch([0])
+    attention, received = model.layers[0].attention, []
+    attention.out.register_forward_hook(lambda module, given, out: received.append(given[0]))
+    keep = torch.zeros(16, 1, dtype=torch.float64)
+    keep[4:8] = 0.75  # receiver 1
+    monkeypatch.setattr(torch.Tensor, "uniform_", lambda self: self.copy_(keep))
+    model(batch)
+    assert received[0][[0, 2, 3]].eq(0).all() and received[0][1].ne(0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_same_input_gives_the_same_bits(variant, dtype):
+    model = small_model(variant, dtype, attn_dropout=0.2, dropout=0.1).train()
+    batch = as_type(random_graphs().batch(range(len(SIZES))), dtype)
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        out = model(batch)
+        runs.append([out.detach().clone(), *gradients(model, out).values()])
+    assert all(torch.equal(a, b) for a, b in zip(*runs))
+
+
+def test_float32_agrees_with_float64(path, variant):
+    batch = random_graphs().batch(range(len(SIZES)))
+    single = small_model(variant).eval().float()(as_type(batch, torch.float32))
+    torch.testing.assert_close(single.double(), small_model(variant).eval()(batch), rtol=1e-4, atol=1e-4)
+
+
+def test_large_scores_do_not_overflow(path):
+    model, batch = small_model().eval(), random_graphs().batch(range(len(SIZES)))
+    for layer in model.layers:
+        layer.attention.query.weight.data *= 1e4
+    out = model(batch)
+    torch.testing.assert_close(out, dense_csa(model, batch), rtol=1e-10, atol=1e-10)
+    assert all(bool(g.isfinite().all()) for g in gradients(model, out).values())
+
+
+def test_autocast_is_close():
+    model, batch = small_model(dtype=torch.float32).eval(), as_type(random_graphs().batch(range(7)), torch.float32)
+    exact = model(batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = model(batch)
+    out.float().sum().backward()
+    assert float((out.float() - exact).detach().norm()) < 0.1 * float(exact.detach().norm())
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+def test_renumbered_nodes_change_nothing(path, variant):
+    model, dataset = small_model(variant).eval(), random_graphs()
+    shuffled, _ = permuted(dataset)
+    every = range(len(SIZES))
+    torch.testing.assert_close(model(shuffled.batch(every)), model(dataset.batch(every)), rtol=1e-10, atol=1e-10)
+
+
+def test_a_graph_is_predicted_alike_in_any_batch(path, variant):
+    model, dataset = small_model(variant).eval(), random_graphs()
+    batch = dataset.batch(range(len(SIZES)))
+    together = model(batch)
+    for row, graph in enumerate(batch.index_B.tolist()):
+        torch.testing.assert_close(model(dataset.batch([graph]))[0], together[row], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["RWSE", "SPSE"])
+def test_a_pair_of_query_and_key_is_not_its_mirror(name):
+    model = small_model("walks" if name == "RWSE" else "SPSE").eval()
+    batch = random_graphs((5,)).batch([0])
+    mirrored = batch.pair[name].view(5, 5, -1).transpose(0, 1).reshape(25, -1)
+    assert not torch.allclose(model(replace(batch, pair={name: mirrored})), model(batch), rtol=1e-6)
+    turned = replace(batch, edge_index_2E=batch.edge_index_2E.flip(0))
+    assert not torch.allclose(model(turned), model(batch), rtol=1e-6)
+
+
+def test_features_of_all_pairs_are_those_that_maps_see(variant):
+    model, batch = small_model(variant), random_graphs().batch(range(len(SIZES)))
+    layout, encoder = csa.PairLayout(batch.sizes), model.pair_encoder
+    features = encoder(batch, layout, encoder.edges(batch, layout))
+    linear = torch.nn.Linear(12, 5, dtype=torch.float64)
+    map_DC, edge_ED = features.mapped(linear)
+    mapped = (features.z_PC @ map_DC.t()).index_add(0, features.rows_E, edge_ED)
+    torch.testing.assert_close(mapped, linear(features.dense()), rtol=1e-12, atol=1e-12)
+
+
+def test_an_edge_that_stands_twice_adds_up_and_a_loop_keeps_the_diagonal():
+    model, dataset = small_model(), random_graphs((4,))
+    edges = torch.tensor([[1, 1, 2], [2, 2, 2]])
+    batch = replace(dataset.batch([0]), edge_index_2E=edges, edge_attr_EF=torch.tensor([[0], [1], [2]]))
+    layout, encoder = csa.PairLayout(batch.sizes), model.pair_encoder
+    dense = encoder(batch, layout, encoder.edges(batch, layout)).dense()[:, :6]
+    raw, kind = encoder.raw.embedding.weight, encoder.kind.weight
+    torch.testing.assert_close(dense[1 * 4 + 2], raw[0] + raw[1])
+    torch.testing.assert_close(dense[2 * 4 + 2], raw[2] + kind[0])
+    torch.testing.assert_close(dense[2 * 4 + 1], kind[1])
+
+
+def test_a_training_batch_of_one_node_is_refused():
+    with pytest.raises(DataError, match="single node.*batch_size"):
+        small_model().train()(random_graphs((1,)).batch([0]))
+
+
+@pytest.mark.parametrize(
+    ("variant", "change", "encodings", "message"),
+    [
+        ("walks", {"layer_type": "GINE+Transformer"}, ["walks"], "Set model.type=GPSModel"),
+        ("walks", {"n_heads": 5}, ["walks"], "gt.n_heads=5"),
+        ("walks", {"dim_hidden": 24}, ["walks"], "must equal gt.dim_hidden=24"),
+        ("walks", {}, ["RWSE"], "reads the pair part of RWSE.*posenc_RWSE.enable_edges=True"),
+        ("SPSE", {}, ["RWSE"], "reads the pair part of SPSE.*posenc_SPSE.enable=True"),
+        ("distances and rings", {}, ["RWSE", "Rings"], "reads the pair part of SPD"),
+        ("walks", {}, ["walks", "SPSE"], "nothing reads the pair part of SPSE"),
+        ("no encoding", {}, ["walks"], "nothing reads the pair part of RWSE: set posenc_RWSE.enable_edges=False"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(variant, change, encodings, message):
+    with pytest.raises(ConfigError, match=message):
+        build_model(small_config(variant, **change), SPEC, [ENCODINGS[name] for name in encodings], 1)
+
+
+def test_an_odd_width_cannot_be_halved():
+    tree = small_config(n_heads=1, dim_hidden=13)
+    tree.gnn.dim_inner = 13
+    with pytest.raises(ConfigError, match="gt.dim_hidden=13 must be even"):
+        build_model(tree, SPEC, [ENCODINGS["walks"]], 1)
+
+
+def test_rings_become_edges_only_where_edges_have_a_type():
+    tree = small_config("rings as edges")
+    tree.dataset.edge_encoder_name = "Bond+RWSE"
+    bonds = replace(SPEC, edge_input=SPEC.edge_input._replace(kind="ogb", size=3))
+    with pytest.raises(ConfigError, match="rings_coalesce_edges"):
+        build_model(tree, bonds, [ENCODINGS["walks"], ENCODINGS["Rings"]], 1)

@@ -1,0 +1,218 @@
+"""GPS against its dense twin and against itself: permuted, rebatched, repeated."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dense_gps import dense_gps
+from model_graphs import (
+    ENCODINGS,
+    SIZES,
+    SPEC,
+    as_type,
+    assert_same_gradients,
+    gradients,
+    permuted,
+    random_graphs,
+    shaken,
+)
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.models.build import build_model, count_parameters, describe
+
+VARIANTS = {
+    "GINE": ("GINE+Transformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE"]),
+    "GatedGCN": ("CustomGatedGCN+Transformer", "TypeDictNode+LapPE", "TypeDictEdge", ["LapPE"]),
+    "SPSE": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "TypeDictEdge+SPSE", ["RWSE", "SPSE"]),
+    "local only": ("GINE+None", "TypeDictNode", "DummyEdge", []),
+    "global only": ("None+Transformer", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RWSE"]),
+    "no edge features": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "none", ["RWSE"]),
+}
+
+
+def small_config(variant: str = "GINE", **gt: object):
+    layer_type, node, edge, _ = VARIANTS[variant]
+    tree = default_tree()
+    tree.model.type, tree.gt.layer_type = "GPSModel", layer_type
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
+    tree.posenc_RWSE.dim_pe, tree.posenc_LapPE.dim_pe, tree.posenc_RWSE.raw_norm_type = 3, 4, "BatchNorm"
+    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
+    tree.gt.n_heads, tree.gt.layers = 3, 3
+    tree.gt.update(gt)
+    return tree
+
+
+def small_model(variant: str = "GINE", dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
+    torch.manual_seed(1)
+    encodings = [ENCODINGS[name] for name in VARIANTS[variant][3]]
+    return shaken(build_model(small_config(variant, **gt), SPEC, encodings, 1), dtype)
+
+
+def same_signs(monkeypatch) -> None:
+    """Eigenvectors keep their signs, which training would draw."""
+    monkeypatch.setattr(torch, "rand", lambda *size, **options: torch.ones(*size))
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request):
+    return request.param
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_output_and_gradients_equal_those_of_the_dense_twin(variant, training, seed, monkeypatch):
+    model, batch = small_model(variant).train(training), random_graphs(SIZES, seed).batch(range(len(SIZES)))
+    same_signs(monkeypatch)
+    expected = dense_gps(model, batch)
+    theirs = gradients(model, expected)
+    out = model(batch)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(gradients(model, out), theirs)
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 1), (2,), (1, 3), (40,), (30, 31, 60)])
+def test_unusual_batches_equal_the_dense_twin(variant, sizes):
+    model, batch = small_model(variant).eval(), random_graphs(sizes).batch(range(len(sizes)))
+    torch.testing.assert_close(model(batch), dense_gps(model, batch), rtol=1e-10, atol=1e-10)
+
+
+def test_a_training_batch_without_edges_equals_the_dense_twin(variant):
+    batch = random_graphs((3, 3), density=0.0).batch(range(2))
+    assert batch.edge_index_2E.shape == (2, 0)
+    expected = dense_gps(small_model("GINE").train(), batch)
+    torch.testing.assert_close(small_model("GINE").train()(batch), expected, rtol=1e-10, atol=1e-10)
+    assert bool(small_model(variant).train()(batch).isfinite().all())
+
+
+def test_renumbered_nodes_change_nothing(variant):
+    model, dataset = small_model(variant).eval(), random_graphs()
+    shuffled, _ = permuted(dataset)
+    every = range(len(SIZES))
+    torch.testing.assert_close(model(shuffled.batch(every)), model(dataset.batch(every)), rtol=1e-10, atol=1e-10)
+
+
+def test_nodes_move_with_their_numbers():
+    """A head on nodes: the prediction of a node is that of its new number."""
+    tree = small_config()
+    tree.gnn.head = "inductive_node"
+    torch.manual_seed(2)
+    dataset = random_graphs()
+    dataset = replace(dataset, level="node", y=torch.zeros(len(dataset.x_NF), 1))
+    model = shaken(build_model(tree, replace(SPEC, level="node"), [ENCODINGS["RWSE"]], 2)).eval()
+    shuffled, old_N = permuted(dataset)
+    every = torch.argsort(dataset.sizes_G, stable=True).tolist()
+    ours, theirs = model(dataset.batch(every)), model(shuffled.batch(every))
+    in_batch = torch.cat([torch.arange(*dataset.node_ptr[g : g + 2].tolist()) for g in every])
+    place = torch.empty_like(in_batch).index_copy(0, in_batch, torch.arange(len(in_batch)))
+    torch.testing.assert_close(theirs, ours[place[old_N[in_batch]]], rtol=1e-10, atol=1e-10)
+
+
+def test_a_graph_is_predicted_alike_in_any_batch(variant):
+    model, dataset = small_model(variant).eval(), random_graphs()
+    batch = dataset.batch(range(len(SIZES)))
+    together = model(batch)
+    for row, graph in enumerate(batch.index_B.tolist()):
+        torch.testing.assert_close(model(dataset.batch([graph]))[0], together[row], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_same_input_gives_the_same_bits(variant, dtype):
+    model = small_model(variant, dtype, attn_dropout=0.2, dropout=0.1).train()
+    batch = as_type(random_graphs().batch(range(len(SIZES))), dtype)
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        out = model(batch)
+        runs.append([out.detach().clone(), *gradients(model, out).values()])
+    assert all(torch.equal(a, b) for a, b in zip(*runs))
+    assert not torch.equal(model(batch), runs[0][0]), "another draw must give another result"
+
+
+def test_edge_direction_and_edge_features_matter(variant):
+    if variant == "global only":
+        pytest.skip("reads no edges")
+    model, batch = small_model(variant).eval(), random_graphs().batch(range(len(SIZES)))
+    turned = replace(batch, edge_index_2E=batch.edge_index_2E.flip(0))
+    assert not torch.allclose(model(turned), model(batch), rtol=1e-6)
+
+
+def test_spse_reads_the_pair_from_sender_to_receiver():
+    model, dataset = small_model("SPSE").eval(), random_graphs((5,))
+    batch = dataset.batch([0])
+    mirrored = batch.pair["SPSE"].view(5, 5, -1).transpose(0, 1).reshape(25, -1)
+    assert not torch.allclose(model(replace(batch, pair={"SPSE": mirrored})), model(batch), rtol=1e-6)
+    identity = batch.pair["SPSE"].clone()
+    identity[:, 0] += 1
+    assert torch.equal(model(replace(batch, pair={"SPSE": identity})), model(batch)), "edges read no identity"
+
+
+def test_gelu_and_dropout_reach_every_part():
+    tree = small_config("GatedGCN", dropout=0.3, attn_dropout=0.2)
+    tree.gnn.act = "gelu"
+    model = build_model(tree, SPEC, [ENCODINGS["LapPE"]], 1)
+    kinds = [type(m).__name__ for m in model.modules()]
+    assert kinds.count("GELU") == 3 * 2 + 2 and kinds.count("Dropout") == 3 * 2
+    assert all(
+        (layer.dropout, layer.local.dropout, layer.attention.dropout) == (0.3, 0.3, 0.2) for layer in model.layers
+    )
+
+
+def test_parts_that_are_left_out_have_no_parameters():
+    both, local, attention = (
+        count_parameters(small_model("GINE", layer_type=t))
+        for t in ("GINE+Transformer", "GINE+None", "None+Transformer")
+    )
+    body = 3 * (12 * 24 * 2 + 24 + 12 + 2 * 12)
+    rest = both - 3 * (2 * (12 * 12 + 12) + 24) - 3 * (4 * (12 * 12 + 12) + 24)
+    assert local == rest + 3 * (2 * (12 * 12 + 12) + 24)
+    assert attention == rest + 3 * (4 * (12 * 12 + 12) + 24) - 3 * 12  # no edge encoder either
+    assert rest > body
+
+
+def test_a_training_batch_that_batch_norm_cannot_use_is_refused():
+    with pytest.raises(DataError, match="single node.*batch_size"):
+        small_model().train()(random_graphs((1,)).batch([0]))
+    one_edge = next(g for g in (random_graphs((2,), seed) for seed in range(30)) if g.edge_index_2E.shape[1] == 1)
+    with pytest.raises(DataError, match="single edge.*batch_size"):
+        small_model("SPSE").train()(one_edge.batch([0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_heads": 5}, "gt.n_heads=5"),
+        ({"dim_hidden": 24}, "gnn.dim_inner=12 must equal gt.dim_hidden=24"),
+        ({"dropout": 1.0}, "gt.dropout: 1.0"),
+        ({"layer_type": "None+None"}, "None.None leaves"),
+        ({"layer_type": "GINE"}, "'GINE' must be a local part"),
+        ({"layer_type": "GAT+Transformer"}, "GINE, CustomGatedGCN, None"),
+        ({"layer_type": "None+CSA"}, "Set model.type=CSAModel"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(change, message):
+    with pytest.raises(ConfigError, match=message):
+        build_model(small_config(**change), SPEC, [ENCODINGS["RWSE"]], 1)
+
+
+@pytest.mark.parametrize(
+    ("encodings", "message"),
+    [
+        ([], "reads the node part of RWSE, which is not there; set posenc_RWSE.enable=True"),
+        (["walks"], "nothing reads the pair part of RWSE: set posenc_RWSE.enable_edges=False"),
+        (["RWSE", "LapPE"], "nothing reads the node part of LapPE: set posenc_LapPE.enable=False, or add .LapPE"),
+        (
+            ["RWSE", "SPSE"],
+            "nothing reads the pair part of SPSE: set posenc_SPSE.enable=False, or add .SPSE to dataset.edge",
+        ),
+    ],
+)
+def test_encodings_and_encoders_must_fit(encodings, message):
+    with pytest.raises(ConfigError, match=message):
+        build_model(small_config(), SPEC, [ENCODINGS[name] for name in encodings], 1)
+
+
+def test_describe_shows_layers_once_but_for_the_last():
+    lines = describe(small_model("GatedGCN"))
+    assert sum("each: GPSLayer" in line for line in lines) == 1
+    assert lines[-1] == f"parameters: {count_parameters(small_model('GatedGCN'))}"

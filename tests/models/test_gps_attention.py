@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from graphgps_spse.models import gps_attention
+from graphgps_spse.models.gps_attention import GraphAttention, NodeBlocks
+
+
+def test_blocks_by_hand(monkeypatch):
+    monkeypatch.setattr(gps_attention, "FREE_PAIRS", 0)
+    blocks = NodeBlocks((1, 2, 2, 10, 11))  # 4 + 4 padded to 4: no waste; 1 to 4 or 2 to 10 would waste too much
+    assert blocks.shapes == [(1, 1), (2, 2), (2, 11)]
+    assert blocks.masks[0] is blocks.masks[1] is None
+    assert blocks.masks[2].shape == (2, 1, 1, 11) and blocks.masks[2].sum() == 21
+    x_ND = torch.arange(26.0).reshape(26, 1)
+    padded = blocks.pad(x_ND)
+    assert padded[1][:, :, 0].tolist() == [[1, 2], [3, 4]]
+    assert padded[2][0, :, 0].tolist() == [*range(5, 15), 0]
+    assert torch.equal(blocks.unpad(padded), x_ND)
+
+
+def test_small_graphs_share_a_block_whatever_they_waste():
+    assert NodeBlocks((1, 5, 9)).shapes == [(3, 9)]
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 5, 5), (3,), (30, 2, 70)])
+@pytest.mark.parametrize("free", [0, 4096])
+def test_attention_equals_that_of_torch_graph_by_graph(sizes, free, monkeypatch):
+    monkeypatch.setattr(gps_attention, "FREE_PAIRS", free)
+    torch.manual_seed(0)
+    ours = GraphAttention(6, 2, dropout=0.0).double()
+    theirs = torch.nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64)
+    theirs.in_proj_weight.data, theirs.in_proj_bias.data = ours.qkv.weight.data, torch.randn(18).double()
+    ours.qkv.bias.data = theirs.in_proj_bias.data
+    theirs.out_proj.load_state_dict(ours.out.state_dict())
+    x_ND = torch.randn(sum(sizes), 6, dtype=torch.float64)
+    expected = torch.cat([theirs(x[None], x[None], x[None])[0][0] for x in x_ND.split(sizes)])
+    torch.testing.assert_close(ours(x_ND, NodeBlocks(sizes)), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_initial_weights_are_those_of_torch():
+    torch.manual_seed(0)
+    ours = GraphAttention(64, 4, dropout=0.0)
+    torch.manual_seed(0)
+    theirs = torch.nn.MultiheadAttention(64, 4)
+    assert abs(float(ours.qkv.weight.detach().std() / theirs.in_proj_weight.detach().std()) - 1) < 0.02
+    assert not ours.qkv.bias.any() and not ours.out.bias.any()
+
+
+def test_dropout_only_in_training():
+    attention, blocks, x_ND = GraphAttention(4, 2, dropout=0.5), NodeBlocks((3, 3)), torch.randn(6, 4)
+    assert torch.equal(attention.eval()(x_ND, blocks), attention(x_ND, blocks))
+    assert not torch.equal(attention.train()(x_ND, blocks), attention(x_ND, blocks))

@@ -1,0 +1,70 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.positional import LapPEEncoder
+from graphgps_spse.registry import positional_encoders
+
+
+def build(name: str, dim_node: int, **keys: object) -> torch.nn.Module:
+    tree = default_tree()
+    tree[f"posenc_{name}"].update(keys)
+    return positional_encoders.get(name).from_cfg(tree, SimpleNamespace(name=name, dim_node=dim_node))
+
+
+def test_walks_are_normalised_over_the_batch_then_mapped():
+    encoder, node_NC = build("RWSE", 3, dim_pe=2, raw_norm_type="BatchNorm").train(), torch.randn(5, 3)
+    normal = (node_NC - node_NC.mean(0)) / (node_NC.var(0, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(encoder(node_NC), encoder.linear(normal))
+
+
+def test_without_norm_the_map_is_all():
+    encoder, node_NC = build("SPSE", 3, dim_pe=2), torch.randn(5, 3)
+    assert encoder.raw_norm is None and torch.equal(encoder(node_NC), encoder.linear(node_NC))
+
+
+def test_lappe_sums_over_the_frequencies_that_are_there():
+    encoder = LapPEEncoder(2, 3, num_layers=2).eval()
+    node_NC = torch.tensor([[0.5, -0.1, 0.0, 2.0], [0.7, math.nan, 0.0, math.nan]])
+    token = lambda v, value: encoder.mlp(torch.tensor([v, value]))  # noqa: E731
+    torch.testing.assert_close(encoder(node_NC)[0], token(0.5, 0.0) + token(-0.1, 2.0))
+    torch.testing.assert_close(encoder(node_NC)[1], token(0.7, 0.0))
+
+
+def test_signs_are_drawn_for_each_frequency_in_training_only():
+    encoder = LapPEEncoder(2, 3, num_layers=1)
+    node_NC = torch.tensor([[0.5, -0.1, 0.0, 2.0], [0.7, 0.4, 0.0, 2.0]])
+    flips = torch.tensor([[a, b, 1, 1] for a in (1.0, -1.0) for b in (1.0, -1.0)])
+    possible = [encoder.eval()(node_NC * flip) for flip in flips]
+    seen = set()
+    for _ in range(40):
+        out = encoder.train()(node_NC)
+        seen |= {index for index, expected in enumerate(possible) if torch.allclose(out, expected)}
+    assert seen == {0, 1, 2, 3}
+    assert torch.equal(encoder.eval()(node_NC), possible[0])
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_lappe_has_the_layers_asked_for(layers):
+    encoder = build("LapPE", 8, dim_pe=4, layers=layers)
+    shapes = [tuple(m.weight.shape) for m in encoder.mlp if isinstance(m, torch.nn.Linear)]
+    assert shapes == {1: [(4, 2)], 2: [(8, 2), (4, 8)], 3: [(8, 2), (8, 8), (4, 8)]}[layers]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "message"),
+    [
+        ("RWSE", {"model": "mlp"}, "posenc_RWSE.model: 'mlp'.*Linear"),
+        ("RWSE", {"raw_norm_type": "LayerNorm"}, "posenc_RWSE.raw_norm_type: 'LayerNorm'"),
+        ("LapPE", {"model": "Transformer"}, "posenc_LapPE.model: 'Transformer'.*DeepSet"),
+        ("LapPE", {"raw_norm_type": "BatchNorm"}, "posenc_LapPE.raw_norm_type"),
+        ("LapPE", {"layers": 0}, "posenc_LapPE.layers: 0"),
+    ],
+)
+def test_options_that_are_not_supported_are_named(name, keys, message):
+    with pytest.raises(ConfigError, match=message):
+        build(name, 4, **keys)
