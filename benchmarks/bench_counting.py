@@ -270,7 +270,7 @@ def against_truth(
 
 
 def agreement(graphs: GraphArrays, max_length: int, budget: int) -> dict[str, Any]:
-    """Two independent runs: share of estimated cells whose difference is within 1.96 standard errors of it, by length."""
+    """Two independent runs, by length: share of estimated cells that differ by at most 1.96 standard errors of it."""
     inside: dict[int, list[float]] = {}
     for g in range(size(graphs)):
         edges, n = one_graph(graphs, g)

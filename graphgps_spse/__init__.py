@@ -10,7 +10,7 @@ from graphgps_spse.version import __version__
 
 if TYPE_CHECKING:
     from graphgps_spse.counting import PathCounts, count_simple_paths
-    from graphgps_spse.counting.cycles import count_cycles_per_edge
+    from graphgps_spse.counting.edge_cycles import count_cycles_per_edge
     from graphgps_spse.encodings.transform import SimplePathEncoding
 
 __all__ = ["PathCounts", "SimplePathEncoding", "__version__", "count_cycles_per_edge", "count_simple_paths"]
@@ -18,7 +18,7 @@ __all__ = ["PathCounts", "SimplePathEncoding", "__version__", "count_cycles_per_
 _HOMES = {
     "PathCounts": "graphgps_spse.counting",
     "SimplePathEncoding": "graphgps_spse.encodings.transform",
-    "count_cycles_per_edge": "graphgps_spse.counting.cycles",
+    "count_cycles_per_edge": "graphgps_spse.counting.edge_cycles",
     "count_simple_paths": "graphgps_spse.counting",
 }
 

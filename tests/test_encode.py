@@ -149,14 +149,16 @@ def test_script_stopped_by_a_signal_goes_on_later(tmp_path, config, monkeypatch)
 
     monkeypatch.setitem(COUNTERS, "auto", endless)
     arguments = (monkeypatch, config, tmp_path, "--workers", "2")
-    process = get_context("fork").Process(target=lambda: sys.exit(encode(*arguments)))
+    process = get_context("fork").Process(target=lambda: sys.exit(encode(*arguments)), daemon=True)
     process.start()
     limit = time.monotonic() + 30
     while not list(tmp_path.glob("encodings/*/writers.lock")) and time.monotonic() < limit:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGINT)
-    process.join(20)
-    assert process.exitcode == 75
+    process.join(30)
+    stopped = process.exitcode
+    process.kill()
+    assert stopped == 75
     assert not list(tmp_path.glob("encodings/*/*.arrow")) and not list(tmp_path.glob("encodings/*/.*.tmp"))
     monkeypatch.undo()
     assert encode(*arguments) == 0 and len(list(tmp_path.glob("encodings/*/*.arrow"))) == 3

@@ -1,7 +1,7 @@
 """Work on many graphs: in chunks that fit the cache, on threads, with progress, and stopped by Ctrl-C."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
@@ -54,14 +54,16 @@ def for_each_chunk(
     fails, pending chunks are dropped and `stop` is called to end the running ones.
     """
     with ThreadPoolExecutor(max(1, num_threads)) as pool:
-        futures = [pool.submit(process, first, last) for first, last in bounds]
-        try:
+        futures: list[Future[None]] = []
+        try:  # from the first submit on: leaving the pool waits for what runs, so nothing may get past `stop`
+            for first, last in bounds:
+                futures.append(pool.submit(process, first, last))
             for future, (first, last) in zip(futures, bounds, strict=True):
                 future.result()
                 if progress is not None:
                     progress(last - first)
         finally:
-            for future in futures:
-                future.cancel()
             if stop is not None:
                 stop()
+            for future in futures:
+                future.cancel()

@@ -29,14 +29,22 @@ def restore(before: dict[signal.Signals, Any]) -> None:
 
 @contextmanager
 def stop_at_once() -> Iterator[None]:
-    """Within the block a signal raises StoppedError where it arrives: for work that leaves nothing to save."""
+    """End the block with StoppedError where a signal arrives in it: for work that leaves nothing to save.
+
+    On its way out of the block the signal is a KeyboardInterrupt: an Exception could be caught by a library that it
+    happens to arrive in, such as a logging handler, and be lost.
+    """
 
     def hear(number: int, frame: FrameType | None) -> NoReturn:
-        raise StoppedError(f"stopped by {signal.Signals(number).name} before training; the same command goes on")
+        raise KeyboardInterrupt(signal.Signals(number).name)
 
     before = listen(hear)
     try:
         yield
+    except KeyboardInterrupt as err:
+        if not err.args:  # not ours: a second Ctrl-C during training
+            raise
+        raise StoppedError(f"stopped by {err.args[0]} before training; the same command goes on") from None
     finally:
         restore(before)
 

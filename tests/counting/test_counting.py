@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +16,7 @@ from naive import path_counts
 
 import graphgps_spse.counting as counting
 from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts
-from graphgps_spse.counting.parallel import chunk_bounds
+from graphgps_spse.counting.parallel import chunk_bounds, for_each_chunk
 from graphgps_spse.counting.records import ChunkCounts, Status, weakest
 from graphgps_spse.errors import ConfigError, DataError
 
@@ -225,6 +227,7 @@ def test_ctrl_c_stops_a_hopeless_count(call):
     """All paths in a complete graph of 40 nodes would take longer than the universe is old."""
     code = f"""
 import numpy as np
+from threading import Event
 from types import SimpleNamespace
 from graphgps_spse.counting import compile_kernels, count_simple_paths, count_simple_paths_many
 e = np.stack(np.triu_indices(40, 1))
@@ -242,3 +245,17 @@ print("ready", flush=True)
         _, error = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in error and process.returncode != 0
     assert time.perf_counter() - begin < 10
+
+
+def test_a_signal_while_work_is_handed_out_stops_it(monkeypatch):
+    """The stop must reach a chunk that already runs when the signal comes between two submits."""
+    stopped, submit = Event(), ThreadPoolExecutor.submit
+
+    def submit_then_interrupt(pool, process, *bounds):
+        submit(pool, process, *bounds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_then_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        for_each_chunk(lambda *_: stopped.wait(60), [(0, 1), (1, 2)], stop=stopped.set)
+    assert stopped.is_set()

@@ -7,7 +7,7 @@ import pytest
 from naive import walk_probabilities
 
 from graphgps_spse.counting import count_simple_paths
-from graphgps_spse.counting.cycles import count_cycles_per_edge
+from graphgps_spse.counting.edge_cycles import count_cycles_per_edge
 
 
 def ring(size):

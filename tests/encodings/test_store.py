@@ -202,7 +202,7 @@ def test_shard_that_vanishes_is_named(tmp_path):
 
 
 def start_filling(root, num_graphs):
-    process = get_context("fork").Process(target=lambda: make_store(root, graphs(num_graphs)).complete())
+    process = get_context("fork").Process(target=lambda: make_store(root, graphs(num_graphs)).complete(), daemon=True)
     process.start()
     return process
 

@@ -115,8 +115,9 @@ def test_pickled_by_path(tmp_path):
 def test_read_in_a_forked_process(tmp_path):
     pairs = provide(SPSE(max_length=5), graphs(), tmp_path).pair
     expected, (ours, theirs) = pairs.rows_of([5, 60]).numpy(), get_context("fork").Pipe(False)
-    child = get_context("fork").Process(target=lambda: theirs.send(pairs.rows_of([5, 60]).numpy()))
+    child = get_context("fork").Process(target=lambda: theirs.send(pairs.rows_of([5, 60]).numpy()), daemon=True)
     child.start()
+    assert ours.poll(60), "the child does not answer"
     np.testing.assert_array_equal(ours.recv(), expected)
-    child.join()
+    child.join(60)
     assert child.exitcode == 0

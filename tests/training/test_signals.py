@@ -70,3 +70,18 @@ def test_work_with_nothing_to_save_stops_where_it_is(name):
         pytest.fail("the signal was not heard")
     assert stopped.value.exit_code == 75
     assert [signal.getsignal(getattr(signal, n)) for n in NAMES] == before
+
+
+def test_a_signal_inside_code_that_catches_exceptions_is_not_lost():
+    """Logging handlers, among others, catch every Exception and go on."""
+    with pytest.raises(StoppedError, match="SIGTERM"), stop_at_once():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        except Exception:
+            pytest.fail("a library would have swallowed the signal")
+
+
+def test_an_interrupt_of_another_origin_passes():
+    with pytest.raises(KeyboardInterrupt), stop_at_once():
+        raise KeyboardInterrupt
