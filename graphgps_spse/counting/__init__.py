@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from graphgps_spse.counting.graph import (
     check_graphs,
     check_max_length,
     check_sizes,
+    segments,
     simplify,
     single_graph,
+    take,
 )
 from graphgps_spse.counting.hard import compile_methods
 from graphgps_spse.counting.memory import Memory, ReusedMemory
@@ -57,6 +60,9 @@ __all__ = [
 ]
 
 Counter = Callable[[SimpleGraphs, int, int, int, CountOptions, np.ndarray, Spread, np.ndarray], ChunkCounts | None]
+
+Consume = Callable[[int, int, ChunkCounts], None]
+"""consume(first, last, chunk) is given the counts of graphs first..last-1."""
 
 COUNTERS: dict[str, Counter] = {
     "auto": count_auto,
@@ -168,7 +174,7 @@ def count_simple_paths_many(
 def map_path_counts(
     graphs: FlatGraphs,
     max_length: int,
-    consume: Callable[[int, int, ChunkCounts], None],
+    consume: Consume,
     *,
     method: str = "auto",
     directed: bool = False,
@@ -179,13 +185,25 @@ def map_path_counts(
     """Count many graphs and call consume(first, last, chunk) for every chunk of them; return status_GK and work.
 
     For results that need not be kept as counts: a chunk is about a megabyte, and its counts are overwritten after the
-    call. Threads call `consume` for different graphs at the same time, in no particular order.
+    call. Threads call `consume` for different graphs at the same time, in no particular order. Besides `graphs`, memory
+    does not grow with their number.
     """
     max_length, counter, asked = check_max_length(max_length), get_counter(method), CountOptions.of(**options)
-    simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
-    check_sizes(simple.node_ptr, max_length)
-    memory = ReusedMemory(simple, max_length)
-    return _map_chunks(counter, simple, max_length, asked, consume, num_threads, progress, memory, _CHUNK_VALUES)
+    flat = check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index)
+    check_sizes(flat[0], max_length)
+    status_GK, work = np.zeros((len(flat[0]) - 1, max_length), np.int8), 0
+    for first, last in segments(flat[1]):
+        simple = simplify(*take(*flat, first, last), directed=directed)
+        memory, pass_on = ReusedMemory(simple, max_length), partial(_shifted, consume, first)
+        status_GK[first:last], more = _map_chunks(
+            counter, simple, max_length, asked, pass_on, num_threads, progress, memory, _CHUNK_VALUES
+        )
+        work += more
+    return status_GK, work
+
+
+def _shifted(consume: Consume, by: int, first: int, last: int, chunk: ChunkCounts) -> None:
+    consume(by + first, by + last, chunk)
 
 
 def compile_kernels() -> float:
@@ -215,7 +233,7 @@ def _map_chunks(
     graphs: SimpleGraphs,
     max_length: int,
     options: CountOptions,
-    consume: Callable[[int, int, ChunkCounts], None],
+    consume: Consume,
     num_threads: int,
     progress: Progress | None,
     memory: Memory,

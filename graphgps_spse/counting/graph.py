@@ -12,6 +12,8 @@ from graphgps_spse.errors import DataError
 MAX_VALUES = 1 << 31
 """Most counts of one graph, n * n * K: 16 GiB of float64."""
 
+_SEGMENT_LOAD = 1 << 20  # edges and graphs whose sorting takes some 100 MB
+
 CSR = tuple[np.ndarray, np.ndarray]
 """row_ptr [N + 1] and col [E], int64: the neighbours of node v are col[row_ptr[v]:row_ptr[v + 1]], ascending."""
 
@@ -95,7 +97,7 @@ def check_edge_index(edge_index: Any, where: str) -> np.ndarray:
     if edges.dtype.kind not in "iu":
         hint = "; weights have no place in it: paths are counted, not weighted" if edges.dtype.kind == "f" else ""
         raise DataError(f"{where}: edge_index holds {edges.dtype}, expected integers{hint}")
-    return edges.astype(np.int64)
+    return edges.astype(np.int64, copy=False)
 
 
 def single_graph(edge_index: Any, num_nodes: Any, directed: bool) -> SimpleGraphs:
@@ -120,15 +122,28 @@ def check_graphs(node_ptr: Any, edge_ptr: Any, edge_index: Any) -> tuple[np.ndar
             f"node_ptr and edge_ptr describe {len(node_ptr) - 1} and {len(edge_ptr) - 1} graphs, edge_ptr ends at "
             f"{edge_ptr[-1]} of {edges.shape[1]} edges; expected equal numbers"
         )
-    sizes = np.diff(node_ptr)
-    wrong = np.flatnonzero(((edges < 0) | (edges >= np.repeat(sizes, np.diff(edge_ptr)))).any(0))
-    if len(wrong):
-        graph = int(np.searchsorted(edge_ptr, wrong[0], side="right")) - 1
-        number, edge = int(wrong[0] - edge_ptr[graph]), tuple(edges[:, wrong[0]].tolist())
-        raise DataError(
-            f"graph {graph}: edge {number}, {edge}, points outside its {sizes[graph]} nodes, which count from 0"
-        )
+    for first, last in segments(edge_ptr):
+        _check_ends(node_ptr, edge_ptr, edges, first, last)
     return node_ptr, edge_ptr, edges
+
+
+def segments(edge_ptr: np.ndarray) -> list[tuple[int, int]]:
+    """Return consecutive ranges (first, last) of graphs that are few enough to sort their edges in little memory."""
+    load = edge_ptr + np.arange(len(edge_ptr))
+    bounds, first, num_graphs = [], 0, len(edge_ptr) - 1
+    while first < num_graphs:
+        last = int(np.searchsorted(load, load[first] + _SEGMENT_LOAD, side="right")) - 1
+        bounds.append((first, max(first + 1, last)))
+        first = bounds[-1][1]
+    return bounds
+
+
+def take(
+    node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, first: int, last: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return graphs first..last-1 of checked flat arrays as flat arrays of their own; edges are a view."""
+    own_edges = edges[:, edge_ptr[first] : edge_ptr[last]]
+    return node_ptr[first : last + 1] - node_ptr[first], edge_ptr[first : last + 1] - edge_ptr[first], own_edges
 
 
 def simplify(node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, *, directed: bool) -> SimpleGraphs:
@@ -146,6 +161,19 @@ def pair_offsets(node_ptr: Any) -> np.ndarray:
     """Return the first of the n * n pairs of each graph, and their number: [G + 1] int64."""
     sizes: np.ndarray = np.diff(np.asarray(node_ptr, dtype=np.int64))
     return np.concatenate([[0], np.cumsum(sizes * sizes)])
+
+
+def _check_ends(node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, first: int, last: int) -> None:
+    own_ptr, sizes = edge_ptr[first : last + 1], np.diff(node_ptr[first : last + 1])
+    ends = edges[:, own_ptr[0] : own_ptr[-1]]
+    wrong = np.flatnonzero(((ends < 0) | (ends >= np.repeat(sizes, np.diff(own_ptr)))).any(0))
+    if len(wrong):
+        at = int(own_ptr[0] + wrong[0])
+        graph = int(np.searchsorted(edge_ptr, at, side="right")) - 1
+        number, edge = at - int(edge_ptr[graph]), tuple(edges[:, at].tolist())
+        raise DataError(
+            f"graph {graph}: edge {number}, {edge}, points outside its {sizes[graph - first]} nodes, which count from 0"
+        )
 
 
 def _check_ptr(ptr: Any, name: str) -> np.ndarray:

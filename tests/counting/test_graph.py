@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphgps_spse.counting import count_simple_paths, count_simple_paths_many
+import graphgps_spse.counting.graph as graph_module
+from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts
 from graphgps_spse.counting.graph import check_graphs, simplify
 from graphgps_spse.errors import DataError
 
@@ -110,3 +111,26 @@ def test_csr_by_hand():
     assert graphs.links[0].tolist() == [0, 1, 2, 2, 3, 4] and graphs.links[1].tolist() == [1, 0, 2, 1]
     undirected = simplify(node_ptr, edge_ptr, edges, directed=False)
     assert undirected.arcs is undirected.links
+
+
+def test_segments_change_nothing(monkeypatch):
+    """Many graphs are sorted a few at a time; numbers of graphs in results and errors count through all of them."""
+    rng = np.random.default_rng(0)
+    edges = [rng.integers(0, 6, (2, int(size))) for size in rng.integers(0, 9, 30)]
+    node_ptr, edge_ptr = np.arange(31) * 6, np.cumsum([0, *(e.shape[1] for e in edges)])
+    graphs = SimpleNamespace(node_ptr=node_ptr, edge_ptr=edge_ptr, edge_index=np.concatenate(edges, axis=1))
+    whole = count_simple_paths_many(graphs, 4)
+    monkeypatch.setattr(graph_module, "_SEGMENT_LOAD", 12)
+    assert len(graph_module.segments(edge_ptr)) > 5
+    found = np.zeros_like(whole.counts)
+
+    def keep(first, last, chunk):
+        found[first * 36 : last * 36] = chunk.counts
+
+    status_GK, work = map_path_counts(graphs, 4, keep)
+    np.testing.assert_array_equal(found, whole.counts)
+    np.testing.assert_array_equal(status_GK, whole.status_GK)
+    assert work == whole.work
+    graphs.edge_index[1, edge_ptr[28]] = 6
+    with pytest.raises(DataError, match=r"^graph 28: edge 0, \(\d, 6\), points outside its 6 nodes"):
+        map_path_counts(graphs, 4, keep)
