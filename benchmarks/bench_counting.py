@@ -33,7 +33,14 @@ import graphs as sources  # noqa: E402
 import plain_search  # noqa: E402
 from graphs import flatten, one_graph, select  # noqa: E402
 
-from graphgps_spse.counting import PathCounts, count_simple_paths, count_simple_paths_many, map_path_counts  # noqa: E402
+from graphgps_spse.counting import (  # noqa: E402
+    COUNTERS,
+    PathCounts,
+    compile_kernels,
+    count_simple_paths,
+    count_simple_paths_many,
+    map_path_counts,
+)
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
 from graphgps_spse.encodings.spse import SPSE, scale_counts  # noqa: E402
@@ -427,6 +434,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/counting.json")
     args = parser.parse_args()
     result = json.loads(args.out.read_text()) if args.out.exists() else {}
+    compile_kernels(COUNTERS)
     for name in args.only.split(","):
         if name not in PARTS:
             parser.error(f"--only: unknown part '{name}'. Known: {', '.join(PARTS)}")

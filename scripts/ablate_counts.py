@@ -181,7 +181,7 @@ def main() -> int:
     unknown = sorted(set(names) - set(CASES))
     if unknown or args.graphs < 1:
         parser.error(f"--datasets {','.join(unknown)}: known are {', '.join(CASES)}" if unknown else "--graphs below 1")
-    compile_kernels()
+    compile_kernels(COUNTERS)
     studies = {}
     try:
         for name in names:

@@ -8,7 +8,7 @@ to `spread`; results must not depend on how those are run.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -206,16 +206,16 @@ def _shifted(consume: Consume, by: int, first: int, last: int, chunk: ChunkCount
     consume(by + first, by + last, chunk)
 
 
-def compile_kernels() -> float:
-    """Compile the kernels of this package or load them from the cache on disk; return the seconds it took."""
+def compile_kernels(methods: Iterable[str] = ("auto", "exact", "sampled")) -> float:
+    """Compile the kernels of some methods or load them from the cache on disk; return the seconds it took."""
     begin = time.perf_counter()
     path, triangle = single_graph([[0, 1], [1, 2]], 3, False), single_graph([[0, 1, 2], [1, 2, 0]], 3, False)
     compile_methods(triangle)
     complete = single_graph(np.stack(np.triu_indices(5, 1)), 5, False)  # dense enough for kernels of their own
-    for counter in COUNTERS.values():
+    for method in methods:
         for graph in (path, complete):
             zeros, limit = np.zeros((graph.num_pairs(0, 1), 2)), np.array([_NO_LIMIT])
-            counter(graph, 0, 1, 2, CountOptions(budget=1), limit, one_after_another, zeros)
+            get_counter(method)(graph, 0, 1, 2, CountOptions(budget=1), limit, one_after_another, zeros)
     return time.perf_counter() - begin
 
 
