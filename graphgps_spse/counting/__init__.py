@@ -105,9 +105,9 @@ def count_simple_paths(
         plan = plan_counts(edge_index, num_nodes, max_length, directed=directed, **options)
         sys.stdout.write(f"{plan}\n")
     counter, asked = get_counter(method), CountOptions.of(**options)
+    check_threads(num_threads)
     max_length = check_max_length(max_length)
-    graphs = single_graph(edge_index, num_nodes, directed)
-    check_sizes(graphs.node_ptr, max_length)
+    graphs = single_graph(edge_index, num_nodes, directed, max_length)
     counts_PK = np.zeros((graphs.num_pairs(0, 1), max_length))
     chunk = counter(graphs, 0, 1, max_length, asked, np.array([_QUICK_WORK]), one_after_another, counts_PK)
     if chunk is None:
@@ -130,7 +130,7 @@ def plan_counts(
 ) -> CountPlan:
     """Return what method "auto" would do with a graph, and its cost; arguments as in `count_simple_paths`."""
     asked, max_length = CountOptions.of(**options), check_max_length(max_length)
-    return plan_graph(single_graph(edge_index, num_nodes, directed), 0, max_length, asked)
+    return plan_graph(single_graph(edge_index, num_nodes, directed, max_length), 0, max_length, asked)
 
 
 def count_simple_paths_many(
@@ -149,6 +149,8 @@ def count_simple_paths_many(
     `dtype` is that of the result: float32 halves it and rounds counts above 2^24.
     """
     max_length, counter, asked = check_max_length(max_length), get_counter(method), CountOptions.of(**options)
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ConfigError(f"dtype: counts are float64 or float32, not {np.dtype(dtype)}")
     simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
     check_sizes(simple.node_ptr, max_length)
     in_place = np.dtype(dtype) == np.float64
@@ -202,6 +204,12 @@ def map_path_counts(
     return status_GK, work
 
 
+def check_threads(num_threads: int) -> None:
+    """Raise DataError unless this is a number of threads."""
+    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
+        raise DataError(f"num_threads must be at least 1, got {num_threads!r}")
+
+
 def _shifted(consume: Consume, by: int, first: int, last: int, chunk: ChunkCounts) -> None:
     consume(by + first, by + last, chunk)
 
@@ -239,8 +247,7 @@ def _map_chunks(
     memory: Memory,
     chunk_values: int,
 ) -> tuple[np.ndarray, int]:
-    if num_threads < 1:
-        raise DataError(f"num_threads must be at least 1, got {num_threads}")
+    check_threads(num_threads)
     limit = np.array([_NO_LIMIT])
     bounds = chunk_bounds(graphs.pair_ptr, max(1, chunk_values // max_length))
     # With fewer chunks than threads the graphs are few and large: one at a time, each over all threads.

@@ -150,10 +150,10 @@ def count_blocks(
                 if meters[0] > cap:
                     return False
             _measure_block(n, block, max_length, low, high, counts)
-            _join_block(n, 1, block, placed, num_placed, max_length, symmetric, low, high, counts)
+            meters[0] += _join_block(n, 1, block, placed, num_placed, max_length, symmetric, limit, low, high, counts)
             if not symmetric:
-                _join_block(1, n, block, placed, num_placed, max_length, False, low, high, counts)
-        if limit[0] < 0:
+                meters[0] += _join_block(1, n, block, placed, num_placed, max_length, False, limit, low, high, counts)
+        if limit[0] < 0 or meters[0] > cap:
             return False
         for i in range(begin + 1, end):
             v = block_nodes[i]
@@ -302,14 +302,16 @@ def step_work(n, ptr):
 
 
 @kernel
-def _join_block(to, of, block, placed, num_placed, max_length, mirror, low, high, counts):
+def _join_block(to, of, block, placed, num_placed, max_length, mirror, limit, low, high, counts):
     """Count the paths from the vertices placed so far to a block that hangs on one of them, its top.
 
     The paths from u to v are row u * to + v * of of `counts`: (n, 1) counts from u to v, (1, n) from v to u. `mirror`
-    writes both at once. Their lengths lie in low + 1 .. high, mostly one to five of K.
+    writes both at once. Their lengths lie in low + 1 .. high, mostly one to five of K. Returns the work.
     """
-    top = block[0]
+    top, work = block[0], 0
     for v in block[1:]:
+        if limit[0] < 0:
+            return work
         b = top * to + v * of
         for p in range(num_placed):
             u = placed[p]
@@ -324,6 +326,7 @@ def _join_block(to, of, block, placed, num_placed, max_length, mirror, low, high
             low[out], high[out] = low[a] + low[b] + 1, min(max_length, high[a] + high[b])
             if mirror:
                 low[back], high[back] = low[out], high[out]
+            work += (high[b] - low[b]) * (high[a] - low[a])
             for i in range(low[b], high[b]):
                 factor = counts[b, i]
                 for k in range(low[a], min(high[a], max_length - 1 - i)):
@@ -331,6 +334,7 @@ def _join_block(to, of, block, placed, num_placed, max_length, mirror, low, high
             if mirror:
                 for k in range(low[out], high[out]):
                     counts[back, k] = counts[out, k]
+    return work
 
 
 @kernel

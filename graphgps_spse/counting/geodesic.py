@@ -19,13 +19,16 @@ from graphgps_spse.counting.jit import kernel
 SLACK = 2
 """Lengths up to distance + SLACK have closed forms."""
 
+_EXACT = 9007199254740992.0  # 2^53: differences of larger float64 numbers are not trusted
+
 
 def count_geodesic(
-    row_ptr: np.ndarray, col: np.ndarray, max_length: int, first_length: int = 1
+    row_ptr: np.ndarray, col: np.ndarray, max_length: int, first_length: int = 1, limit: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return counts [K, N, N] of lengths up to distance + 2, where they hold ([K, N, N] bool), distances, the work.
 
-    Counts below `first_length` are left out where no other of their row is wanted.
+    Counts below `first_length` are left out where no other of their row is wanted. Those of distance + 2 hold where
+    the terms of their difference are below 2^53. The work is -1 if `limit[0]` became negative meanwhile.
 
     `row_ptr` [N + 1] and `col` [E] are the arcs of one graph. Where no path leads at all the count of every length is 0
     and holds, as does the diagonal. Distances [N, N] int64 are -1 where no path leads. Work is in nanoseconds.
@@ -33,15 +36,16 @@ def count_geodesic(
     n = len(row_ptr) - 1
     counts_KNN = np.zeros((max_length, n, n))
     distance_NN = np.empty((n, n), np.int64)
-    work = _count_rows(n, row_ptr, col, first_length, max_length, distance_NN, counts_KNN)
+    limit = np.zeros(1, np.int64) if limit is None else limit
+    work = _count_rows(n, row_ptr, col, first_length, max_length, limit, distance_NN, counts_KNN)
     lengths = np.arange(1, max_length + 1)[:, None, None]
-    known_KNN = (distance_NN < 1) | (lengths <= distance_NN + SLACK)
+    known_KNN = ((distance_NN < 1) | (lengths <= distance_NN + SLACK)) & (counts_KNN >= 0.0)
     return counts_KNN, known_KNN, distance_NN, int(work)
 
 
 @kernel
-def _count_rows(n, ptr, col, first_length, max_length, distance, counts):
-    """Fill `distance` (-1 where no path leads) and `counts`; return the work, two units for an arc."""
+def _count_rows(n, ptr, col, first_length, max_length, limit, distance, counts):
+    """Fill `distance` (-1 where no path leads) and `counts` (-1 where unknown); return the work, or -1 if stopped."""
     has_arc = np.zeros((n, n), np.bool_)
     for u in range(n):
         for e in range(ptr[u], ptr[u + 1]):
@@ -55,6 +59,8 @@ def _count_rows(n, ptr, col, first_length, max_length, distance, counts):
     walks, detours, twice = np.empty((3, max_length + 1, n))
     work = n * n
     for i in range(n):
+        if limit[0] < 0:
+            return -1
         work += _search(i, ptr, col, queue, distance[i])
         farthest = distance[i].max()
         if farthest + 2 < first_length:
@@ -80,7 +86,8 @@ def _count_rows(n, ptr, col, first_length, max_length, distance, counts):
                 for k in range(d, min(d + 2, max_length + 1)):
                     counts[k - 1, i, j] = walks[k, j]
                 if d + 2 <= max_length:
-                    counts[d + 1, i, j] = walks[d + 2, j] - detours[d, j] + twice[d, j]
+                    sure = max(walks[d + 2, j], detours[d, j], twice[d, j]) < _EXACT
+                    counts[d + 1, i, j] = walks[d + 2, j] - detours[d, j] + twice[d, j] if sure else -1.0
     return work
 
 

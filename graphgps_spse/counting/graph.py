@@ -100,7 +100,7 @@ def check_edge_index(edge_index: Any, where: str) -> np.ndarray:
     return edges.astype(np.int64, copy=False)
 
 
-def single_graph(edge_index: Any, num_nodes: Any, directed: bool) -> SimpleGraphs:
+def single_graph(edge_index: Any, num_nodes: Any, directed: bool, max_length: int = 1) -> SimpleGraphs:
     """Return one graph as SimpleGraphs. Raises DataError for anything that is not a graph on `num_nodes` nodes."""
     try:
         size = index(num_nodes)
@@ -108,6 +108,10 @@ def single_graph(edge_index: Any, num_nodes: Any, directed: bool) -> SimpleGraph
         raise DataError(f"num_nodes must be a whole number, got {num_nodes!r}") from None
     if size < 0:
         raise DataError(f"num_nodes must not be negative, got {size}")
+    if size < 1 << 40:
+        check_sizes(np.array([0, size]), max_length)  # before arrays of that size are made
+    else:
+        raise DataError(f"num_nodes: {size} nodes are more than their pairs can be counted for")
     edges = check_edge_index(edge_index, "graph 0")
     checked = check_graphs(np.array([0, size]), np.array([0, edges.shape[1]]), edges)
     return simplify(*checked, directed=directed)

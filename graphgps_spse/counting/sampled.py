@@ -25,7 +25,7 @@ from graphgps_spse.counting.records import ChunkCounts
 
 MIN_WALKS = 16  # of each source, however small the budget: fewer give no standard error worth the name
 _TILT, _OUTWARD_SHARE = 3.0, 0.3  # measured on superpixel graphs; 2 to 8 and 0.2 to 0.5 do about as well
-_STEP_WORK, _ARC_WORK, _CELL_WORK = 50, 5, 3  # nanoseconds: of one step, of each arc looked at, of one result
+_STEP_WORK, _ARC_WORK = 50, 5  # nanoseconds: of one step, of each arc looked at
 _SLICES = 16  # parts that a graph's sources are divided into for `spread`
 
 
@@ -53,7 +53,7 @@ def count_sampled(
 ) -> ChunkCounts | None:
     """Estimate the counts of graphs first..last-1, spending `options.budget` on each; lengths 1 to 3 are exact.
 
-    Counts and standard errors are float64: the former overflow to infinity beyond 1e308, the latter beyond 1e154.
+    Counts and standard errors are float64: the former are infinite beyond 1e300, the latter beyond 1e150.
     """
     error_PK, work = np.empty_like(counts_PK), 0
     status_GK = np.ones((last - first, max_length), np.int8)
@@ -83,9 +83,11 @@ def estimate_graph(
     n = len(ptr) - 1
     shape = (n * n, max_length - first_length + 1)
     counts, variance = np.zeros(shape), np.zeros(shape)
-    exact_KNN, known_KNN, distance, work = count_geodesic(ptr, col, max_length, first_length)
+    if n * len(col) > limit[0]:  # that much work at least: not to be done twice
+        return None
+    exact_KNN, known_KNN, distance, work = count_geodesic(ptr, col, max_length, first_length, limit)
     num_walks = plan_walks(n, len(col), max_length, budget)
-    if work + num_walks * walk_work(n, len(col), max_length) > limit[0]:
+    if work < 0 or work + num_walks * walk_work(n, len(col), max_length) > limit[0]:
         return None
     bounds = np.linspace(0, n, min(n, _SLICES) + 1).astype(np.int64)
     key = np.uint64(graph_key(ptr, col, np.uint64(seed)))
@@ -158,12 +160,19 @@ def _walk_from(ptr, col, distance, first_length, max_length, num_walks, key, beg
         away = distance[i]
         found[:] = 0.0
         free[i] = 0.0
+        infinite, blurred = max_length, max_length  # steps from which on counts or their variances are out of range
         for walk in range(num_walks):
             plain, outward = 1.0, 1.0  # probability of the path so far under each kind of walk
             u, steps = i, 0
             while True:
-                weight = 1.0 / ((1.0 - share) * plain + share * outward)
+                probability = (1.0 - share) * plain + share * outward
+                if probability < 1e-300:  # more paths than float64 holds
+                    infinite = min(infinite, steps)
+                    break
+                weight = 1.0 / probability
                 square = weight * weight
+                if weight > 1e150:
+                    square, blurred = 0.0, min(blurred, steps)
                 num_free, total = 0, 0.0
                 for e in range(ptr[u], ptr[u + 1]):
                     v = col[e]
@@ -199,6 +208,10 @@ def _walk_from(ptr, col, distance, first_length, max_length, num_walks, key, beg
                 counts[i * n + j, k - first_length] = mean
                 square = found[k - 1, j, 1] / num_walks - mean * mean
                 variance[i * n + j, k - first_length] = max(square, 0.0) / (num_walks - 1)
+                if k > blurred and mean > 0.0:
+                    variance[i * n + j, k - first_length] = np.inf
+                if k > infinite and away[j] > 0:
+                    counts[i * n + j, k - first_length] = variance[i * n + j, k - first_length] = np.inf
 
 
 @kernel

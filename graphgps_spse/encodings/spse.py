@@ -209,7 +209,7 @@ def write_scaled(counts_PK, table, alpha, beta, n, first_column, out_PC):
     for p in range(counts_PK.shape[0]):
         for k in range(counts_PK.shape[1]):
             count = counts_PK[p, k]
-            if count < len(table) and count == np.floor(count):
+            if 0.0 <= count < len(table) and count == np.floor(count):
                 out_PC[p, first_column + k] = table[int(count)]
             else:
                 for _ in range(n):

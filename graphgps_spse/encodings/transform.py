@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graphgps_spse.counting import Status, count_simple_paths
@@ -54,7 +54,7 @@ class SimplePathEncoding(BaseTransform):
         Raises DataError for anything but one homogeneous graph with an `edge_index` and no weights, and where the
         method gives no count.
         """
-        if not isinstance(data, Data) or data.edge_index is None:
+        if not isinstance(data, Data) or isinstance(data, Batch) or data.edge_index is None:
             raise DataError(f"SimplePathEncoding needs a Data object with an edge_index, got {type(data).__name__}")
         if getattr(data, "edge_weight", None) is not None:
             raise DataError(

@@ -56,3 +56,15 @@ def test_far_ends_of_a_ladder():
     assert known[8:11, 0, 9].all() and counts[8:11, 0, 9].tolist() == [1, 0, 45]
     # To the end of the other side: over one of the ten rungs, or over three of them.
     assert known[9:12, 0, 19].all() and counts[9:12, 0, 19].tolist() == [10, 0, 120]
+
+
+def test_forms_that_would_cancel_are_not_trusted():
+    """A chain of theta links, three ways each: 3^40 shortest paths, beyond what float64 subtracts exactly."""
+    edges = [e for i in range(40) for w in (1, 2, 3) for e in ((4 * i, 4 * i + w), (4 * i + w, 4 * i + 4))]
+    counts, known, distance, _ = count_geodesic(*single_graph(np.array(edges).T, 161, False).arcs, 83)
+    beyond = np.arange(1, 84)[:, None, None] == distance + SLACK
+    assert (beyond & known).any() and (beyond & ~known).any()
+    hubs = np.arange(0, 161, 4)  # between those no path is two edges longer than a shortest one
+    assert not counts[beyond & known & np.isin(np.arange(161), hubs) & np.isin(np.arange(161), hubs)[:, None]].any()
+    assert counts[79, 0, 160] == pytest.approx(3.0**40)
+    assert (counts[known] >= 0).all()

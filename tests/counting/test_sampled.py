@@ -202,3 +202,13 @@ def test_equals_its_slow_twin(directed):
     np.testing.assert_allclose(as_matrices(paths.counts), expected, rtol=1e-12)
     np.testing.assert_allclose(as_matrices(paths.standard_error), error, rtol=1e-6)
     assert (mean[3:][~known[3:]] > 0).sum() > 30
+
+
+def test_beyond_the_range_of_float64_counts_are_infinite():
+    """K_200 has e^800 paths of 160 edges; nothing is negative, not a number, or an error of arithmetic."""
+    edges = np.argwhere(~np.eye(200, dtype=bool))
+    paths = count_simple_paths(edges.T, 200, 165, method="sampled", budget=ENOUGH)
+    assert np.isinf(paths.counts[164, 0, 1]) and np.isfinite(paths.counts[99, 0, 1])
+    assert np.isinf(paths.standard_error[164, 0, 1])
+    assert not np.isnan(paths.counts).any() and not np.isnan(paths.standard_error).any()
+    assert (paths.counts >= 0).all()
