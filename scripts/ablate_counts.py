@@ -32,7 +32,7 @@ from graphgps_spse.environment import describe_environment  # noqa: E402
 from graphgps_spse.errors import SPSEError  # noqa: E402
 from graphgps_spse.files import write_json  # noqa: E402
 
-EXACT = list(Status).index(Status.EXACT)
+EXACT = Status.EXACT.code
 BUDGETS = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphgps_spse.counting.parallel import chunk_bounds
 from graphgps_spse.errors import DataError
 
 MAX_VALUES = 1 << 31
@@ -47,6 +48,18 @@ class SimpleGraphs:
 
     def __len__(self) -> int:
         return len(self.node_ptr) - 1
+
+    def arcs_of(self, graph: int) -> CSR:
+        """Return the arcs of one graph as CSR that counts from 0."""
+        return self._cut(self.arcs, graph)
+
+    def links_of(self, graph: int) -> CSR:
+        """Return one graph, symmetrised, as CSR that counts from 0."""
+        return self._cut(self.links, graph)
+
+    def _cut(self, csr: CSR, graph: int) -> CSR:
+        (row_ptr, col), (start, stop) = csr, self.node_ptr[graph : graph + 2].tolist()
+        return row_ptr[start : stop + 1] - row_ptr[start], col[row_ptr[start] : row_ptr[stop]]
 
     def num_pairs(self, first: int, last: int) -> int:
         """Pairs of graphs first..last-1."""
@@ -133,13 +146,7 @@ def check_graphs(node_ptr: Any, edge_ptr: Any, edge_index: Any) -> tuple[np.ndar
 
 def segments(edge_ptr: np.ndarray) -> list[tuple[int, int]]:
     """Return consecutive ranges (first, last) of graphs that are few enough to sort their edges in little memory."""
-    load = edge_ptr + np.arange(len(edge_ptr))
-    bounds, first, num_graphs = [], 0, len(edge_ptr) - 1
-    while first < num_graphs:
-        last = int(np.searchsorted(load, load[first] + _SEGMENT_LOAD, side="right")) - 1
-        bounds.append((first, max(first + 1, last)))
-        first = bounds[-1][1]
-    return bounds
+    return chunk_bounds(edge_ptr + np.arange(len(edge_ptr)), _SEGMENT_LOAD)
 
 
 def take(

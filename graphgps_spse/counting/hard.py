@@ -83,12 +83,8 @@ class HardGraph:
     @classmethod
     def of(cls, graphs: SimpleGraphs, graph: int, max_length: int) -> Self:
         """Find and measure the blocks of a graph."""
-        start, stop = graphs.node_ptr[graph : graph + 2].tolist()
-        (ptr, col), (both_ptr, both_col) = (
-            (row_ptr[start : stop + 1] - row_ptr[start], col[row_ptr[start] : row_ptr[stop]])
-            for row_ptr, col in (graphs.arcs, graphs.links)
-        )
-        size = stop - start
+        (ptr, col), (both_ptr, both_col) = graphs.arcs_of(graph), graphs.links_of(graph)
+        size = len(ptr) - 1
         block_ptr, block_nodes = np.zeros(size + 1, np.int64), np.empty(2 * size, np.int64)
         scratch = np.empty((5, size + 1), np.int64)
         num_blocks = find_blocks(size, both_ptr, both_col, scratch, block_ptr, block_nodes)

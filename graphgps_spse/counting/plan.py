@@ -48,9 +48,8 @@ class CountPlan:
 
 def plan_graph(graphs: SimpleGraphs, graph: int, max_length: int, options: CountOptions) -> CountPlan:
     """Predict what `count_auto` does with one graph."""
-    n = int(graphs.node_ptr[graph + 1] - graphs.node_ptr[graph])
-    row_ptr = graphs.arcs[0]
-    num_arcs = int(row_ptr[graphs.node_ptr[graph + 1]] - row_ptr[graphs.node_ptr[graph]])
+    ptr, col = graphs.arcs_of(graph)
+    n, num_arcs = len(ptr) - 1, len(col)
     exact_work_K = predict_work(graphs, graph, max_length)
     exact_lengths = max(1, int(np.count_nonzero(exact_work_K <= _half(options))))
     left = _left(options, exact_work_K, exact_lengths)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphgps_spse.counting.geodesic import count_geodesic
-from graphgps_spse.counting.graph import CSR, SimpleGraphs
+from graphgps_spse.counting.graph import SimpleGraphs
 from graphgps_spse.counting.jit import kernel
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import Spread
@@ -79,7 +79,7 @@ def estimate_graph(
     spread: Spread,
 ) -> Estimate | None:
     """Estimate the counts of one graph from `first_length` on; None if `limit[0]` was lowered to less than the work."""
-    ptr, col = arcs_of(graphs, graph)
+    ptr, col = graphs.arcs_of(graph)
     n = len(ptr) - 1
     shape = (n * n, max_length - first_length + 1)
     counts, variance = np.zeros(shape), np.zeros(shape)
@@ -106,13 +106,6 @@ def estimate_graph(
     np.copyto(variance, 0.0, where=known)
     work += num_walks * walk_work(n, len(col), max_length)
     return Estimate(counts, np.sqrt(variance), np.all(known, axis=0), work)
-
-
-def arcs_of(graphs: SimpleGraphs, graph: int) -> CSR:
-    """Return the arcs of one graph, counted from 0."""
-    start, stop = graphs.node_ptr[graph], graphs.node_ptr[graph + 1]
-    row_ptr, col = graphs.arcs
-    return row_ptr[start : stop + 1] - row_ptr[start], col[row_ptr[start] : row_ptr[stop]]
 
 
 def plan_walks(num_nodes: int, num_arcs: int, max_length: int, budget: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphgps_spse.counting import ENGINE_VERSION, get_counter, map_path_counts
-from graphgps_spse.counting.graph import check_graphs, pair_offsets, simplify
+from graphgps_spse.counting.graph import check_graphs, pair_offsets, simplify, take
 from graphgps_spse.counting.options import READ_BY, CountOptions
 from graphgps_spse.counting.parallel import one_after_another
 from graphgps_spse.counting.records import ChunkCounts, Status, weakest
@@ -64,10 +64,9 @@ class CountRequest:
 
         Raises DataError, naming the graph and the length, where the method gives no count.
         """
-        not_counted_code = list(Status).index(Status.NOT_COUNTED)
 
         def check(first: int, last: int, chunk: ChunkCounts) -> None:
-            missing = np.argwhere(chunk.status_GK == not_counted_code)
+            missing = np.argwhere(chunk.status_GK == Status.NOT_COUNTED.code)
             if len(missing):
                 graph, length = missing[0]
                 where = f"graph {first_graph + first + int(graph)}"
@@ -138,7 +137,7 @@ def estimate(graphs: GraphArrays, request: CountRequest) -> Estimate:
     counter, options = get_counter(request.method), CountOptions(**request.options)
     counted, work, num_bytes, pairs, too_much = 0, 0, 0, 0, False
     for graph in _spread_by_size(sizes).tolist():
-        simple = simplify(*check_graphs(*select_graphs(graphs, graph, graph + 1)), directed=request.directed)
+        simple = simplify(*check_graphs(*take(*graphs, graph, graph + 1)), directed=request.directed)
         allowed = _SAMPLED_WORK // _LEAST_SAMPLE
         limit, zeros = np.array([allowed]), np.zeros((int(sizes[graph]) ** 2, request.max_length))
         chunk = counter(simple, 0, 1, request.max_length, options, limit, one_after_another, zeros)
@@ -166,13 +165,6 @@ def pack_graph(rows_PK: np.ndarray, num_nodes: int, graph: int) -> PackedCounts:
         return pack_counts(rows_PK, num_nodes)
     except ValueError as err:
         raise DataError(f"graph {graph}: its counts cannot be stored, {err}") from err
-
-
-def select_graphs(graphs: GraphArrays, first: int, last: int) -> GraphArrays:
-    """Return graphs first..last-1 as flat arrays of their own."""
-    begin, end = int(graphs.edge_ptr[first]), int(graphs.edge_ptr[last])
-    node_ptr, edge_ptr = graphs.node_ptr[first : last + 1], graphs.edge_ptr[first : last + 1]
-    return GraphArrays(node_ptr - node_ptr[0], edge_ptr - edge_ptr[0], graphs.edge_index[:, begin:end])
 
 
 def as_size(num_bytes: float) -> str:

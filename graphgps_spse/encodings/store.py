@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from graphgps_spse.counting.graph import pair_offsets
+from graphgps_spse.counting.graph import pair_offsets, take
 from graphgps_spse.counting.parallel import chunk_bounds
 from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.encodings.base import GraphArrays, Progress
@@ -36,7 +36,6 @@ from graphgps_spse.encodings.request import (
     as_size,
     estimate,
     pack_graph,
-    select_graphs,
 )
 from graphgps_spse.encodings.shards import DamagedShardError, Shard, shard_path, write_shard
 from graphgps_spse.encodings.stored import StoredCounts
@@ -212,7 +211,7 @@ class CountStore:
                 found[graph] = pack_graph(rows, size, first + graph)
                 row += size * size
 
-        graphs = select_graphs(self.graphs, first, last)
+        graphs = GraphArrays(*take(*self.graphs, first, last))
         status_GK, work = self.request.map(graphs, pack, first_graph=first, num_threads=num_threads, progress=progress)
         packed = [found[row] for row in range(last - first)]
         try:

@@ -259,3 +259,15 @@ def test_a_signal_while_work_is_handed_out_stops_it(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         for_each_chunk(lambda *_: stopped.wait(60), [(0, 1), (1, 2)], stop=stopped.set)
     assert stopped.is_set()
+
+
+@pytest.mark.parametrize("num_threads", [0, 1.5, "2"])
+def test_threads_are_checked_for_small_graphs_too(num_threads):
+    with pytest.raises(DataError, match="num_threads must be at least 1"):
+        count_simple_paths([[0], [1]], 2, 2, num_threads=num_threads)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float16"])
+def test_results_that_cannot_hold_counts_are_refused(dtype):
+    with pytest.raises(ConfigError, match=f"float64 or float32, not {dtype}"):
+        count_simple_paths_many(random_graphs(3), 2, dtype=dtype)

@@ -134,3 +134,8 @@ def test_segments_change_nothing(monkeypatch):
     graphs.edge_index[1, edge_ptr[28]] = 6
     with pytest.raises(DataError, match=r"^graph 28: edge 0, \(\d, 6\), points outside its 6 nodes"):
         map_path_counts(graphs, 4, keep)
+
+
+def test_sizes_are_checked_before_memory_is_taken():
+    with pytest.raises(DataError, match="1,000,000,000 nodes at 3 lengths make"):
+        count_simple_paths([[0], [1]], 10**9, 3)

@@ -107,3 +107,9 @@ def test_refusals():
         SimplePathEncoding(max_length=2)(Data(num_nodes=3))
     with pytest.raises(DataError, match="points outside its 2 nodes"):
         SimplePathEncoding(max_length=2)(graph([(0, 2)], 2))
+
+
+def test_a_batch_is_refused():
+    """Its nodes belong to several graphs, and rows would count the pairs across them."""
+    with pytest.raises(DataError, match="needs a Data object with an edge_index, got"):
+        SimplePathEncoding(max_length=2)(Batch.from_data_list([graph(), graph()]))
