@@ -1,0 +1,272 @@
+"""Laplacian eigenvectors: by hand, against numpy's eigh and PyG's Laplacian; GPS and CSA read them."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from encoding_graphs import TWO_TRIANGLES, both_ways, flat, golden_graphs, random_graphs
+from end_to_end import run_model
+from torch_geometric.utils import get_laplacian, to_dense_adj, to_undirected
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.encodings import simple
+from graphgps_spse.encodings.lappe import MAX_NODES, NORMS, LapPE
+from graphgps_spse.errors import ConfigError, DataError
+
+ONE_EDGE = (both_ways([(0, 1)]), 2)
+PATH = (both_ways([(0, 1), (1, 2)]), 3)
+HALF, THIRD, SIXTH = np.sqrt(1 / 2), np.sqrt(1 / 3), np.sqrt(1 / 6)
+
+
+def eigenpairs(graph, max_freqs, **options):
+    """Eigenvectors [n, F] and eigenvalues [F] of one graph, in float64; every node has the same eigenvalues."""
+    node = LapPE(max_freqs=max_freqs, **options).compute(flat(graph)).node.astype(float)
+    assert node.shape == (graph[1], 2 * max_freqs)
+    np.testing.assert_array_equal(node[:, max_freqs:], np.tile(node[:1, max_freqs:], (graph[1], 1)))
+    return node[:, :max_freqs], node[0, max_freqs:]
+
+
+def laplacian(edges, num_nodes, kind="none"):
+    """The matrix that GraphGPS decomposes, by PyG, but in float64."""
+    edge_index = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T
+    if edge_index.shape[1]:
+        edge_index = to_undirected(edge_index, num_nodes=num_nodes)
+    kind = None if kind == "none" else kind
+    index, weight = get_laplacian(edge_index, normalization=kind, num_nodes=num_nodes, dtype=torch.float64)
+    return to_dense_adj(index, edge_attr=weight, max_num_nodes=num_nodes)[0].numpy()
+
+
+def projectors(vectors, values, tolerance=1e-6):
+    """The projector onto the eigenspace of each eigenvalue: what is left of eigenvectors when these are repeated."""
+    starts = [0, *(np.flatnonzero(np.diff(values) > tolerance) + 1).tolist(), len(values)]
+    return [vectors[:, a:b] @ vectors[:, a:b].T for a, b in zip(starts, starts[1:], strict=False)]
+
+
+def assert_equals_numpy(graph, kind="none"):
+    """All eigenpairs: values, orthonormal vectors, residuals, and eigenspaces."""
+    n = graph[1]
+    vectors, values = eigenpairs(graph, n, laplacian_norm=kind)
+    matrix = laplacian(*graph, kind)
+    expected_values, expected = np.linalg.eigh(matrix)
+    scale = max(1.0, expected_values[-1])
+    np.testing.assert_allclose(values, expected_values, atol=3e-7 * scale)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(n), atol=1e-6)
+    np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-6 * scale)
+    for ours, theirs in zip(projectors(vectors, expected_values), projectors(expected, expected_values), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=3e-6)
+
+
+def test_one_edge_one_node_and_no_edge():
+    vectors, values = eigenpairs(ONE_EDGE, 3)
+    np.testing.assert_allclose(vectors, [[HALF, HALF, np.nan], [HALF, -HALF, np.nan]], rtol=1e-6)
+    np.testing.assert_allclose(values, [0, 2, np.nan], rtol=1e-6)
+    vectors, values = eigenpairs(([], 1), 2)
+    np.testing.assert_array_equal([*vectors[0], *values], [1, np.nan, 0, np.nan])
+    vectors, values = eigenpairs(([], 2), 2)
+    np.testing.assert_array_equal(values, [0, 0])
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(2), atol=1e-7)
+
+
+def test_path_of_three_nodes():
+    vectors, values = eigenpairs(PATH, 4)
+    np.testing.assert_allclose(values, [0, 1, 3, np.nan], rtol=1e-6)
+    np.testing.assert_allclose(vectors[:, 0], [THIRD] * 3, rtol=1e-6)
+    np.testing.assert_allclose(vectors[:, 1], [HALF, 0, -HALF], atol=1e-7)  # of equal magnitudes the first is positive
+    np.testing.assert_allclose(vectors[:, 2], [-SIXTH, 2 * SIXTH, -SIXTH], rtol=1e-6)  # the largest is positive
+    assert np.isnan(vectors[:, 3]).all()
+    fewer, its_values = eigenpairs(PATH, 2)
+    np.testing.assert_array_equal(fewer, vectors[:, :2])
+    np.testing.assert_array_equal(its_values, values[:2])
+
+
+def test_triangle_has_a_repeated_eigenvalue():
+    vectors, values = eigenpairs((both_ways([(0, 1), (1, 2), (2, 0)]), 3), 3)
+    np.testing.assert_allclose(values, [0, 3, 3], rtol=1e-6)
+    np.testing.assert_allclose(vectors[:, 0], [THIRD] * 3, rtol=1e-6)
+    np.testing.assert_allclose(vectors[:, 1:] @ vectors[:, 1:].T, np.eye(3) - 1 / 3, atol=1e-6)
+
+
+def test_two_components_and_an_isolated_node():
+    """An edge, a path of three nodes and a node alone: 0 three times, exactly, then 1 of the path and 2 of the edge."""
+    graph = (both_ways([(0, 1), (2, 3), (3, 4)]), 6)
+    vectors, values = eigenpairs(graph, 5)
+    np.testing.assert_allclose(values, [0, 0, 0, 1, 2], rtol=1e-6)
+    assert (values[:3] == 0).all()
+    zero = np.zeros((6, 6))
+    zero[:2, :2], zero[2:5, 2:5], zero[5, 5] = 1 / 2, 1 / 3, 1
+    np.testing.assert_allclose(vectors[:, :3] @ vectors[:, :3].T, zero, atol=1e-6)
+    np.testing.assert_allclose(vectors[:, 3], [0, 0, HALF, 0, -HALF, 0], atol=1e-6)
+    np.testing.assert_allclose(vectors[:, 4], [HALF, -HALF, 0, 0, 0, 0], atol=1e-6)
+
+
+def test_normalised_laplacians_of_a_path():
+    """Both have 0, 1, 2. The vectors of "sym" are those of "rw" times the roots of the degrees, 1, 2 and 1."""
+    sym, values = eigenpairs(PATH, 3, laplacian_norm="sym")
+    np.testing.assert_allclose(values, [0, 1, 2], rtol=1e-6)
+    expected = [[0.5, HALF, -0.5], [HALF, 0, HALF], [0.5, -HALF, -0.5]]
+    np.testing.assert_allclose(sym, expected, atol=1e-6)
+    rw, values = eigenpairs(PATH, 3, laplacian_norm="rw")
+    np.testing.assert_allclose(values, [0, 1, 2], rtol=1e-6)
+    np.testing.assert_allclose(rw, [[THIRD, HALF, THIRD], [THIRD, 0, -THIRD], [THIRD, -HALF, THIRD]], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["none", "sym", "rw"])
+def test_random_graphs_with_loops_duplicates_and_isolated_nodes(kind):
+    """PyG's Laplacian of the symmetrised graph: without loops, duplicates once, isolated nodes 0 or, normalised, 1."""
+    for edges, n in random_graphs(40, seed=7):
+        if kind != "rw":
+            assert_equals_numpy((edges, n), kind)
+            continue
+        vectors, values = eigenpairs((edges, n), n, laplacian_norm="rw")
+        matrix = laplacian(edges, n, "rw")
+        np.testing.assert_allclose(values, np.sort(np.linalg.eigvals(matrix).real), atol=1e-6)
+        np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-6)
+        np.testing.assert_allclose(np.square(vectors).sum(0), 1, rtol=1e-6)
+        assert np.linalg.matrix_rank(vectors, tol=1e-3) == n
+
+
+def grid(rows, columns):
+    right = [(r * columns + c, r * columns + c + 1) for r in range(rows) for c in range(columns - 1)]
+    down = [(r * columns + c, (r + 1) * columns + c) for r in range(rows - 1) for c in range(columns)]
+    return both_ways([*right, *down]), rows * columns
+
+
+SYMMETRIC = {  # eigenvalues are repeated, up to n - 1 times
+    "ring of 30": (both_ways([(i, (i + 1) % 30) for i in range(30)]), 30),
+    "complete": (both_ways(list(combinations(range(20), 2))), 20),
+    "star": (both_ways([(0, i) for i in range(1, 25)]), 25),
+    "grid": grid(6, 6),
+    "cube of 5 dimensions": ([(i, i ^ (1 << k)) for i in range(32) for k in range(5)], 32),
+    "bipartite": (both_ways([(i, 9 + j) for i in range(9) for j in range(7)]), 16),
+    "ten edges": (both_ways([(2 * i, 2 * i + 1) for i in range(10)]), 20),
+    "ten triangles": (both_ways([(3 * i + a, 3 * i + b) for i in range(10) for a, b in combinations(range(3), 2)]), 30),
+    "no edges": ([], 12),
+    "long path": (both_ways([(i, i + 1) for i in range(149)]), 150),
+}
+
+
+@pytest.mark.parametrize("kind", ["none", "sym"])
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_symmetric_graphs(name, kind):
+    assert_equals_numpy(SYMMETRIC[name], kind)
+
+
+def test_dense_graphs_of_the_size_of_cluster():
+    rng = np.random.default_rng(3)
+    for n in (60, 118, 190):
+        assert_equals_numpy((np.argwhere(np.triu(rng.random((n, n)) < 0.3, 1)), n))
+
+
+def test_molecules(shared_dir):
+    graphs = golden_graphs(np.load(shared_dir / "golden" / "GPS-ZINC.npz"))
+    for g, n in enumerate(np.diff(graphs.node_ptr).tolist()):
+        edges = graphs.edge_index[:, graphs.edge_ptr[g] : graphs.edge_ptr[g + 1]]
+        assert_equals_numpy((edges.T.tolist(), n))
+
+
+def test_norms_of_one_edge():
+    """Eigenvalue 2, eigenvector (1, -1) / sqrt(2), up to the factor that the norm asks for."""
+    quarter_wave = np.pi / 2 / np.sqrt(2)
+    expected = {
+        "L1": (0.5, 0.5),
+        "L2": (HALF, HALF),
+        "abs-max": (1, 1),
+        "wavelength": (np.pi / 2, quarter_wave),
+        "wavelength-asin": (np.pi / 2, quarter_wave),
+        "wavelength-soft": (1, HALF),
+    }
+    assert set(expected) == set(NORMS)
+    for norm, (trivial, second) in expected.items():
+        vectors, _ = eigenpairs(ONE_EDGE, 2, eigvec_norm=norm)
+        np.testing.assert_allclose(vectors, [[trivial, second], [trivial, -second]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_of_random_graphs(norm):
+    """Against the formulas, applied to the vectors of norm L2."""
+    rng = np.random.default_rng(1)
+    edges, n = rng.integers(0, 14, (25, 2)).tolist(), 14
+    vector, value = eigenpairs((edges, n), n)
+    ours, _ = eigenpairs((edges, n), n, eigvec_norm=norm)
+    size, root = np.abs(vector), np.sqrt(np.where(value > 0, value, 1))
+    largest = size.max(0)
+    soft = np.exp(size) / np.exp(size).sum(0)
+    expected = {
+        "L1": vector / size.sum(0),
+        "L2": vector / np.sqrt(np.square(vector).sum(0)),
+        "abs-max": vector / largest,
+        "wavelength": vector * np.pi / (2 * largest * root),
+        "wavelength-asin": np.arcsin(vector / largest) / root,
+        "wavelength-soft": vector / ((soft * size).sum(0) * root),
+    }[norm]
+    np.testing.assert_allclose(ours, expected, rtol=2e-3 if "asin" in norm else 1e-5, atol=1e-6)
+
+
+def test_signs_are_chosen():
+    graphs = [*random_graphs(40, seed=2), *SYMMETRIC.values()]
+    for graph in graphs:
+        vectors, _ = eigenpairs(graph, graph[1])
+        largest = np.abs(vectors).max(0)
+        first = (np.abs(vectors) > (1 - 1e-5) * largest).argmax(0)
+        assert (vectors[first, range(graph[1])] > 0).all()
+
+
+def test_threads_neighbours_and_progress(monkeypatch):
+    """A graph's bits depend on nothing but the graph."""
+    graphs, seen = [*random_graphs(300, seed=1), *SYMMETRIC.values()], []
+    encoding = LapPE(max_freqs=6)
+    together = encoding.compute(flat(*graphs))
+    threads = encoding.compute(flat(*graphs), num_threads=3, progress=seen.append)
+    np.testing.assert_array_equal(together.node, threads.node)
+    alone = [encoding.compute(flat(graph)).node for graph in graphs]
+    np.testing.assert_array_equal(together.node, np.concatenate(alone))
+    monkeypatch.setattr(simple, "segments", lambda edge_ptr: [(g, g + 1) for g in range(len(edge_ptr) - 1)])
+    np.testing.assert_array_equal(together.node, encoding.compute(flat(*graphs)).node)
+    assert sum(seen) == len(graphs) and together.node.dtype == np.float32 and together.pair is None
+    assert together.record == {"encoding": "LapPE", "max_freqs": 6, "laplacian_norm": "none", "eigvec_norm": "L2"}
+
+
+def test_nan_marks_what_a_small_graph_lacks_and_nothing_else():
+    node = LapPE(max_freqs=4).compute(flat(ONE_EDGE, (both_ways(TWO_TRIANGLES), 4))).node
+    assert np.isnan(node[:2]).tolist() == [[False, False, True, True] * 2] * 2
+    assert np.isfinite(node[2:]).all()
+
+
+@pytest.mark.parametrize("model", ["GPSModel", "CSAModel"])
+def test_models_read_it(tmp_path, model):
+    """NaN passes from the encoding through the batch to the encoder, which leaves it out."""
+    keys = {
+        "dataset": {"node_encoder_name": "TypeDictNode+LapPE", "edge_encoder_name": "DummyEdge"},
+        "model": {"type": model},
+        "gt": {
+            "layer_type": "CustomGatedGCN+" + {"GPSModel": "Transformer", "CSAModel": "CSA"}[model],
+            "layers": 2,
+            "n_heads": 2,
+            "dim_hidden": 8,
+        },
+        "posenc_LapPE": {"enable": True, "dim_pe": 4, "eigen": {"max_freqs": 4}},
+    }
+    parts, batch = run_model(tmp_path, keys)
+    assert batch.node["LapPE"].isnan().any()
+    encoder = parts.model.node_encoder.parts["LapPE"]
+    assert all(parameter.grad.abs().sum() > 0 for parameter in encoder.parameters())
+
+
+def test_options_and_refusals():
+    tree = default_tree()
+    eigen = tree.posenc_LapPE.eigen
+    eigen.max_freqs, eigen.laplacian_norm, eigen.eigvec_norm = 16, "Sym", "abs-max"
+    encoding = LapPE.from_cfg(tree)
+    assert (encoding.max_freqs, encoding.laplacian_norm, encoding.eigvec_norm) == (16, "sym", "abs-max")
+    assert (encoding.dim_pair, encoding.dim_node) == (0, 32)
+    with pytest.raises(ConfigError, match="posenc_LapPE.eigen.max_freqs: 0 is below 1"):
+        LapPE(max_freqs=0)
+    with pytest.raises(ConfigError, match="eigen.laplacian_norm: unknown 'symm'. Did you mean 'sym'.*none, sym, rw"):
+        LapPE(max_freqs=2, laplacian_norm="symm")
+    with pytest.raises(ConfigError, match="eigen.eigvec_norm: unknown 'l2'. Did you mean 'L2'"):
+        LapPE(max_freqs=2, eigvec_norm="l2")
+    with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
+        LapPE(max_freqs=2).compute(flat(([], 2), ([(0, 5)], 3)))
+    with pytest.raises(DataError, match=r"graph 1: .* 20,001 nodes are more than its limit of 20,000"):
+        LapPE(max_freqs=2).compute(flat(([], 2), ([], MAX_NODES + 1)))

@@ -1,0 +1,157 @@
+"""Rings: by hand, against all subsets of nodes, and against networkx; CSA reads them in both of its ways."""
+
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+import pytest
+from encoding_graphs import TWO_TRIANGLES, both_ways, flat, golden_graphs, random_graphs
+from end_to_end import run_model
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.encodings import simple
+from graphgps_spse.encodings.rings import Rings
+from graphgps_spse.errors import ConfigError, DataError
+
+NAPHTHALENE = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (4, 6), (6, 7), (7, 8), (8, 9), (9, 5)]
+
+
+def ring_pairs(edges, num_nodes, max_length=6):
+    """The pairs i < j that share a ring; the matrix is found symmetric and its diagonal zero."""
+    matrix = Rings(max_length=max_length).compute(flat((edges, num_nodes))).pair.reshape(num_nodes, num_nodes)
+    assert (matrix == matrix.T).all() and not matrix.diagonal().any() and set(matrix.flat) <= {0, 1}
+    return {(int(i), int(j)) for i, j in np.argwhere(np.triu(matrix))}
+
+
+def pairs_within(*rings):
+    return {pair for ring in rings for pair in combinations(sorted(ring), 2)}
+
+
+def simple_graph(edges, num_nodes):
+    graph = nx.Graph()
+    graph.add_nodes_from(range(num_nodes))
+    graph.add_edges_from((i, j) for i, j in edges if i != j)
+    return graph
+
+
+def pairs_by_subsets(edges, num_nodes, max_length):
+    """A set of nodes is a ring where the graph among them is connected and gives each two neighbours."""
+    graph, found = simple_graph(edges, num_nodes), set()
+    for size in range(3, max_length + 1):
+        for nodes in combinations(range(num_nodes), size):
+            among = graph.subgraph(nodes)
+            if all(degree == 2 for _, degree in among.degree) and nx.is_connected(among):
+                found |= pairs_within(nodes)
+    return found
+
+
+def test_two_triangles_on_one_edge():
+    """The way round all four nodes has a chord, so 0 and 3 share no ring."""
+    assert ring_pairs(both_ways(TWO_TRIANGLES), 4) == pairs_within((0, 1, 2), (1, 2, 3))
+
+
+def test_fused_six_rings():
+    """Naphthalene: two hexagons on one edge. The ring of ten has a chord, however long rings may be."""
+    hexagons = pairs_within(range(6), (4, 5, 6, 7, 8, 9))
+    for max_length in (6, 10, 18):
+        assert ring_pairs(both_ways(NAPHTHALENE), 10, max_length) == hexagons
+    assert ring_pairs(both_ways(NAPHTHALENE), 10, 5) == set()
+
+
+@pytest.mark.parametrize("length", range(3, 13))
+def test_a_ring_counts_up_to_the_longest_length(length):
+    ring = both_ways([(i, (i + 1) % length) for i in range(length)])
+    assert ring_pairs(ring, length, length) == pairs_within(range(length))
+    assert length == 3 or ring_pairs(ring, length, length - 1) == set()
+
+
+def test_square_with_and_without_its_diagonal():
+    square = both_ways([(0, 1), (1, 2), (2, 3), (3, 0)])
+    assert ring_pairs(square, 4) == pairs_within(range(4))
+    assert ring_pairs(square, 4, 3) == set()
+    assert ring_pairs([*square, (0, 2)], 4) == pairs_within((0, 1, 2), (0, 2, 3))
+
+
+def test_what_counts_as_an_edge():
+    """One direction is enough, loops and duplicates make no ring, and neither do tails and bridges."""
+    assert ring_pairs([(0, 1), (1, 2), (2, 0)], 3) == pairs_within(range(3))
+    assert ring_pairs([(0, 1), (1, 0), (0, 1), (0, 0), (1, 1)], 2) == set()
+    dumbbell = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 6), (6, 4), (6, 7)]
+    assert ring_pairs(both_ways(dumbbell), 9) == pairs_within((0, 1, 2), (4, 5, 6))
+    assert ring_pairs([], 1) == set()
+
+
+@pytest.mark.parametrize("max_length", [3, 4, 5, 8, 20])
+def test_random_graphs_equal_all_subsets(max_length):
+    graphs = random_graphs(25, seed=5)
+    for edges, n in [(e, n) for e, n in graphs if n <= 9]:
+        assert ring_pairs(edges, n, max_length) == pairs_by_subsets(edges, n, max_length)
+
+
+@pytest.mark.parametrize(("density", "max_length"), [(0.1, 18), (0.2, 9), (0.5, 6), (0.8, 4)])
+def test_larger_graphs_equal_networkx(density, max_length):
+    rng = np.random.default_rng(int(10 * density))
+    for n in rng.integers(12, 22, 5).tolist():
+        edges = rng.permutation(n)[np.argwhere(np.triu(rng.random((n, n)) < density, 1))].tolist()
+        cycles = nx.chordless_cycles(simple_graph(edges, n), length_bound=max_length)
+        assert ring_pairs(edges, n, max_length) == pairs_within(*cycles)
+
+
+def test_molecules_equal_networkx(shared_dir):
+    graphs = golden_graphs(np.load(shared_dir / "golden" / "CSA-ZINC.npz"))
+    found = 0
+    for g, n in enumerate(np.diff(graphs.node_ptr).tolist()):
+        edges = graphs.edge_index[:, graphs.edge_ptr[g] : graphs.edge_ptr[g + 1]].T.tolist()
+        expected = pairs_within(*nx.chordless_cycles(simple_graph(edges, n), length_bound=18))
+        assert ring_pairs(edges, n, 18) == expected
+        found += len(expected)
+    assert found > 0
+
+
+def test_threads_and_progress():
+    graphs, seen = flat(*random_graphs(400, seed=1)), []
+    alone = Rings(max_length=6).compute(graphs)
+    together = Rings(max_length=6).compute(graphs, num_threads=3, progress=seen.append)
+    np.testing.assert_array_equal(alone.pair, together.pair)
+    assert sum(seen) == 400 and alone.pair.any() and alone.pair.dtype == np.float32
+    assert alone.node is None and alone.record == {"encoding": "Rings", "max_length": 6}
+
+
+def test_too_dense_a_graph_is_named(monkeypatch):
+    complete, encoding = both_ways(list(combinations(range(30), 2))), Rings(max_length=6, max_steps=1000)
+    with pytest.raises(DataError, match=r"graph 1: .* up to 6 edges among its 30 nodes takes more than 1,000 steps"):
+        encoding.compute(flat(([(0, 1)], 2), (complete, 30)))
+    triangles = both_ways([(3 * k + a, 3 * k + b) for k in range(20) for a, b in ((0, 1), (1, 2), (2, 0))])
+    many = flat(*[(triangles, 60)] * 10)
+    assert encoding.compute(many).pair.sum() == 10 * 20 * 6  # the limit is of each graph, not of all
+    monkeypatch.setattr(simple, "segments", lambda edge_ptr: [(g, g + 1) for g in range(len(edge_ptr) - 1)])
+    assert encoding.compute(many).pair.sum() == 10 * 20 * 6
+    with pytest.raises(DataError, match=r"graph 3: the search"):
+        encoding.compute(flat(*[(triangles, 60)] * 3, (complete, 30)))
+
+
+@pytest.mark.parametrize("coalesce", [False, True])
+def test_csa_reads_them(tmp_path, coalesce):
+    keys = {
+        "dataset": {"edge_encoder_name": "DummyEdge+RWSE", "rings_coalesce_edges": coalesce},
+        "model": {"type": "CSAModel"},
+        "gt": {"layer_type": "None+CSA", "layers": 2, "n_heads": 2, "dim_hidden": 8},
+        "posenc_RWSE": {"enable": True, "enable_edges": True, "kernel": {"times_func": "range(1,4)"}, "dim_pe": 4},
+        "posenc_Rings": {"enable": True},
+    }
+    keys["dataset"]["node_encoder_name"] = "TypeDictNode+RWSE"
+    if coalesce:
+        keys["dataset"]["edge_encoder_name"] = "TypeDictEdge+RWSE"
+    _, batch = run_model(tmp_path, keys)
+    assert set(batch.pair["Rings"].unique().tolist()) == {0, 1}
+
+
+def test_options_and_refusals():
+    tree = default_tree()
+    tree.posenc_Rings.max_length = 18
+    encoding = Rings.from_cfg(tree)
+    assert (encoding.max_length, encoding.dim_pair, encoding.dim_node) == (18, 1, 0)
+    with pytest.raises(ConfigError, match="posenc_Rings.max_length: 2 is below 3"):
+        Rings(max_length=2)
+    with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
+        Rings(max_length=6).compute(flat(([], 2), ([(0, 5)], 3)))

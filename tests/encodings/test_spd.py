@@ -1,0 +1,103 @@
+"""Shortest-path distances: by hand and against scipy; CSA reads them."""
+
+import numpy as np
+import pytest
+from encoding_graphs import TWO_TRIANGLES, both_ways, flat, random_graphs
+from end_to_end import run_model
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import shortest_path
+
+from graphgps_spse.config import default_tree
+from graphgps_spse.encodings import simple
+from graphgps_spse.encodings.spd import SPD
+from graphgps_spse.errors import ConfigError, DataError
+
+
+def distances(edges, num_nodes, max_length):
+    return SPD(max_length=max_length).compute(flat((edges, num_nodes))).pair.reshape(num_nodes, num_nodes)
+
+
+def test_path_of_four_nodes_and_one_apart():
+    path = both_ways([(0, 1), (1, 2), (2, 3)])
+    assert distances(path, 5, 3).tolist() == [
+        [0, 1, 2, 3, -1],
+        [1, 0, 1, 2, -1],
+        [2, 1, 0, 1, -1],
+        [3, 2, 1, 0, -1],
+        [-1, -1, -1, -1, 0],
+    ]
+    far = distances(path, 5, 2)
+    assert far[0].tolist() == [0, 1, 2, -1, -1]  # 3 is beyond the largest
+    assert distances(path, 5, 1)[1].tolist() == [1, 0, 1, -1, -1]
+
+
+def test_long_path_counts_on():
+    """Beyond 2 the official transform gives 3, 3, 4, 4, 4, 4, 5: it overwrites the adjacency that it multiplies by."""
+    path = both_ways([(i, i + 1) for i in range(9)])
+    assert distances(path, 10, 20)[0].tolist() == list(range(10))
+
+
+def test_arcs_lead_one_way():
+    """0 -> 1 -> 2 -> 0 -> 3: row i holds the steps from i."""
+    expected = [[0, 1, 2, 1], [2, 0, 1, 3], [1, 2, 0, 2], [-1, -1, -1, 0]]
+    assert distances([(0, 1), (1, 2), (2, 0), (0, 3)], 4, 6).tolist() == expected
+
+
+def test_loops_and_duplicates_change_nothing():
+    edges = both_ways(TWO_TRIANGLES)
+    expected = distances(edges, 4, 3)
+    assert expected.tolist() == [[0, 1, 1, 2], [1, 0, 1, 1], [1, 1, 0, 1], [2, 1, 1, 0]]
+    np.testing.assert_array_equal(distances([*edges, *edges, (0, 0), (3, 3)], 4, 3), expected)
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 4, 20])
+def test_random_directed_graphs_equal_scipy(max_length):
+    graphs = [*random_graphs(60, seed=2), ([(i, i + 1) for i in range(39)], 40)]
+    arrays = SPD(max_length=max_length).compute(flat(*graphs))
+    assert arrays.pair.dtype == np.float32 and arrays.node is None
+    start = 0
+    for edges, n in graphs:
+        i, j = np.array(edges).reshape(-1, 2).T
+        expected = shortest_path(csr_matrix((np.ones(len(i)), (i, j)), shape=(n, n)), unweighted=True)
+        expected[expected > max_length] = -1
+        np.testing.assert_array_equal(arrays.pair[start : start + n * n, 0], expected.reshape(-1))
+        start += n * n
+    assert arrays.pair.shape == (start, 1)
+
+
+def test_threads_progress_and_segments(monkeypatch):
+    graphs, seen = flat(*random_graphs(400, seed=1)), []
+    alone = SPD(max_length=5).compute(graphs)
+    together = SPD(max_length=5).compute(graphs, num_threads=3, progress=seen.append)
+    np.testing.assert_array_equal(alone.pair, together.pair)
+    assert sum(seen) == 400 and alone.record == {"encoding": "SPD", "max_length": 5}
+
+    def in_sevens(edge_ptr):
+        last = len(edge_ptr) - 1
+        return [(first, min(first + 7, last)) for first in range(0, last, 7)]
+
+    monkeypatch.setattr(simple, "segments", in_sevens)
+    np.testing.assert_array_equal(SPD(max_length=5).compute(graphs).pair, alone.pair)
+
+
+def test_csa_reads_it(tmp_path):
+    keys = {
+        "dataset": {"edge_encoder_name": "DummyEdge+SPD"},
+        "model": {"type": "CSAModel"},
+        "gt": {"layer_type": "CustomGatedGCN+CSA", "layers": 2, "n_heads": 2, "dim_hidden": 8},
+        "posenc_SPD": {"enable": True, "max_length": 1},
+    }
+    _, batch = run_model(tmp_path, keys)
+    assert set(batch.pair["SPD"].unique().tolist()) == {-1, 0, 1}
+
+
+def test_options_and_refusals():
+    tree = default_tree()
+    tree.posenc_SPD.max_length = 9
+    encoding = SPD.from_cfg(tree)
+    assert (encoding.max_length, encoding.dim_pair, encoding.dim_node) == (9, 1, 0)
+    for wrong in (0, -3, 10**9):
+        with pytest.raises(ConfigError, match=f"posenc_SPD.max_length: {wrong} must be from 1 to"):
+            SPD(max_length=wrong)
+    with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
+        SPD(max_length=2).compute(flat(([], 2), ([(0, 5)], 3)))
