@@ -4,16 +4,21 @@ Key names are GraphGPS's. This is the only file that imports yacs.
 """
 
 import importlib
+import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from yacs.config import CfgNode
 
+from graphgps_spse.compat import read_leaves
+from graphgps_spse.config_files import read_base, read_words, read_yaml
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import nearest
+
+log = logging.getLogger(__name__)
 
 
 def default_tree() -> CfgNode:
@@ -31,7 +36,7 @@ def default_tree() -> CfgNode:
     c.plugins = []  # modules to import before names are looked up, e.g. [my_lab.my_encoding]
 
     c.expected = CfgNode()  # what the paper or the official code reports for this file; kept in result.json
-    c.expected.mean = 0.0
+    c.expected.mean = 0.0  # as printed: accuracies in %
     c.expected.std = 0.0
     c.expected.seeds = 0  # 0: nothing is reported for it
     c.expected.source = ""
@@ -46,6 +51,7 @@ def default_tree() -> CfgNode:
     c.dataset.edge_encoder_num_types = 1
     c.dataset.edge_encoder_shared = False  # CSA: one pair of projections of pair features for all layers
     c.dataset.rings_coalesce_edges = False  # CSA with posenc_Rings: ring pairs become edges of types of their own
+    c.dataset.pe_transform_on_the_fly = False  # True: encode as batches are built; False: where encodings are large
     c.dataset.cycles = CfgNode()  # the synthetic cycle counting task, section 5.1 of the paper
     c.dataset.cycles.num_graphs = [10000, 1000, 1000]  # train, validation, test
     c.dataset.cycles.min_length = 3
@@ -53,9 +59,35 @@ def default_tree() -> CfgNode:
     c.dataset.cycles.max_count = 14  # cycles of each length: uniform on 0..max_count
     c.dataset.cycles.seed = 0  # of the graphs; not the run's seed, so that all seeds share one data set
 
+    c.dataset.generated = (
+        CfgNode()
+    )  # PATTERN and CLUSTER drawn anew by the published generator, dataset.format generated
+    c.dataset.generated.num_graphs = []  # train, validation, test; empty: as published
+    c.dataset.generated.seed = 0  # of the graphs; not the run's seed, so that all seeds share one data set
+    c.dataset.images = CfgNode()  # superpixel graphs of MNIST and CIFAR10 made from the images, dataset.format images
+    c.dataset.images.dir = ""  # images, or sums over their superpixels; empty: dataset.dir/images/mnist, .../cifar10
+    c.dataset.images.num_val = 5000  # the first of the training images; 5000 is the benchmark's
+    c.dataset.images.num_graphs = []  # the first so many of train, validation, test; empty: all
+
+    c.dataset.smiles = CfgNode()  # molecules of your own, dataset.format smiles (docs/own_data.md)
+    c.dataset.smiles.file = ""  # a CSV, plain or .gz, with a header
+    c.dataset.smiles.smiles_column = "smiles"
+    c.dataset.smiles.target_columns = []  # e.g. [logP]
+    c.dataset.smiles.task = "regression"  # or binary (one column of 0 and 1), multilabel (several)
+    c.dataset.smiles.split = "random"  # or scaffold (Bemis-Murcko, largest to train), column
+    c.dataset.smiles.split_column = "split"  # of split: column; holds train, val (or valid) and test
+    c.dataset.smiles.fractions = [0.8, 0.1, 0.1]  # of train, val and test for random and scaffold
+    c.dataset.smiles.seed = 0  # of random; not the run's seed, so that all seeds share one split
+    c.dataset.smiles.on_error = "refuse"  # rows that cannot be used: refuse the file, or skip them; both list them
+    c.dataset.folder = CfgNode()  # graphs of your own, dataset.format folder (docs/own_data.md)
+    c.dataset.folder.dir = ""  # holds meta.json and train, val and test as .npz or .parquet
+
     c.posenc_RRWP = CfgNode()  # relative random walk probabilities of all pairs, P^k = (D^-1 A)^k
     c.posenc_RRWP.enable = False
     c.posenc_RRWP.ksteps = 21  # channels: identity, then P^1 .. P^(ksteps-1)
+    c.posenc_RRWP.model = "Linear"  # how GPS and CSA encode it with +RRWP in dataset.node_encoder_name; see posenc_RWSE
+    c.posenc_RRWP.dim_pe = 16
+    c.posenc_RRWP.raw_norm_type = "none"
 
     c.posenc_RWSE = CfgNode()  # return probabilities of each node, diag(P^k)
     c.posenc_RWSE.enable = False
@@ -71,7 +103,7 @@ def default_tree() -> CfgNode:
     c.posenc_LapPE.enable = False
     c.posenc_LapPE.eigen = CfgNode()
     c.posenc_LapPE.eigen.laplacian_norm = "none"  # none, sym or rw
-    c.posenc_LapPE.eigen.eigvec_norm = "L2"
+    c.posenc_LapPE.eigen.eigvec_norm = "L2"  # or L1, abs-max, wavelength, wavelength-asin, wavelength-soft
     c.posenc_LapPE.eigen.max_freqs = 10  # the smallest eigenvalues, the trivial one included
     c.posenc_LapPE.model = "DeepSet"  # a sum over frequencies of an MLP of (eigenvector entry, eigenvalue)
     c.posenc_LapPE.dim_pe = 16
@@ -112,7 +144,7 @@ def default_tree() -> CfgNode:
     c.store.mode = "auto"  # auto: read what is there, keep what is costly; always; never
     c.store.dir = "datasets/encodings"
     c.store.min_seconds = 20.0  # auto: keep the counts of splits that take one core longer than this
-    c.store.min_gib = 4.0  # auto: and of those whose encoded pairs would take more memory than this
+    c.store.min_gib = 4.0  # auto: and of those whose arrays would take more memory than this; cheap ones: on the fly
 
     c.train = CfgNode()
     c.train.mode = "custom"  # custom: train; eval: evaluate the best epoch of a finished run
@@ -182,15 +214,24 @@ class Config:
     It notes which keys are read, so that a key which is set but changes nothing is an error and not a surprise.
     """
 
-    def __init__(self, tree: CfgNode, set_keys: dict[str, str], prefix: str = "", read: set[str] | None = None) -> None:
-        self.__dict__.update(_tree=tree, _set_keys=set_keys, _prefix=prefix, _read=set() if read is None else read)
+    def __init__(
+        self,
+        tree: CfgNode,
+        set_keys: dict[str, str],
+        prefix: str = "",
+        read: set[str] | None = None,
+        excused: frozenset[str] = frozenset(),
+    ) -> None:
+        """`set_keys` says where each key was set that something must read, but for those that are `excused`."""
+        read = set() if read is None else read
+        self.__dict__.update(_tree=tree, _set_keys=set_keys, _prefix=prefix, _read=read, _excused=excused)
 
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_") or key not in self._tree:
             raise AttributeError(f"the configuration has no key '{self._prefix}{key}'")
         value, path = self._tree[key], self._prefix + key
         if isinstance(value, CfgNode):
-            return Config(value, self._set_keys, path + ".", self._read)
+            return Config(value, self._set_keys, path + ".", self._read, self._excused)
         self._read.add(path)
         return tuple(value) if isinstance(value, list) else value
 
@@ -198,8 +239,14 @@ class Config:
         raise TypeError(f"the configuration is frozen; pass {self._prefix}{key}={value} on the command line instead")
 
     def check_all_read(self) -> None:
-        """Raise ConfigError for a key that the file (not its base) or an override set and that nothing has read."""
+        """Raise ConfigError for a key that the file (not its base) or an override set and that nothing has read.
+
+        In a file of GraphGPS, GRIT or CSA their own keys are only listed.
+        """
         unread = sorted(path for path in self._set_keys if path not in self._read)
+        excused, unread = [p for p in unread if p in self._excused], [p for p in unread if p not in self._excused]
+        if excused:
+            log.warning("set, but nothing in this run reads it: %s", ", ".join(excused))
         if unread:
             listing = "\n  ".join(f"{self._set_keys[path]}: '{path}'" for path in unread)
             raise ConfigError(f"set, but nothing in this run reads it; remove it or enable what reads it:\n  {listing}")
@@ -218,7 +265,7 @@ class Config:
         tree.defrost()
         tree.update(values)
         tree.freeze()
-        return Config(tree, self._set_keys)
+        return Config(tree, self._set_keys, excused=self._excused)
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -232,11 +279,11 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, its one-level `base:` and the overrides on top of the defaults, checked key by key.
 
-    `overrides` are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
+    The file may be one of GraphGPS, GRIT or CSA (compat.py); what is then read in another way is logged. `overrides`
+    are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
     """
     path = Path(path)
-    base, own = _read_base(path), _read_yaml(path)
-    words = {key: (_parse(text, f"override '{key}'"), f"override '{key}={text}'") for key, text in _pairs(overrides)}
+    base, own, words = read_base(path), read_yaml(path), read_words(overrides)
     own.pop("base", None)
     tree = default_tree()
     plugins, where = {**base, **own, **words}.get("plugins", ([], ""))
@@ -244,18 +291,21 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{where}: plugins: {plugins!r} must be a list of module names, e.g. [my_lab.my_encoding]")
     for plugin in plugins:  # first, as plugins bring keys of their own
         tree.update(_plugin_defaults(plugin, where, tree))
-    for key, (value, where) in [*base.items(), *own.items(), *words.items()]:
+    reading = read_leaves(base, own, words)
+    if reading.notes():
+        notes = "\n  ".join(reading.notes()).replace(f"{path}:", "line ")
+        log.warning("%s, keys of GraphGPS, GRIT and CSA:\n  %s", path, notes)
+    for key, (value, where) in reading.leaves.items():
         _set(tree, key, value, where)
     if not tree.name:
         tree.name = path.stem
     _check_values(tree)
     tree.freeze()
     # Keys of the file may go unread in a section that an override touches, say by posenc_RRWP.enable=False.
-    touched = {key.rpartition(".")[0] for key in words}
-    checked = {key: where for key, (_, where) in own.items() if key.rpartition(".")[0] not in touched}
-    checked |= {key: where for key, (_, where) in words.items()}
-    checked.pop("plugins", None)
-    return Config(tree, checked)
+    touched = {key.rpartition(".")[0] for key in reading.words}
+    checked = {key for key in reading.own if key.rpartition(".")[0] not in touched} | reading.words
+    set_keys = {key: reading.leaves[key][1] for key in checked - {"plugins"}}
+    return Config(tree, set_keys, excused=frozenset(reading.excused))
 
 
 def _plugin_defaults(plugin: str, where: str, tree: CfgNode) -> CfgNode:
@@ -286,69 +336,6 @@ def _check_values(tree: CfgNode) -> None:
     bad = [c for c in tree.name if not (c.isalnum() or c in "._+-")]
     if bad or tree.name.startswith("."):
         raise ConfigError(f"name: '{tree.name}' becomes a folder, so it may hold only letters, digits and ._+-")
-
-
-def _read_base(path: Path) -> dict[str, tuple[Any, str]]:
-    content = _read_yaml(path)
-    if "base" not in content:
-        return {}
-    name, where = content["base"]
-    base = path.parent / str(name)
-    if not base.is_file():
-        raise ConfigError(f"{where}: base '{name}' is no file beside it ({base})")
-    leaves = _read_yaml(base)
-    if "base" in leaves:
-        raise ConfigError(f"{where}: its base {base} has a base of its own; one level is the limit")
-    return leaves
-
-
-def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
-    """Return every leaf of a YAML file by its dotted key, with its file:line. Nothing in it is ever executed."""
-    try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        if not isinstance(root, yaml.MappingNode):
-            raise ConfigError(f"{path}: not a YAML mapping of keys to values")
-        return dict(_leaves(root, "", path))
-    except FileNotFoundError as err:
-        near = [str(p) for p in sorted(path.parent.glob("*.yaml"))] if path.parent.is_dir() else []
-        raise ConfigError(f"no configuration file {path}.{nearest(str(path), near)}") from err
-    except (OSError, UnicodeDecodeError) as err:
-        raise ConfigError(f"{path}: cannot be read as a YAML text file: {err}") from err
-    except yaml.YAMLError as err:
-        message = str(err).replace("<unicode string>", path.name)
-        raise ConfigError(f"{path}: not valid YAML: {message}") from err
-
-
-def _leaves(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[str, tuple[Any, str]]]:
-    seen = set()
-    for key_node, value_node in node.value:
-        where, key = f"{path}:{key_node.start_mark.line + 1}", f"{prefix}{key_node.value}"
-        if "." in key_node.value:
-            raise ConfigError(f"{where}: write '{key}' as nested sections, not with a dot")
-        if key in seen:
-            raise ConfigError(f"{where}: key '{key}' stands twice")
-        seen.add(key)
-        if isinstance(value_node, yaml.MappingNode):
-            yield from _leaves(value_node, key + ".", path)
-        else:
-            yield key, (yaml.constructor.SafeConstructor().construct_document(value_node), where)
-
-
-def _pairs(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
-    words = iter(overrides)
-    for word in words:
-        key, equals, text = word.partition("=")
-        value = text if equals else next(words, None)
-        if value is None:
-            raise ConfigError(f"override '{key}' has no value: write {key}=VALUE or '{key} VALUE'")
-        yield key, value
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as err:
-        raise ConfigError(f"{where}: '{text}' is not a YAML value: {err}") from err
 
 
 def _set(tree: CfgNode, key: str, value: Any, where: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from graphgps_spse.config import default_tree, flatten, load_config
 from graphgps_spse.errors import ConfigError
 
-CONFIGS = sorted((Path(__file__).parents[1] / "configs").rglob("*.yaml"))
+CONFIGS = sorted(p for p in (Path(__file__).parents[1] / "configs").rglob("*.yaml") if p.parent.name != "sweeps")
 
 
 def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:
@@ -34,7 +34,7 @@ def test_traps_of_yaml_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("text", "overrides", "words"),
     [
-        ("posenc_RWPSE:\n  enable: true\n", [], ["exp.yaml:2", "posenc_RWPSE.enable", "Did you mean"]),
+        ("posenc_RWPE:\n  enable: true\n", [], ["exp.yaml:2", "posenc_RWPE.enable", "Did you mean"]),
         ("gt:\n  layer: 3\n", [], ["exp.yaml:2", "unknown key 'gt.layer'", "Did you mean 'gt.layers'"]),
         ("gt:\n  layers: many\n", [], ["exp.yaml:2", "gt.layers", "int", "many"]),
         ("gt:\n  layers: true\n", [], ["gt.layers", "int"]),

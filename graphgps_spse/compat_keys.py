@@ -1,0 +1,143 @@
+"""The keys of GraphGPS, GRIT and CSA that are not ours, and what becomes of each; compat.py applies it."""
+
+from typing import Any
+
+RENAMED = {
+    "posenc_RWPSE": "posenc_RRWP",  # misspelt in GRIT's file for PCQM4Mv2, where it silently did nothing
+    "dataset.rings": "posenc_Rings.enable",
+    "dataset.rings_max_length": "posenc_Rings.max_length",
+    "dataset.spd": "posenc_SPD.enable",
+    "dataset.spd_max_length": "posenc_SPD.max_length",
+}
+"""Keys and sections under other names."""
+
+IGNORED: dict[str, tuple[str, ...]] = {
+    "runs are started, logged and summed up in another way": (
+        *("print", "cfg_dest", "tensorboard_agg", "view_emb", "gpu_mem", "benchmark", "run_dir", "run_id", "params"),
+        *("device", "share", "auto_select_device", "mlflow", "example_arg", "example_group", "mem"),
+    ),
+    "the best and the last epoch are always kept, and a run always resumes": (
+        *("train.enable_ckpt", "train.ckpt_best", "train.ckpt_clean", "train.auto_resume", "train.skip_train_eval"),
+        *("pretrained.reset_prediction_head", "pretrained.freeze_main"),
+    ),
+    "the data set brings its task, metric, columns and split": (
+        *("dataset.task", "dataset.task_type", "dataset.encoder", "dataset.encoder_name", "dataset.encoder_bn"),
+        *("dataset.encoder_dim", "dataset.edge_dim", "dataset.split", "dataset.shuffle_split", "dataset.split_dir"),
+        *("dataset.slic_compactness", "dataset.infer_link_label", "dataset.edge_train_mode"),
+        *("dataset.edge_message_ratio", "dataset.edge_negative_sampling_ratio", "dataset.resample_disjoint"),
+        *("dataset.resample_negative", "dataset.cache_save", "dataset.cache_load", "dataset.tu_simple"),
+        *("dataset.location", "dataset.label_table", "dataset.label_column", "train.sample_node"),
+        *("train.node_per_graph", "train.radius", "train.iter_per_epoch", "train.walk_length"),
+        *("train.neighbor_sizes", "val"),
+    ),
+    "where an encoding is computed follows from its size": ("posenc_RWSE.precompute", "posenc_LapPE.precompute"),
+    "GPS, CSA and GRIT do not read it there either": (
+        *("model.match_upper", "model.edge_decoding", "gnn.layers_mp", "gnn.layer_type", "gnn.stage_type"),
+        *("gnn.skip_every", "gnn.batchnorm", "gnn.dropout", "gnn.agg", "gnn.normalize_adj", "gnn.msg_direction"),
+        *("gnn.self_msg", "gnn.att_heads", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
+        *("gnn.clear_feature", "gnn.residual", "gnn.dim_edge", "gt.full_graph", "gt.gamma", "gt.bigbird"),
+        *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_LapPE.n_heads", "posenc_RWSE.layers"),
+        *("posenc_RWSE.n_heads", "posenc_RWSE.post_layers", "posenc_RRWP.add_identity", "posenc_RRWP.add_node_attr"),
+        *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
+        *("optim.min_lr_mode", "optim.stop_patience", "graphormer"),
+    ),
+}
+"""Why, and the keys and sections, whatever their value."""
+
+ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
+    "devices": ((None, 1), "a run uses one device"),
+    "custom_metrics": (([],), "a data set has the metrics of its benchmark"),
+    "name_tag": (("",), "set name, which is the run's folder"),
+    "run_multiple_splits": (([],), "only the benchmark's own split is offered"),
+    "best_by_loss": ((False,), "set metric_best: loss"),
+    "dataset.transductive": ((False,), "only whole graphs are offered"),
+    "dataset.split_mode": (("standard",), "only the benchmark's own split is offered"),
+    "dataset.split_index": ((0,), "only the benchmark's own split is offered"),
+    "dataset.node_encoder": ((True,), "nodes always have an encoder, dataset.node_encoder_name"),
+    "dataset.node_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
+    "dataset.edge_encoder": ((True,), "set dataset.edge_encoder_name: none"),
+    "dataset.edge_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
+    "dataset.edge_encoder_dense": ((True,), "CSA reads all pairs"),
+    "dataset.transform": (("none",), "write a data set of your own, docs/adding_a_component.md"),
+    "dataset.remove_feature": ((False,), "write a data set of your own, docs/adding_a_component.md"),
+    "dataset.to_undirected": ((False,), "write a data set of your own, docs/adding_a_component.md"),
+    "train.sampler": (("full_batch",), "only whole graphs are offered"),
+    "train.epoch_resume": ((-1,), "a run resumes after its last epoch"),
+    "pretrained.dir": (("",), "models start from random weights; train.mode=eval evaluates a finished run"),
+    "model.size_average": (("mean",), "a loss is the mean over graphs, or nodes"),
+    "model.thresh": ((0.5,), "0.5 is the benchmarks' threshold"),
+    "gnn.layers_pre_mp": ((0,), "there are no layers between encoder and transformer"),
+    "gt.layer_norm": ((False,), "layers are normalised by BatchNorm"),
+    "gt.batch_norm": ((True,), "layers are normalised by BatchNorm"),
+    "gt.residual": ((True,), "layers always have a residual"),
+    "gt.bn_no_runner": ((False,), "BatchNorm keeps running statistics"),
+    "gt.update_e": ((True,), "GRIT always updates pairs"),
+    "gt.attn.use": ((True,), "GRIT always has attention"),
+    "gt.attn.sparse": ((False,), "GRIT's attention is over all pairs"),
+    "gt.attn.full_attn": ((True,), "GRIT's attention is over all pairs"),
+    "gt.attn.deg_scaler": ((True,), "GRIT always scales by degree"),
+    "gt.attn.use_bias": ((False,), "GRIT's keys and values have no bias"),
+    "gt.attn.act": (("relu",), "GRIT's pair activation is relu"),
+    "gt.attn.norm_e": ((True,), "GRIT always normalises pairs"),
+    "gt.attn.O_e": ((True,), "GRIT always has the output map of pairs"),
+    "gt.attn.edge_enhance": ((True,), "GRIT's values always read pairs"),
+    "posenc_LapPE.post_layers": ((0,), "LapPE ends with its sum over frequencies"),
+    "posenc_LapPE.pass_as_var": ((False,), "encodings are read by encoders alone"),
+    "posenc_RWSE.pass_as_var": ((False,), "encodings are read by encoders alone"),
+    "posenc_RRWP.pass_as_var": ((False,), "encodings are read by encoders alone"),
+    "posenc_RRWP.spd": ((False,), "use CSA with dataset.edge_encoder_name X+SPD for distances"),
+    "optim.num_cycles": ((0.5,), "the cosine is half a cycle"),
+    "optim.early_stop_by_lr": ((False,), "a run lasts optim.max_epoch epochs; its best epoch counts"),
+    "optim.early_stop_by_perf": ((False,), "a run lasts optim.max_epoch epochs; its best epoch counts"),
+    "bn.eps": ((1e-5, "1e-5"), "BatchNorm has torch's eps, 1e-5"),
+    "bn.mom": ((0.1,), "set gt.bn_momentum for GRIT; GPS and CSA have 0.1"),
+    "wandb.name": (("",), "a run is named after data set, model, encoding and seed"),
+}
+"""Values at which a key means what is done here anyway, and what to do at others."""
+
+ABSENT = ("SignNet", "EquivStableLapPE", "HKdiagSE", "ElstaticSE", "HKfullPE", "GraphormerBias")
+"""Encodings that are not here; their sections are ignored while they are not enabled."""
+
+TRANSLATED = ("metric_agg", "wandb.use")
+"""Keys that are turned into others by rules in compat.py."""
+
+DEFAULTS: dict[str, Any] = {
+    "dataset.node_encoder_name": "Atom",
+    "dataset.edge_encoder_name": "Bond",
+    "train.batch_size": 16,
+    "train.eval_period": 10,
+    "model.type": "gnn",
+    "gnn.head": "default",
+    "gnn.dim_inner": 16,
+    "gt.layer_type": "SANLayer",
+    "gt.layers": 3,
+    "posenc_LapPE.model": "none",
+    "posenc_LapPE.layers": 3,
+    "posenc_LapPE.eigen.laplacian_norm": "sym",
+    "posenc_RWSE.model": "none",
+    "optim.optimizer": "adam",
+    "optim.base_lr": 0.01,
+    "optim.weight_decay": 5e-4,
+    "optim.scheduler": "cos",
+    "optim.max_epoch": 200,
+    "optim.num_warmup_epochs": 50,
+    "optim.clip_grad_norm": False,
+    "optim.reduce_factor": 0.1,
+}
+"""Their defaults where ours differ."""
+
+OURS = ("posenc_SPSE", "posenc_SPD", "posenc_Rings", "store", "expected", "plugins", "base", "name")
+"""Sections and keys that they do not have, so that one which nothing reads stays an error in their files too."""
+
+DATASETS = {
+    "PyG-ZINC": ("subset", "full"),
+    "PyG-GNNBenchmarkDataset": ("PATTERN", "CLUSTER", "MNIST", "CIFAR10"),
+    "OGB": ("peptides-functional", "peptides-structural", "PCQM4Mv2-full", "PCQM4Mv2-subset", "PCQM4Mv2-inference"),
+}
+"""Their names of the data sets that are here."""
+
+LOCAL_PARTS, ATTENTION_PARTS = ("GINE", "CustomGatedGCN", "None"), ("Transformer", "CSA", "None")
+"""What gt.layer_type may name before and after its +."""
+
+MINIMISED = ("mae", "mse", "rmse", "loss")
+"""Metrics whose least value is best."""

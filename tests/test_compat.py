@@ -1,0 +1,277 @@
+"""Configurations of GraphGPS, GRIT and CSA: what becomes of each key, and that their models are built."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from official_configs import CSA, GINE, OFFICIAL, WALKS, official, section, write
+
+from graphgps_spse import run
+from graphgps_spse.compat_keys import ABSENT, DEFAULTS, IGNORED, ONLY, RENAMED, TRANSLATED
+from graphgps_spse.config import Config, default_tree, flatten, load_config
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.build import count_parameters
+
+KNOWN = flatten(default_tree())
+SECTIONS = ("share", "mlflow", "example_group", "mem", "val", "graphormer", "gt.bigbird")
+
+
+def build(cfg: Config) -> run.Parts:
+    with torch.device("meta"):
+        return run.build_parts(cfg)
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_an_official_file_gives_the_official_model(name, tmp_path, caplog):
+    data, layer, layers, dim, *_, count = OFFICIAL[name]
+    cfg = load_config(write(tmp_path, official(name)), ["wandb.mode=disabled"])
+    unread = 2 * dim * layers + dim // 2 if layer == CSA else 0  # what the official code of CSA creates and never reads
+    parts = build(cfg)
+    assert count_parameters(parts.model) == count - unread
+    assert cfg.gnn.head == {"default": "graph", "san_graph": "san_graph_nodes" if layer == CSA else "san_graph"}.get(
+        OFFICIAL[name][7], OFFICIAL[name][7]
+    )
+    run.build_training(cfg, parts, tmp_path, torch.device("meta"))  # no key is an error because nothing reads it
+    said = caplog.text
+    assert "dataset.task, dataset.task_type" in said and "theirs.yaml" in said
+    assert (said.count("'posenc_RWPSE' is read as 'posenc_RRWP'") == 1) == (name == "GRIT-PCQM")
+    assert ("LapPE is not computed" in said) == (name == "CSA-CLUSTER")
+
+
+def minimal(**more: Any) -> dict[str, Any]:
+    """Little more than what makes a file one of theirs."""
+    data = {"dataset.format": "PyG-ZINC", "dataset.name": "subset", "dataset.task": "graph"}
+    return data | {"model.type": "GPSModel", "gt.layer_type": GINE} | more
+
+
+def refusal(folder: Path, changes: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as error:
+        load_config(write(folder, minimal() | changes))
+    return str(error.value)
+
+
+def test_keys_with_one_meaning_change_nothing_at_it(tmp_path):
+    plain = load_config(write(tmp_path, minimal())).to_dict()
+    for which in (0, -1):  # none has more than two values
+        flat = {key: copy.copy(values[which]) for key, (values, _) in ONLY.items()}
+        assert load_config(write(tmp_path, minimal() | flat)).to_dict() == plain
+
+
+@pytest.mark.parametrize("key", ONLY)
+def test_a_key_with_one_meaning_is_refused_at_any_other(key, tmp_path):
+    values, cure = ONLY[key]
+    other = {bool: lambda v: not v, list: lambda v: [1], str: lambda v: "else"}.get(type(values[0]), lambda v: 7)
+    message = refusal(tmp_path, {key: other(values[0])})
+    lines = (tmp_path / "theirs.yaml").read_text().splitlines()
+    numbers = [n for n, line in enumerate(lines, 1) if line.strip().startswith(key.rpartition(".")[2] + ":")]
+    assert any(f"theirs.yaml:{number}: " in message for number in numbers)
+    assert f"'{key}'" in message and cure in message and "offered" in message
+
+
+def test_ignored_keys_change_nothing_and_are_said(tmp_path, caplog):
+    plain = load_config(write(tmp_path, minimal())).to_dict()
+    caplog.clear()
+    ignored = [f"{key}.anything" if key in SECTIONS else key for keys in IGNORED.values() for key in keys]
+    cfg = load_config(write(tmp_path, minimal() | dict.fromkeys(ignored, "anything")))
+    assert cfg.to_dict() == plain
+    said = caplog.text.replace("\n", ",").replace(":", ",").split(",")
+    assert set(ignored) <= {word.strip() for word in said}
+    for reason in IGNORED:
+        assert f"ignored, as {reason}: " in caplog.text
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_an_encoding_that_is_not_here_is_refused_where_it_is_enabled(name, tmp_path):
+    plain = load_config(write(tmp_path, minimal())).to_dict()
+    off = {f"posenc_{name}.enable": False, f"posenc_{name}.dim_pe": 8, f"posenc_{name}.eigen.max_freqs": 3}
+    assert load_config(write(tmp_path, minimal() | off)).to_dict() == plain
+    message = refusal(tmp_path, {f"posenc_{name}.enable": True})
+    assert name in message and "theirs.yaml" in message and "posenc_RWSE" in message
+
+
+def test_tables_name_keys_that_are_theirs_and_turn_them_into_ours():
+    theirs = [*ONLY, *TRANSLATED, *RENAMED, *(key for keys in IGNORED.values() for key in keys)]
+    for key in theirs:
+        assert not any(known == key or known.startswith(f"{key}.") for known in KNOWN), key
+    assert len(set(theirs)) == len(theirs)
+    for key in DEFAULTS:
+        assert key in KNOWN and DEFAULTS[key] != KNOWN[key], key
+    for new in RENAMED.values():
+        assert any(known == new or known.startswith(f"{new}.") for known in KNOWN), new
+
+
+# Keys of GraphGym, GraphGPS, GRIT and CSA with their defaults there, by their code, beyond those above.
+THEIR_DEFAULTS = {
+    "print": "both", "devices": None, "cfg_dest": "config.yaml", "custom_metrics": [], "round": 5, "seed": 0,
+    "tensorboard_each_run": False, "tensorboard_agg": True, "num_workers": 0, "num_threads": 6, "metric_best": "auto",
+    "metric_agg": "argmax", "view_emb": False, "gpu_mem": False, "benchmark": False, "name_tag": "",
+    "run_multiple_splits": [], "best_by_loss": False, "share.dim_in": 1, "share.dim_out": 1, "share.num_splits": 1,
+    "dataset.dir": "./datasets", "dataset.task_type": "classification", "dataset.split": [0.8, 0.1, 0.1],
+    "dataset.shuffle_split": True, "dataset.split_index": 0, "dataset.split_dir": "./splits", "dataset.encoder": True,
+    "dataset.encoder_name": "db", "dataset.encoder_bn": True, "dataset.encoder_dim": 128, "dataset.edge_dim": 128,
+    "dataset.node_encoder_num_types": 0, "dataset.edge_encoder_num_types": 0, "dataset.slic_compactness": 10,
+    "dataset.infer_link_label": "None", "dataset.edge_train_mode": "all", "dataset.edge_message_ratio": 0.8,
+    "dataset.edge_negative_sampling_ratio": 1.0, "dataset.resample_disjoint": False, "dataset.transform": "none",
+    "dataset.resample_negative": False, "dataset.cache_save": False, "dataset.cache_load": False,
+    "dataset.remove_feature": False, "dataset.tu_simple": True, "dataset.to_undirected": False,
+    "dataset.location": "local", "dataset.label_table": "none", "dataset.label_column": "none",
+    "dataset.edge_encoder_shared": False, "dataset.rings": False, "dataset.rings_max_length": 6,
+    "dataset.rings_coalesce_edges": False, "dataset.spd": False, "dataset.spd_max_length": 6,
+    "dataset.edge_encoder_dense": True, "train.sampler": "full_batch", "train.sample_node": False,
+    "train.node_per_graph": 32, "train.radius": "extend", "train.skip_train_eval": False, "train.ckpt_period": 100,
+    "train.enable_ckpt": True, "train.ckpt_best": False, "train.ckpt_clean": True, "train.auto_resume": False,
+    "train.epoch_resume": -1, "train.iter_per_epoch": 32, "train.walk_length": 4,
+    "train.neighbor_sizes": [20, 15, 10, 5], "val.sample_node": False, "val.sampler": "full_batch",
+    "val.node_per_graph": 32, "val.radius": "extend", "model.match_upper": True, "model.size_average": "mean",
+    "model.thresh": 0.5, "model.edge_decoding": "dot", "model.graph_pooling": "add", "gnn.layers_pre_mp": 0,
+    "gnn.layers_mp": 2, "gnn.layers_post_mp": 0, "gnn.layer_type": "generalconv", "gnn.stage_type": "stack",
+    "gnn.skip_every": 1, "gnn.agg": "add", "gnn.msg_direction": "single", "gnn.self_msg": "concat", "gnn.att_heads": 1,
+    "gnn.att_final_linear": False, "gnn.att_final_linear_bn": False, "gnn.l2norm": True, "gnn.keep_edge": 0.5,
+    "gnn.clear_feature": True, "gnn.residual": False, "gnn.dim_edge": 64, "gt.full_graph": True, "gt.gamma": 1e-5,
+    "gt.pna_degrees": [], "gt.residual": True, "gt.bigbird.block_size": 3, "gt.bn_momentum": 0.1,
+    "gt.bn_no_runner": False, "gt.attn.use": True, "gt.attn.sparse": False, "gt.attn.deg_scaler": True,
+    "gt.attn.use_bias": False, "posenc_LapPE.n_heads": 4, "posenc_LapPE.post_layers": 0,
+    "posenc_LapPE.pass_as_var": False, "posenc_RWSE.layers": 3, "posenc_RWSE.n_heads": 4, "posenc_RWSE.post_layers": 0,
+    "posenc_RWSE.pass_as_var": False, "posenc_RWSE.kernel.times": [], "posenc_RWSE.enable_edges": True,
+    "dataset.pe_transform_on_the_fly": False, "posenc_RRWP.spd": False,
+    "posenc_HKdiagSE.enable": False, "posenc_ElstaticSE.kernel.times_func": "range(10)",
+    "posenc_SignNet.phi_out_dim": 4, "posenc_GraphormerBias.dim_pe": 0, "graphormer.num_layers": 6,
+    "optim.momentum": 0.9, "optim.steps": [30, 60, 90], "optim.lr_decay": 0.1, "optim.batch_accumulation": 1,
+    "optim.reduce_factor": 0.5, "optim.schedule_patience": 10, "optim.min_lr": 0.0, "optim.clip_grad_norm_value": 1.0,
+    "optim.early_stop_by_lr": False, "optim.early_stop_by_perf": False, "optim.stop_patience": 100,
+    "optim.num_cycles": 0.5, "optim.min_lr_mode": "threshold", "bn.eps": 1e-5, "bn.mom": 0.1, "mem.inplace": False,
+    "pretrained.dir": "", "pretrained.reset_prediction_head": True, "pretrained.freeze_main": False,
+    "wandb.entity": "gtransformers", "wandb.name": "", "example_arg": "example", "example_group.example_arg": "x",
+}  # fmt: skip
+
+
+def test_every_key_of_theirs_is_known(tmp_path):
+    load_config(write(tmp_path, minimal() | THEIR_DEFAULTS))
+    with pytest.raises(ConfigError, match=r"unknown key 'gt.residuals'"):
+        load_config(write(tmp_path, minimal() | {"gt.residuals": True}))
+
+
+def test_what_their_file_leaves_out_has_their_default(tmp_path, caplog):
+    cfg = load_config(write(tmp_path, minimal()))
+    assert (cfg.optim.base_lr, cfg.optim.optimizer, cfg.train.eval_period, cfg.gt.layers) == (0.01, "adam", 10, 3)
+    assert "not set, so as in GraphGPS: " in caplog.text and "optim.base_lr 0.01" in caplog.text
+    assert cfg.posenc_LapPE.eigen.laplacian_norm == "none"  # LapPE is not enabled
+    cfg = load_config(write(tmp_path, minimal() | {"posenc_LapPE.enable": True, "dataset.node_encoder_name": "LapPE"}))
+    assert (cfg.posenc_LapPE.eigen.laplacian_norm, cfg.posenc_LapPE.layers) == ("sym", 3)
+
+
+def test_a_file_of_ours_is_read_as_it_stands(tmp_path, caplog):
+    cfg = load_config(write(tmp_path, {"model.type": "GPSModel", "gt.layer_type": GINE, "gnn.l2norm": False}))
+    assert (cfg.optim.base_lr, cfg.gt.layers, cfg.gnn.l2norm) == (1e-3, 10, False)
+    assert not caplog.text
+    with pytest.raises(ConfigError, match=r"theirs\.yaml:2: 'optim\.momentum'"):
+        load_config(write(tmp_path, {"optim.momentum": 0.5})).check_all_read()
+
+
+def test_their_keys_may_go_unread_and_ours_may_not(tmp_path, caplog):
+    path = write(tmp_path, minimal() | {"gnn.layers_post_mp": 3, "dataset.rings": False, "dataset.rings_max_length": 9})
+    cfg = load_config(path)
+    cfg.check_all_read()
+    assert "nothing in this run reads it" in caplog.text and "gnn.layers_post_mp" in caplog.text
+    assert "posenc_Rings.max_length" in caplog.text
+    with pytest.raises(ConfigError, match=r"posenc_SPSE\.alpha"):
+        load_config(write(tmp_path, minimal() | {"posenc_SPSE.alpha": 0.2})).check_all_read()
+    with pytest.raises(ConfigError, match=r"override 'gnn\.layers_post_mp=2'"):
+        load_config(path, ["gnn.layers_post_mp=2"]).check_all_read()
+
+
+def test_overrides_may_use_their_keys(tmp_path):
+    path = write(tmp_path, {"optim.base_lr": 0.5}, "ours.yaml")
+    cfg = load_config(path, ["wandb.use", "True", "wandb.mode=offline", "metric_agg=argmin", "metric_best=mae"])
+    assert (cfg.wandb.mode, cfg.optim.max_epoch) == ("offline", 100)  # and the file's defaults stay ours
+    assert load_config(path, ["wandb.mode=offline", "wandb.use=False"]).wandb.mode == "disabled"
+    assert load_config(path, ["wandb.use=True"]).wandb.mode == "online"
+    with pytest.raises(ConfigError, match=r"override 'gt\.layer_norm=True'.*BatchNorm"):
+        load_config(path, ["gt.layer_norm=True"])
+
+
+def test_an_official_file_may_be_a_base(tmp_path):
+    write(tmp_path, official("GPS-ZINC"), "zinc-GPS+RWSE.yaml")
+    ours = {
+        "base": "zinc-GPS+RWSE.yaml",
+        "dataset.edge_encoder_name": "TypeDictEdge+SPSE",
+        "posenc_SPSE.enable": True,
+        "posenc_SPSE.node_pe": "none",
+    }
+    cfg = load_config(write(tmp_path, ours, "ours.yaml"), ["wandb.mode=disabled"])
+    assert count_parameters(build(cfg).model) == 423_717 + 544
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dataset.format": "OGB", "dataset.name": "ogbg-molhiv"}, ["ogbg-molhiv", "peptides-functional", "own_data"]),
+        ({"dataset.format": "PyG-MalNetTiny", "dataset.name": "x", "posenc_SignNet.enable": True}, ["MalNetTiny"]),
+        ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-ZINC"]),
+        ({"model.type": "SANTransformer"}, ["SANTransformer", "GPSModel"]),
+        ({"gt.layer_type": "CustomGatedGCN+Performer"}, ["Performer", "CSA"]),
+        ({"gt.layer_type": "GINE"}, ["'GINE'", "Transformer"]),
+        ({"train.mode": "PCQM4Mv2-inference"}, ["train.mode", "scripts/predict.py"]),
+        ({"metric_best": "mae", "metric_agg": "argmax"}, ["metric_agg", "minimum"]),
+        ({"metric_best": "accuracy", "metric_agg": "argmin"}, ["metric_agg", "maximum"]),
+        ({"dataset.rings": True, "dataset.rings_coalesce_edges": True}, ["rings_coalesce_edges", "CSA"]),
+        ({"dataset.node_encoder_bn": 0}, ["node_encoder_bn", "0"]),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_its_line(changes, words, tmp_path):
+    message = refusal(tmp_path, changes)
+    assert "theirs.yaml:" in message
+    for word in words:
+        assert word in message
+
+
+def test_a_file_without_what_it_needs_is_refused(tmp_path):
+    flat = minimal()
+    for key in ("dataset.format", "model.type", "gt.layer_type"):
+        rest = {k: v for k, v in flat.items() if k != key}
+        with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+            load_config(write(tmp_path, rest))
+
+
+def test_encoders_of_csa(tmp_path):
+    def read(**changes: Any) -> Config:
+        flat = minimal(**{"gt.layer_type": "GINE+CSA", "dataset.edge_encoder_name": "TypeDictEdge+RWSE"})
+        return load_config(write(tmp_path, flat | section("RWSE", WALKS) | changes))
+
+    cfg = read()
+    assert (cfg.model.type, cfg.posenc_RWSE.enable_edges) == ("CSAModel", True)
+    cfg = read(**{"dataset.edge_encoder_name": "Dummy+SPDE", "dataset.spd": True, "dataset.spd_max_length": 8})
+    assert (cfg.dataset.edge_encoder_name, cfg.posenc_SPD.enable, cfg.posenc_SPD.max_length) == (
+        "DummyEdge+SPD",
+        True,
+        8,
+    )
+    assert not cfg.posenc_RWSE.enable  # as nothing reads it
+    cfg = read(**{"dataset.spd": True, "posenc_RWSE.enable_edges": True, "dataset.edge_encoder_name": "TypeDictEdge"})
+    assert (cfg.posenc_SPD.enable, cfg.posenc_RWSE.enable_edges) == (False, False)
+    assert cfg.dataset.edge_encoder_name == "TypeDictEdge+None"
+    cfg = read(**{"dataset.rings": True, "dataset.rings_max_length": 18})
+    assert (cfg.posenc_Rings.enable, cfg.posenc_Rings.max_length) == (True, 18)
+
+
+def test_heads_of_graphgym(tmp_path):
+    for name, head in (("MNIST", "graph"), ("PATTERN", "inductive_node")):
+        flat = minimal(**{"dataset.format": "PyG-GNNBenchmarkDataset", "dataset.name": name, "gnn.l2norm": False})
+        cfg = load_config(write(tmp_path, flat))
+        assert (cfg.gnn.head, cfg.gnn.l2norm) == (head, True)  # GraphGym's heads do not read gnn.l2norm
+
+
+def test_page_tells_the_fate_of_every_key():
+    page = " ".join((Path(__file__).parents[1] / "docs" / "configurations.md").read_text().split())
+    for key, (_, cure) in ONLY.items():
+        assert f"| `{key}` |" in page and f"| {cure} |" in page, key
+    for reason, keys in IGNORED.items():
+        assert f"* {reason}: {', '.join(f'`{key}`' for key in keys)}" in page
+    for old, new in RENAMED.items():
+        assert f"| `{old}` | `{new}` |" in page
+    for key, value in DEFAULTS.items():
+        assert f"`{key}: {value}`" in page, key
+    for name in (*ABSENT, *TRANSLATED, "gnn.l2norm", "accelerator: cuda:0", "gnn.head: default"):
+        assert name in page, name
