@@ -14,28 +14,37 @@ import torch
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.version import __version__
 
-PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "ogb")
+PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "ogb", "rdkit")
 
 
-def pick_device(accelerator: str) -> torch.device:
-    """Return the device that `accelerator` (auto, cpu, cuda, cuda:1) names. Raises ConfigError where there is none."""
-    if accelerator == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def pick_device(accelerator: str, local_rank: int = 0) -> torch.device:
+    """Return the device that `accelerator` (auto, cpu, cuda, cuda:1) names. Raises ConfigError where there is none.
+
+    Of several processes on a machine, number `local_rank` gets the CUDA device of that number: cuda:N names one of all.
+    """
     kind, _, number = accelerator.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+    if accelerator == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    elif kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise ConfigError(f"accelerator: '{accelerator}' is none of auto, cpu, cuda, cuda:N")
-    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"accelerator: {accelerator}, but torch sees {torch.cuda.device_count()} CUDA devices here")
-    return torch.device(accelerator)
+    if kind == "cpu":
+        return torch.device("cpu")
+    index = int(number or local_rank)
+    if index >= torch.cuda.device_count():
+        raise ConfigError(
+            f"accelerator: {accelerator} asks for CUDA device {index} and torch sees {torch.cuda.device_count()} here"
+        )
+    return torch.device("cuda", index) if number or local_rank else torch.device("cuda")
 
 
-def count_threads(num_threads: int) -> int:
-    """Return `num_threads`, or for 0 one thread for each core that this process may use."""
+def count_threads(num_threads: int, num_processes: int = 1) -> int:
+    """Return `num_threads`, or for 0 one thread for each core that is there for one of `num_processes` processes."""
     if num_threads < 0:
         raise ConfigError(f"num_threads: {num_threads} is below 0")
     if num_threads:
         return num_threads
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, num_cores // num_processes)
 
 
 def describe_environment(device: torch.device, num_threads: int) -> dict[str, Any]:
@@ -52,6 +61,11 @@ def describe_environment(device: torch.device, num_threads: int) -> dict[str, An
         "commit": find_commit(),
         **{name: _version(name) for name in PACKAGES},
     }
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of this package and of those that its numbers rest on."""
+    return {"graphgps_spse": __version__, **{name: _version(name) for name in PACKAGES}}
 
 
 def processor_name() -> str:

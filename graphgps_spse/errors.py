@@ -37,6 +37,12 @@ class StoreError(SPSEError):
     exit_code = 2
 
 
+class LaunchError(SPSEError):
+    """A run that cannot be started or submitted on this machine."""
+
+    exit_code = 2
+
+
 class DivergedError(SPSEError):
     """Training produced a loss or gradient that is not finite."""
 

@@ -3,26 +3,28 @@
 import hashlib
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from graphgps_spse.bench.results import RunResult, aggregate
-from graphgps_spse.config import Config
+from graphgps_spse.bench.results import RunResult, aggregate, hash_config
+from graphgps_spse.config import Config, flatten
+from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.encode import encode, estimate_stores, fill_stores
 from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.store import StoreOptions
-from graphgps_spse.environment import count_threads, describe_environment, pick_device
+from graphgps_spse.environment import count_threads, describe_environment, package_versions, pick_device
 from graphgps_spse.errors import ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
 from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
+from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.registry import ALL, datasets
 from graphgps_spse.rundir import RunDir, free_name, identity_of
 from graphgps_spse.seeding import seed_all
@@ -30,6 +32,8 @@ from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.history import FitResult
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
+from graphgps_spse.training.processes import OneProcess, join_processes
+from graphgps_spse.training.resources import ResourceMeter
 from graphgps_spse.training.tasks import Task, build_task
 from graphgps_spse.training.trainer import Trainer, TrainOptions
 
@@ -66,52 +70,73 @@ class Training:
 
 def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[RunResult]:
     """Run the seeds cfg.seed, cfg.seed + 1, ... and renew the aggregate over all finished seeds of this name."""
-    out_dir = Path(cfg.out_dir)
-    if fresh:
-        cfg = cfg.with_values(name=free_name(out_dir, cfg.name))
-        log.info("starting in %s; resume it with name=%s", out_dir / cfg.name, cfg.name)
-    results = [run(cfg.with_values(seed=seed)) for seed in range(cfg.seed, cfg.seed + num_seeds)]
+    out_dir, processes = Path(cfg.out_dir), join_processes()
     try:
-        aggregate(out_dir / cfg.name)
-    except DataError as err:  # of other seeds; those just run are safe in their records
-        log.warning("no aggregate over seeds: %s", err)
+        if not processes.is_first:
+            logging.getLogger("graphgps_spse").setLevel(logging.WARNING)
+        if fresh:
+            cfg = cfg.with_values(name=processes.agree(free_name(out_dir, cfg.name)))
+            log.info("starting in %s; resume it with name=%s", out_dir / cfg.name, cfg.name)
+        results = [run(cfg.with_values(seed=seed), processes) for seed in range(cfg.seed, cfg.seed + num_seeds)]
+    finally:
+        processes.close()
+    if processes.is_first:
+        try:
+            aggregate(out_dir / cfg.name)
+        except DataError as err:  # of other seeds; those just run are safe in their records
+            log.warning("no aggregate over seeds: %s", err)
     return results
 
 
-def run(cfg: Config) -> RunResult:
-    """Train, resume or evaluate one seed. Raises an SPSEError that says what to do."""
+def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
+    """Train, resume or evaluate one seed, alone or as one of several processes.
+
+    Raises an SPSEError that says what to do.
+    """
+    processes = OneProcess() if processes is None else processes
     path = Path(cfg.out_dir) / cfg.name / str(cfg.seed)
     if cfg.train.mode == "eval" and not RunDir(path).is_finished:
         raise RunDirError(f"{path} holds no finished run to evaluate; train it first, with train.mode=custom")
-    device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
+    device = pick_device(cfg.accelerator, processes.local_rank)
+    num_threads = count_threads(cfg.num_threads, processes.local_count)
     torch.set_num_threads(num_threads)
     seed_all(cfg.seed)
     parts = build_parts(cfg)
+    processes.seed(cfg.seed)
     training = build_training(cfg, parts, path, device)
-    with RunDir.open(path, cfg.to_dict()) as run_dir:
-        if run_dir.is_finished and cfg.train.mode == "custom":
+    with RunDir.open(path, cfg.to_dict()) if processes.is_first else RunDir(path) as run_dir:
+        if processes.agree(run_dir.is_finished) and cfg.train.mode == "custom":
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return RunResult.read(run_dir.result_path)
-        environment = describe_environment(device, num_threads)
-        run_dir.keep_environment(environment)
-        prepare_kernels(parts.model, device)
-        splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads, parts.store)
+        environment = describe_environment(device, num_threads) | {"processes": processes.count}
+        with processes.first_alone():
+            if processes.is_first:
+                run_dir.keep_environment(environment)
+            prepare_kernels(parts.model, device)
+            splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads, parts.store)
+        meter = ResourceMeter(device)
         trainer = Trainer(
             model=parts.model,
             task=parts.task,
             optimizer=training.optimizer,
             scheduler=training.scheduler,
-            loaders=training.loading.loaders(splits, pin_memory=device.type == "cuda"),
+            loaders=training.loading.loaders(
+                splits, pin_memory=device.type == "cuda", part=processes.rank, num_parts=processes.count
+            ),
             checkpoints=CheckpointStore(path),
-            loggers=training.loggers,
+            loggers=[*training.loggers, meter] if processes.is_first else [meter],
             device=device,
             options=training.options,
             signature=identity_of(cfg.to_dict()),
+            about=describe_origin(parts),
+            processes=processes,
         )
         if cfg.train.mode == "eval":
             return evaluate(trainer, run_dir)
-        result = build_result(cfg, parts, trainer.fit(), splits, encoding_records, environment, training.expected)
-        result.write(run_dir.result_path)
+        fit = trainer.fit()
+        result = build_result(cfg, parts, fit, splits, encoding_records, environment, training.expected, meter.record())
+        if processes.is_first:
+            result.write(run_dir.result_path)
         return result
 
 
@@ -174,7 +199,8 @@ def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
     """Measure the best epoch of a run on every split anew, into eval.json; the result itself stays as it is."""
     epoch = trainer.load_best()
     measured = {split: trainer.evaluate(split) for split in trainer.loaders}
-    write_json(run_dir.path / "eval.json", {"epoch": epoch, **measured})
+    if trainer.processes.is_first:
+        write_json(run_dir.path / "eval.json", {"epoch": epoch, **measured})
     log.info("epoch %d, measured in evaluation mode, the training split too", epoch)
     for split, metrics in measured.items():
         log.info("%s: %s", split, "  ".join(f"{key} {value:.6g}" for key, value in metrics.items()))
@@ -197,6 +223,28 @@ def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
     )
 
 
+def describe_origin(parts: Parts) -> dict[str, Any]:
+    """Return what a checkpoint keeps besides its configuration of what it was trained on, by dotted keys."""
+    spec = parts.dataset.spec
+    about: dict[str, Any] = {"data": asdict(spec) | {"target_names": list(spec.target_names)}}
+    about["data"] |= {key: list(getattr(spec, key)) for key in ("node_input", "edge_input")}
+    for name, input_spec, columns in (
+        ("atoms", spec.node_input, ATOM_COLUMNS),
+        ("bonds", spec.edge_input, BOND_COLUMNS),
+    ):
+        if input_spec.kind == "ogb":
+            about["data"][name] = [size for _, size in columns]
+    about["encodings"] = {encoding.name: _plain_options(encoding) for encoding in parts.encodings}
+    if any(type(encoding).store_of is not Encoding.store_of for encoding in parts.encodings):
+        about["encodings"]["counting_engine"] = ENGINE_VERSION
+    return flatten(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
+
+
+def _plain_options(encoding: Encoding) -> dict[str, Any]:
+    """Return the options of an encoding that a checkpoint can hold."""
+    return {key: v for key, v in vars(encoding).items() if isinstance(v, bool | int | float | str | dict)}
+
+
 def build_result(
     cfg: Config,
     parts: Parts,
@@ -205,6 +253,7 @@ def build_result(
     encoding_records: dict[str, Any],
     environment: dict[str, Any],
     expected: dict[str, Any],
+    resources: dict[str, Any],
 ) -> RunResult:
     """Gather the record of a finished run."""
     same_for_all_seeds = {k: v for k, v in identity_of(cfg.to_dict()).items() if k not in ("seed", "name")}
@@ -222,11 +271,13 @@ def build_result(
         seconds=fit.seconds,
         seconds_per_epoch=fit.seconds / fit.epochs,
         num_params=count_parameters(parts.model),
-        config_hash=hashlib.sha256(json.dumps(same_for_all_seeds, sort_keys=True).encode()).hexdigest(),
+        config_hash=hash_config(same_for_all_seeds),
         fingerprints={split: graphs.fingerprint() for split, graphs in splits.items()},
         encodings=encoding_records,
         expected=expected,
         environment=environment,
+        config=same_for_all_seeds,
+        resources=resources,
     )
 
 

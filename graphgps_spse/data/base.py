@@ -5,14 +5,19 @@ F features, T targets, C channels of an encoding. N, E and P count over all the 
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from graphgps_spse.errors import DataError
+
+_CHUNK_ROWS = 1 << 20  # rows that are checked, or hashed, at a time, so that arrays on disk are never read as a whole
+_NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
+_WIDE = (torch.int64, torch.float32, torch.float64)
 
 
 class InputSpec(NamedTuple):
@@ -27,6 +32,19 @@ class PairSource(Protocol):
 
     def rows_of(self, graphs: Sequence[int]) -> Tensor:
         """Return the rows of some graphs, one after the other: [sum of n*n, C] float32."""
+
+
+class BatchEncoder(Protocol):
+    """An encoding that is computed for the graphs of a batch when it is built, by the process that builds it."""
+
+    def encode_batch(
+        self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return pair rows [P, C] and node rows [N, C], float32, or None for what the encoding does not have.
+
+        Offsets count from 0 within the batch and node numbers within each graph; `index_B` are the graphs' numbers in
+        their split, for messages.
+        """
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,8 @@ class DatasetSpec:
     edge_input: InputSpec
     directed: bool = False
     target_names: tuple[str, ...] = ()
+    may_miss_targets: bool = False
+    """Whether targets may be NaN, for unknown. Losses and metrics leave those out; otherwise none is allowed."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +118,8 @@ class GraphBatch:
 class GraphDataset:
     """One split in flat tensors: graph g owns nodes node_ptr[g]:node_ptr[g+1] and edges edge_ptr[g]:edge_ptr[g+1].
 
-    `edge_index_2E` counts nodes within each graph. Raises DataError where a graph cannot be used.
+    `edge_index_2E` counts nodes within each graph. Integers may be stored narrow (uint8, int16, ..) and arrays may be
+    memory-mapped; a batch holds int64 and float32 (float64 stays). Raises DataError where a graph cannot be used.
     """
 
     name: str
@@ -112,9 +133,16 @@ class GraphDataset:
     level: str = "graph"
     pair: dict[str, Tensor | PairSource] = field(default_factory=dict)
     node: dict[str, Tensor] = field(default_factory=dict)
+    encoders: dict[str, BatchEncoder] = field(default_factory=dict)
+    """Encodings that are in neither `pair` nor `node` but computed for each batch."""
+    may_miss_targets: bool = False
+    """Whether targets may be NaN, for unknown."""
+    kept_fingerprint: str = ""
+    """What `fingerprint` returned when these arrays were checked and written; then neither is done again."""
 
     def __post_init__(self) -> None:
-        self._check()
+        if not self.kept_fingerprint:
+            self._check()
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1
@@ -124,13 +152,13 @@ class GraphDataset:
         """Nodes of each graph, int64."""
         return self.node_ptr.diff()
 
-    @property
+    @cached_property
     def pair_ptr(self) -> Tensor:
         """First pair row of each graph, and P at the end: [G + 1] int64."""
         return torch.cat([self.node_ptr.new_zeros(1), self.sizes_G.square().cumsum(0)])
 
-    def _where(self, rows: Tensor, ptr: Tensor) -> str:
-        graph = int(torch.searchsorted(ptr, rows.reshape(-1)[0], right=True)) - 1
+    def _where(self, row: int, ptr: Tensor) -> str:
+        graph = int(torch.searchsorted(ptr, row, right=True)) - 1
         return f"{self.name}, {self.split} split, graph {graph}"
 
     def _check(self) -> None:
@@ -140,20 +168,17 @@ class GraphDataset:
         empty = (self.sizes_G < 1).nonzero()
         if len(empty):
             raise DataError(f"{self.name}, {self.split} split, graph {int(empty[0])}: no nodes; drop it from the data")
-        edges = torch.arange(self.edge_index_2E.shape[1])
-        size_E = self.sizes_G.repeat_interleave(self.edge_ptr.diff())
-        bad = edges[((self.edge_index_2E < 0) | (self.edge_index_2E >= size_E)).any(0)]
-        if len(bad):
-            edge = tuple(self.edge_index_2E[:, bad[0]].tolist())
-            where = self._where(bad, self.edge_ptr)
-            raise DataError(f"{where}: edge {edge} points outside its {int(size_E[bad[0]])} nodes, numbered from 0")
+        if self.edge_index_2E.is_floating_point():
+            raise DataError(f"{self.name}, {self.split} split: edges hold {self.edge_index_2E.dtype}, not integers")
         graph_ptr = torch.arange(len(self) + 1)
         y_ptr = graph_ptr if self.level == "graph" else self.node_ptr
-        columns = [("node features", self.x_NF, self.node_ptr), ("targets", self.y, y_ptr)]
+        columns = [("edges", self.edge_index_2E.T, self.edge_ptr), ("node features", self.x_NF, self.node_ptr)]
+        columns.append(("targets", self.y, y_ptr))
         if self.edge_attr_EF is not None:
             columns.append(("edge features", self.edge_attr_EF, self.edge_ptr))
         for what, values, ptr in columns:
             self._check_column(what, values, ptr)
+        self._check_edges()
 
     def _check_offsets(self) -> None:
         num_edges = self.edge_index_2E.shape[1]
@@ -164,52 +189,113 @@ class GraphDataset:
                     f"{self.name}, {self.split} split: {what} must rise from 0 to {last} in {len(self) + 1} int64 steps"
                 )
 
+    def _check_edges(self) -> None:
+        first, last_graph = 0, len(self)
+        while first < last_graph:  # as many graphs as have a chunk of edges, or one
+            most = self.edge_ptr[first] + _CHUNK_ROWS
+            last = max(first + 1, int(torch.searchsorted(self.edge_ptr, most, right=True)) - 1)
+            begin, end = self.edge_ptr[first].item(), self.edge_ptr[last].item()
+            edges_2E, size_G = self.edge_index_2E[:, begin:end], self.node_ptr[first : last + 1].diff()
+            size_E = size_G.repeat_interleave(self.edge_ptr[first : last + 1].diff())
+            bad = ((edges_2E < 0) | (edges_2E >= size_E)).any(0).nonzero()
+            if len(bad):
+                edge, size = int(bad[0]), int(size_E[bad[0]])
+                where, ends = self._where(int(begin) + edge, self.edge_ptr), tuple(edges_2E[:, edge].tolist())
+                raise DataError(f"{where}: edge {ends} points outside its {size} nodes, numbered from 0")
+            first = last
+
     def _check_column(self, what: str, values: Tensor, ptr: Tensor) -> None:
         rows, expected = values.shape[0], int(ptr[-1])
         if rows != expected:
             raise DataError(f"{self.name}, {self.split} split: {rows} rows of {what}, expected {expected}")
-        if values.is_floating_point():
-            bad = (~torch.isfinite(values.reshape(rows, -1)).all(1)).nonzero()
+        if values.dtype not in _NARROW + _WIDE:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _NARROW + _WIDE)
+            raise DataError(f"{self.name}, {self.split} split: {what} are {values.dtype}; known are {known}")
+        if not values.is_floating_point():
+            return
+        is_bad = torch.isinf if what == "targets" and self.may_miss_targets else _is_not_finite
+        for first, chunk in _chunks(values):
+            bad = is_bad(chunk.reshape(len(chunk), -1)).any(1).nonzero()
             if len(bad):
-                raise DataError(f"{self._where(bad, ptr)}: {what} hold a value that is not finite (row {int(bad[0])})")
+                row = first + int(bad[0])
+                raise DataError(f"{self._where(row, ptr)}: {what} hold a value that is not finite (row {row})")
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 over graphs, features and targets, for records and caches."""
+        """Return a SHA-256 over graphs, features and targets, for records and caches; the same however stored."""
+        if self.kept_fingerprint:
+            return self.kept_fingerprint
         digest = hashlib.sha256(f"{self.name}/{self.split}/{self.level}".encode())
         for tensor in (self.node_ptr, self.edge_ptr, self.edge_index_2E, self.x_NF, self.edge_attr_EF, self.y):
-            if tensor is not None:
-                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode() + tensor.contiguous().numpy().tobytes())
+            if tensor is None:
+                continue
+            digest.update(f"{_widened(tensor[:0]).dtype}{tuple(tensor.shape)}".encode())
+            for row in tensor if tensor is self.edge_index_2E else (tensor,):
+                for _, chunk in _chunks(row):
+                    digest.update(_widened(chunk).contiguous().numpy().tobytes())
         return digest.hexdigest()
 
     def batch(self, indices: Sequence[int]) -> GraphBatch:
         """Return the graphs `indices` as one batch, sorted by size (ties keep the order given)."""
         index_B = torch.as_tensor(indices, dtype=torch.int64)
-        index_B = index_B[torch.argsort(self.sizes_G[index_B], stable=True)]
-        sizes_B = self.sizes_G[index_B]
-        node_rows, edge_rows = _rows(self.node_ptr, index_B), _rows(self.edge_ptr, index_B)
+        index_B = index_B[torch.argsort(count_rows(self.node_ptr, index_B), stable=True)]
+        sizes_B, edges_B = count_rows(self.node_ptr, index_B), count_rows(self.edge_ptr, index_B)
+        node_rows, edge_rows = flat_rows(self.node_ptr, index_B), flat_rows(self.edge_ptr, index_B)
+        local_2E = self.edge_index_2E[:, edge_rows].to(torch.int64)
         node_offset_B = sizes_B.cumsum(0) - sizes_B
-        edges_B = self.edge_ptr[index_B + 1] - self.edge_ptr[index_B]
-        edge_index_2E = self.edge_index_2E[:, edge_rows] + node_offset_B.repeat_interleave(edges_B)
+        edge_index_2E = local_2E + node_offset_B.repeat_interleave(edges_B)
         degree_N = torch.bincount(edge_index_2E[0], minlength=len(node_rows))
         in_memory = any(isinstance(values, Tensor) for values in self.pair.values())
-        pair_rows = _rows(self.pair_ptr, index_B) if in_memory else node_rows
+        pair_rows = flat_rows(self.pair_ptr, index_B) if in_memory else node_rows
+        pair = {
+            name: values[pair_rows] if isinstance(values, Tensor) else values.rows_of(index_B.tolist())
+            for name, values in self.pair.items()
+        }
+        node = {name: values[node_rows] for name, values in self.node.items()}
+        for name, encoder in self.encoders.items():
+            pair_PC, node_NC = encoder.encode_batch(index_B, _offsets(sizes_B), _offsets(edges_B), local_2E)
+            pair |= {} if pair_PC is None else {name: pair_PC}
+            node |= {} if node_NC is None else {name: node_NC}
         return GraphBatch(
             sizes=tuple(sizes_B.tolist()),
             index_B=index_B,
-            x_NF=self.x_NF[node_rows],
+            x_NF=_widened(self.x_NF[node_rows]),
             edge_index_2E=edge_index_2E,
-            edge_attr_EF=None if self.edge_attr_EF is None else self.edge_attr_EF[edge_rows],
-            y=self.y[index_B if self.level == "graph" else node_rows],
+            edge_attr_EF=None if self.edge_attr_EF is None else _widened(self.edge_attr_EF[edge_rows]),
+            y=_widened(self.y[index_B if self.level == "graph" else node_rows]),
             log_deg_N=torch.log1p(degree_N.to(torch.float32)),
-            pair={
-                name: values[pair_rows] if isinstance(values, Tensor) else values.rows_of(index_B.tolist())
-                for name, values in self.pair.items()
-            },
-            node={name: values[node_rows] for name, values in self.node.items()},
+            pair=pair,
+            node=node,
         )
 
 
-def _rows(ptr: Tensor, index_B: Tensor) -> Tensor:
+def _widened(values: Tensor) -> Tensor:
+    """Return integers as int64 and floats as float32, or float64 where they are."""
+    if values.dtype in _WIDE:
+        return values
+    return values.to(torch.float32 if values.is_floating_point() else torch.int64)
+
+
+def _is_not_finite(values: Tensor) -> Tensor:
+    return ~torch.isfinite(values)
+
+
+def _chunks(values: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Yield the first row and the rows of one part of an array after the other."""
+    for first in range(0, len(values), _CHUNK_ROWS):
+        yield first, values[first : first + _CHUNK_ROWS]
+
+
+def count_rows(ptr: Tensor, index_B: Tensor) -> Tensor:
+    """Rows that each of the graphs `index_B` has in a flat array with offsets `ptr`."""
+    return ptr[index_B + 1] - ptr[index_B]
+
+
+def _offsets(count_B: Tensor) -> Tensor:
+    """Offsets of runs of rows: [B + 1] int64, from 0."""
+    return torch.cat([count_B.new_zeros(1), count_B.cumsum(0)])
+
+
+def flat_rows(ptr: Tensor, index_B: Tensor) -> Tensor:
     """Rows of the graphs `index_B` in a flat array with offsets `ptr`, graph after graph."""
     start_B, count_B = ptr[index_B], ptr[index_B + 1] - ptr[index_B]
     first_B = count_B.cumsum(0) - count_B

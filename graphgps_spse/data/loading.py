@@ -1,6 +1,7 @@
 """Loaders whose order is a function of (seed, epoch): a run resumes at any batch, with any number of workers."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from graphgps_spse.data.base import GraphBatch, GraphDataset
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, SPSEError
 from graphgps_spse.seeding import derive_seed, seed_worker
 
 
@@ -34,19 +35,29 @@ class BatchOrder:
 class BatchView(Dataset):
     """A split as torch's DataLoader wants it: a list of graph numbers in, one GraphBatch out."""
 
-    def __init__(self, graphs: GraphDataset) -> None:
-        self.graphs = graphs
+    def __init__(self, graphs: GraphDataset, part: int = 0, num_parts: int = 1) -> None:
+        self.graphs, self.part, self.num_parts = graphs, part, num_parts
 
     def __len__(self) -> int:
         return len(self.graphs)
 
-    def __getitems__(self, indices: list[int]) -> GraphBatch:
-        """Return the batch of the graphs `indices`; flat arrays make this a few slices."""
-        return self.graphs.batch(indices)
+    def __getitems__(self, indices: list[int]) -> GraphBatch | SPSEError | None:
+        """Return the batch of this part of the graphs `indices`, None for no graphs; flat arrays make it a few slices.
+
+        An error that is for people is returned, not raised, as torch would wrap a worker's in a traceback.
+        """
+        share = indices[self.part :: self.num_parts]
+        try:
+            return self.graphs.batch(share) if share else None
+        except SPSEError as err:
+            return err
 
 
 class GraphLoader:
-    """Batches of one split. The last batch of an epoch may be smaller; none is dropped."""
+    """Batches of one split. The last batch of an epoch may be smaller; none is dropped.
+
+    Of `num_parts` loaders of one seed, each gives its own `part` (from 0) of the same batches.
+    """
 
     def __init__(
         self,
@@ -57,11 +68,13 @@ class GraphLoader:
         shuffle: bool,
         num_workers: int = 0,
         pin_memory: bool = False,
+        part: int = 0,
+        num_parts: int = 1,
     ) -> None:
-        self.num_graphs = len(graphs)
+        self.num_graphs, self.batch_size = len(graphs), batch_size
         self._order = BatchOrder(len(graphs), batch_size, seed, shuffle)
         self._loader = DataLoader(
-            BatchView(graphs),
+            BatchView(graphs, part, num_parts),
             batch_sampler=self._order,
             collate_fn=_as_it_is,
             num_workers=num_workers,
@@ -75,10 +88,22 @@ class GraphLoader:
     def __len__(self) -> int:
         return len(self._order)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch]:
-        """Yield the batches of an epoch from number `start` on."""
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
+        """Yield the batches of an epoch from number `start` on, None for an empty part. Raises DataError where a batch cannot be built."""
         self._order.epoch, self._order.start = epoch, start
-        return iter(self._loader)
+        return map(_sound, self._loader)
+
+    def numbers(self, epoch: int) -> Iterator[list[int]]:
+        """Yield the numbers of the graphs of each batch of an epoch; no batch is built."""
+        order = copy(self._order)
+        order.epoch, order.start = epoch, 0
+        return iter(order)
+
+
+def _sound(batch: GraphBatch | SPSEError | None) -> GraphBatch | None:
+    if isinstance(batch, SPSEError):
+        raise batch
+    return batch
 
 
 def _as_it_is(batch: Any) -> Any:
@@ -102,8 +127,10 @@ class LoaderOptions:
             raise ConfigError(f"num_workers: {cfg.num_workers} is below 0")
         return cls(batch_size=cfg.train.batch_size, seed=cfg.seed, num_workers=cfg.num_workers)
 
-    def loaders(self, splits: dict[str, GraphDataset], *, pin_memory: bool = False) -> dict[str, GraphLoader]:
-        """Return one loader for each split; only "train" is shuffled."""
+    def loaders(
+        self, splits: dict[str, GraphDataset], *, pin_memory: bool = False, part: int = 0, num_parts: int = 1
+    ) -> dict[str, GraphLoader]:
+        """Return one loader for each split, or for a part of each of its batches; only "train" is shuffled."""
         return {
             split: GraphLoader(
                 graphs,
@@ -112,6 +139,8 @@ class LoaderOptions:
                 shuffle=split == "train",
                 num_workers=self.num_workers,
                 pin_memory=pin_memory,
+                part=part,
+                num_parts=num_parts,
             )
             for split, graphs in splits.items()
         }

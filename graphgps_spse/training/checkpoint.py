@@ -83,11 +83,13 @@ class CheckpointStore:
         self._misses = 0
         return True
 
-    def load_latest(self, signature: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    def load_latest(
+        self, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None
+    ) -> dict[str, Any] | None:
         """Return the newest state that can be trusted, or None if there is none yet.
 
         A damaged latest file is moved aside, with a warning, for the one before. Raises CheckpointError where files
-        exist and none can be trusted, or where the state's "signature" is not `signature`.
+        exist and none can be trusted, or where the state is not of this `signature` and `about` (see `check_origin`).
         """
         reasons = {}
         for name in (NEXT, LATEST, PREVIOUS):
@@ -102,21 +104,16 @@ class CheckpointStore:
             for damaged, reason in reasons.items():
                 aside = _move_aside(damaged)
                 log.warning("%s. Going on from %s; the damaged file is now %s", reason, path, aside.name)
-            _check_signature(path, state, signature)
+            check_origin(path, state, signature, about)
             return state
         if reasons:
             listing = "; ".join(reasons.values())
             raise CheckpointError(f"no checkpoint left that can be trusted: {listing}. Start beside it with --fresh")
         return None
 
-    def load_best(self, signature: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the state of the best epoch. Raises CheckpointError if it is missing, damaged or another run's."""
-        path = self.run_dir / BEST
-        if not path.exists():
-            raise CheckpointError(f"no {path}: train first; it is written after the first evaluation")
-        state = read_verified(path)
-        _check_signature(path, state, signature)
-        return state
+    def load_best(self, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the state of the best epoch, as `load_best` does."""
+        return load_best(self.run_dir, signature, about)
 
     def best_epoch(self) -> int | None:
         """Return the epoch that the best state is of, or None if there is no readable one."""
@@ -124,6 +121,21 @@ class CheckpointStore:
             return self.load_best().get("epoch")
         except CheckpointError:
             return None
+
+
+def load_best(
+    run_dir: Path, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the state of a run's best epoch; nothing in the directory is changed.
+
+    Raises CheckpointError if it is missing, damaged or another run's (see `check_origin`).
+    """
+    path = run_dir / BEST
+    if not path.exists():
+        raise CheckpointError(f"no {path}: train first; it is written after the first evaluation")
+    state = read_verified(path)
+    check_origin(path, state, signature, about)
+    return state
 
 
 def read_verified(path: Path) -> dict[str, Any]:
@@ -162,14 +174,41 @@ def _move_aside(path: Path) -> Path:
     return path.rename(aside)
 
 
-def _check_signature(path: Path, state: dict[str, Any], expected: dict[str, Any] | None) -> None:
-    if expected is None:
-        return
-    there, here = (_comparable(signature) for signature in (state.get("signature", {}), expected))
-    keys = sorted(key for key in {*there, *here} if there.get(key, "absent") != here.get(key, "absent"))
+def check_origin(
+    path: Path, state: dict[str, Any], signature: dict[str, Any] | None, about: dict[str, Any] | None = None
+) -> None:
+    """Raise CheckpointError, naming the keys, unless a state is of this configuration and of what it stands for.
+
+    `signature` is the configuration and `about` what follows from it, the data and the code: the data set's inputs and
+    targets, vocabularies and encodings, by dotted keys. Versions of packages (`versions.NAME`) may differ, with a
+    warning. A state of before there was an `about` is checked by its configuration alone.
+    """
+    keys = _differing(state.get("signature", {}), signature)
     if keys:
-        listing = "; ".join(f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} here" for key in keys)
-        raise CheckpointError(f"{path} belongs to another configuration ({listing}). Use another run directory")
+        raise CheckpointError(f"{path} belongs to another configuration ({keys}). Use another run directory")
+    there, here = (
+        {key: value for key, value in (flat or {}).items() if not key.startswith("versions.")}
+        for flat in (state.get("about"), about)
+    )
+    keys = _differing(there, here) if there and here else ""
+    if keys:
+        raise CheckpointError(
+            f"{path} was trained on other inputs than its configuration gives now ({keys}). Bring back the data or the "
+            "version of this package that it was trained with, or train anew"
+        )
+    if state.get("about") and about:
+        versions = _differing(*({k: v for k, v in flat.items() if k not in here} for flat in (state["about"], about)))
+        if versions:
+            log.warning("%s was written with other versions (%s); numbers may differ a little", path, versions)
+
+
+def _differing(there: dict[str, Any], here: dict[str, Any] | None) -> str:
+    """Return the keys in which two flat dicts differ, with both values, or an empty string; None is equal to all."""
+    if here is None:
+        return ""
+    there, here = _comparable(there), _comparable(here)
+    keys = sorted(key for key in {*there, *here} if there.get(key, "absent") != here.get(key, "absent"))
+    return "; ".join(f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} here" for key in keys)
 
 
 def _comparable(signature: dict[str, Any]) -> dict[str, Any]:

@@ -46,22 +46,31 @@ class Accumulator(ABC):
 
 
 class Errors(Accumulator):
-    """Mean absolute, mean squared and root mean squared error over every row and target."""
+    """Mean absolute, mean squared and root mean squared error over every row and target, or every known one."""
 
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(device, absolute=_zeros(torch.float64), squared=_zeros(torch.float64))
+    def __init__(self, device: torch.device, *, may_miss_targets: bool = False) -> None:
+        unknown = {"unknown": _zeros(torch.int64)} if may_miss_targets else {}
+        super().__init__(device, absolute=_zeros(torch.float64), squared=_zeros(torch.float64), **unknown)
+        self.may_miss_targets = may_miss_targets
 
     def update(self, pred: Tensor, y: Tensor) -> None:
-        """Add pred and y, both [B, T]."""
+        """Add pred and y, both [B, T]; y may be NaN, for unknown, only where that was said."""
         error = (pred - y).double()
+        if self.may_miss_targets:
+            unknown = torch.isnan(y)
+            error = torch.where(unknown, 0.0, error)
+            self.sums["unknown"] += unknown.sum()
         self.sums["absolute"] += error.abs().sum()
         self.sums["squared"] += error.square().sum()
         self.count += y.numel()
 
     def compute(self) -> dict[str, float]:
-        """Return mae, mse and rmse."""
-        mse = self.sums["squared"].item() / self.count
-        return {"mae": self.sums["absolute"].item() / self.count, "mse": mse, "rmse": mse**0.5}
+        """Return mae, mse and rmse. Raises DataError where no target is known."""
+        count = self.count - (int(self.sums["unknown"]) if self.may_miss_targets else 0)
+        if not count:
+            raise DataError("the errors of a split are undefined: none of its targets is known")
+        mse = self.sums["squared"].item() / count
+        return {"mae": self.sums["absolute"].item() / count, "mse": mse, "rmse": mse**0.5}
 
 
 class ClassRecall(Accumulator):

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import DivergedError
 from graphgps_spse.training.metrics import Accumulator
 
@@ -20,11 +19,11 @@ class Running:
         self.num_graphs = self.num_batches = 0
         self._seconds_before, self._started = 0.0, time.perf_counter()
 
-    def update(self, loss: Tensor, pred: Tensor, batch: GraphBatch) -> None:
-        """Add one batch with its mean loss and its predictions [B or N, dim_out]."""
-        self.loss_sum += loss.detach().double() * batch.num_graphs
-        self.metrics.update(pred.detach(), batch.y)
-        self.num_graphs += batch.num_graphs
+    def update(self, loss: Tensor, pred: Tensor, y: Tensor, num_graphs: int) -> None:
+        """Add one batch with its mean loss, its predictions [B or N, dim_out] and its targets [B or N, T]."""
+        self.loss_sum += loss.detach().double() * num_graphs
+        self.metrics.update(pred.detach(), y)
+        self.num_graphs += num_graphs
         self.num_batches += 1
 
     def start_clock(self) -> None:

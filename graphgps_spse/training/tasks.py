@@ -66,6 +66,15 @@ class Task(ABC):
     @abstractmethod
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor: ...
 
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """What the targets are called in a table: by the data set, or target0, target1, .."""
+        return self.spec.target_names or tuple(f"target{t}" for t in range(self.spec.num_targets))
+
+    @abstractmethod
+    def outputs(self, pred: Tensor) -> dict[str, Tensor]:
+        """Return predictions [R, dim_out] as people read them: columns [R] of values, probabilities or classes."""
+
     @abstractmethod
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return empty sums for one pass over a split; they take predictions and targets as `loss` does."""
@@ -73,7 +82,10 @@ class Task(ABC):
 
 @tasks.register("regression")
 class Regression(Task):
-    """Real targets [B, T]: L1 or squared error, mean over graphs and targets; mae, mse, rmse."""
+    """Real targets [B, T]: L1 or squared error, mean over graphs and targets; mae, mse, rmse.
+
+    Only where the data set says that it may miss targets, NaN is one that is unknown and is left out of both.
+    """
 
     losses = ("l1", "mse")
     metric_names = ("loss", "mae", "mse", "rmse")
@@ -84,11 +96,20 @@ class Regression(Task):
         return self.spec.num_targets
 
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
-        return F.l1_loss(pred, y) if self.loss_fun == "l1" else F.mse_loss(pred, y)
+        measure = F.l1_loss if self.loss_fun == "l1" else F.mse_loss
+        if not self.spec.may_miss_targets:
+            return measure(pred, y)
+        known = ~torch.isnan(y)
+        # Unknown targets become the prediction itself, error 0: a mask alone would let 0 * NaN reach the gradient.
+        return measure(pred, torch.where(known, y, pred.detach()), reduction="sum") / known.sum().clamp_min(1)
+
+    def outputs(self, pred: Tensor) -> dict[str, Tensor]:
+        """Return the values."""
+        return dict(zip(self.column_names, pred.T))
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return sums of errors."""
-        return Errors(device)
+        return Errors(device, may_miss_targets=self.spec.may_miss_targets)
 
 
 @tasks.register("classification")
@@ -105,6 +126,12 @@ class Classification(Task):
 
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(pred, y[:, 0])
+
+    def outputs(self, pred: Tensor) -> dict[str, Tensor]:
+        """Return the class of each row and the probability of every class."""
+        if pred.shape[1] == 1:  # one logit for two classes
+            return _class_columns(torch.cat([torch.zeros_like(pred), pred], 1), "")
+        return _class_columns(pred, "")
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return correct predictions per class."""
@@ -154,6 +181,10 @@ class MultiLabel(Task):
         each = F.binary_cross_entropy_with_logits(pred, target, reduction="none")
         return torch.where(known, each, 0).sum() / known.sum().clamp_min(1)
 
+    def outputs(self, pred: Tensor) -> dict[str, Tensor]:
+        """Return the probability that each label is 1."""
+        return dict(zip(self.column_names, pred.sigmoid().T))
+
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return every score, as ranking needs them all."""
         return Ranking(device)
@@ -183,9 +214,23 @@ class CycleCounting(Task):
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(pred.reshape(-1, self.spec.num_classes), y.flatten())
 
+    def outputs(self, pred: Tensor) -> dict[str, Tensor]:
+        """Return the class and the probabilities of each target."""
+        logits = pred.reshape(len(pred), self.spec.num_targets, self.spec.num_classes)
+        columns: dict[str, Tensor] = {}
+        for t, name in enumerate(self.column_names):
+            columns |= _class_columns(logits[:, t], f"{name}_")
+        return columns
+
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return correct predictions per target."""
         return TargetAccuracy(device, self.target_names)
+
+
+def _class_columns(logits_RC: Tensor, prefix: str) -> dict[str, Tensor]:
+    """Return the most likely class of each row, and the probabilities of all."""
+    probability = logits_RC.softmax(1)
+    return {f"{prefix}class": logits_RC.argmax(1)} | {f"{prefix}p{c}": p for c, p in enumerate(probability.T)}
 
 
 def build_task(cfg: Any, spec: DatasetSpec) -> Task:

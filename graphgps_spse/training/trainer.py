@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from graphgps_spse.training.history import Best, EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger
 from graphgps_spse.training.optim import Scheduler
 from graphgps_spse.training.options import AMP_DTYPES, TrainOptions
+from graphgps_spse.training.processes import OneProcess
 from graphgps_spse.training.running import FiniteGuard, Running
 from graphgps_spse.training.signals import StopSignals
 from graphgps_spse.training.tasks import Task
@@ -30,12 +32,23 @@ class Loader(Protocol):
     """
 
     num_graphs: int
+    batch_size: int
+    """Graphs of a batch, of all processes together; the last of an epoch may have fewer."""
 
     def __len__(self) -> int:
         """Batches of an epoch."""
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch]:
-        """Yield the batches of an epoch from number `start` on."""
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
+        """Yield the batches of an epoch from number `start` on, or this process's share; None where that is empty."""
+
+
+class Prediction(NamedTuple):
+    """What one batch gave, the shares of all processes together."""
+
+    loss: Tensor
+    pred: Tensor
+    y: Tensor
+    index_B: Tensor
 
 
 class Trainer:
@@ -57,8 +70,11 @@ class Trainer:
         device: torch.device | str,
         options: TrainOptions,
         signature: dict[str, Any],
+        about: dict[str, Any] | None = None,
         loggers: Sequence[Logger] = (),
+        processes: OneProcess | None = None,
     ) -> None:
+        """`signature` and `about` go into every checkpoint and are compared with it (`checkpoint.check_origin`)."""
         self.device = torch.device(device)
         if options.amp != "off" and self.device.type != "cuda":
             raise ConfigError(
@@ -66,10 +82,13 @@ class Trainer:
             )
         self.model, self.task, self.optimizer, self.scheduler = model, task, optimizer, scheduler
         self.loaders, self.checkpoints, self.loggers = loaders, checkpoints, loggers
-        self.options, self.signature = options, signature
+        self.options, self.signature, self.about = options, signature, about
+        self.processes = OneProcess() if processes is None else processes
+        self.processes.synchronise_norms(model)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.num_parameters = sum(p.numel() for p in model.parameters())
         self.forward = torch.compile(model, dynamic=True) if options.compile else model
+        self.forward_in_training = self.processes.wrap(self.forward)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=options.amp == "fp16")
         self.epoch = self.step = 0
         self.history: list[EpochRecord] = []
@@ -112,14 +131,15 @@ class Trainer:
         """Train on the rest of an epoch; return its loss and metrics, which are of the predictions made on the way."""
         self.model.train()
         loader = self.loaders["train"]
-        group: list[GraphBatch] = []
+        self._check_shares(loader)
+        group: list[Tensor] = []
         self._reported = self.step
         self.running.start_clock()
         for batch in loader.epoch(self.epoch, self.step):
-            self._backward(batch)
-            group.append(batch)
+            completes = len(group) + 1 == self.options.batch_accumulation or self.step + 1 == len(loader)
+            group.append(self._backward(batch, completes))
             self.step += 1
-            if len(group) == self.options.batch_accumulation or self.step == len(loader):
+            if completes:
                 self._update(group)
                 group = []
                 self._between_steps()
@@ -127,33 +147,40 @@ class Trainer:
         rate = self.optimizer.param_groups[0]["lr"]
         return self.running.compute() | {"params": self.num_parameters, "lr": rate}
 
-    def _backward(self, batch: GraphBatch) -> None:
-        """Add the gradient of one batch: of its mean loss, or of its sum over graphs where `_update` takes the mean."""
-        loss, pred, moved = self._predict(batch)
-        self.guard.watch("loss", self.step, loss, batch.index_B)
-        weight = batch.num_graphs if self.options.batch_accumulation > 1 else 1
-        self.scaler.scale(loss * weight).backward()
-        self.running.update(loss, pred, moved)
+    def _backward(self, batch: GraphBatch | None, completes: bool) -> Tensor:
+        """Add the gradient of one batch, of its mean loss or of the sum where many make a step; return its graphs."""
+        with nullcontext() if completes else self.processes.without_sum(self.forward_in_training):
+            found = self._predict(batch, self.forward_in_training)
+            self.guard.watch("loss", self.step, found.loss, found.index_B)
+            weight = len(found.index_B) if self.options.batch_accumulation > 1 else 1
+            # Times the number of processes, as DistributedDataParallel takes the mean where the sum is due.
+            self.scaler.scale(found.loss * (weight * self.processes.count)).backward()
+        self.running.update(found.loss, found.pred, found.y, len(found.index_B))
+        return found.index_B
 
-    def _predict(self, batch: GraphBatch) -> tuple[Tensor, Tensor, GraphBatch]:
-        batch = batch.to(self.device, non_blocking=True)
-        dtype = AMP_DTYPES[self.options.amp]
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-            pred = self.forward(batch)
-        pred = pred.float() if pred.dtype == dtype else pred
-        return self.task.loss(pred, batch.y), pred, batch
+    def _predict(self, batch: GraphBatch | None, forward: Callable[[GraphBatch], Tensor]) -> Prediction:
+        """Return loss and predictions of a batch, of which this process computes its share."""
+        own = None
+        if batch is not None:  # or there are fewer graphs than processes
+            batch = batch.to(self.device, non_blocking=True)
+            dtype = AMP_DTYPES[self.options.amp]
+            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+                pred = forward(batch)
+            own = (pred.float() if pred.dtype == dtype else pred, batch.y, batch.index_B)
+        pred, y, index_B = self.processes.gather_rows(own, self.device)
+        return Prediction(self.task.loss(pred, y), pred, y, index_B)
 
-    def _update(self, group: list[GraphBatch]) -> None:
-        """Take one optimiser step with the gradient of a group of batches."""
+    def _update(self, group: list[Tensor]) -> None:
+        """Take one optimiser step with the gradient of a group of batches, given by their graphs."""
         self.scaler.unscale_(self.optimizer)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         if self.options.batch_accumulation > 1:
-            torch._foreach_div_(grads, float(sum(batch.num_graphs for batch in group)))
+            torch._foreach_div_(grads, float(sum(len(index_B) for index_B in group)))
         norm = torch.nn.utils.get_total_norm(grads)
         if self.options.max_grad_norm:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.options.max_grad_norm, norm)
         if not self.scaler.is_enabled():  # with fp16 an overflow is ordinary: the scaler skips the step and scales down
-            self.guard.watch("gradient norm", self.step - 1, norm, torch.cat([batch.index_B for batch in group]))
+            self.guard.watch("gradient norm", self.step - 1, norm, torch.cat(group))
         if self.device.type == "cpu":
             self.guard.check(f"train, epoch {self.epoch}")
         self.scaler.step(self.optimizer)
@@ -168,8 +195,18 @@ class Trainer:
             for logger in self.loggers:
                 logger.progress(self.epoch, self.step, len(self.loaders["train"]), self.running.mean_loss())
         self._stop_if_asked()
-        if 0 < self.options.ckpt_minutes <= (time.monotonic() - self._saved_at) / 60:
+        due = 0 < self.options.ckpt_minutes <= (time.monotonic() - self._saved_at) / 60
+        if self.processes.agree(due):
             self._save()
+
+    def _check_shares(self, loader: Loader) -> None:
+        """Raise ConfigError where a training batch has no graph for some process: each must take part in BatchNorm."""
+        smallest = loader.num_graphs - (len(loader) - 1) * loader.batch_size
+        if smallest < self.processes.count:
+            raise ConfigError(
+                f"train.batch_size: {loader.batch_size} leaves {smallest} of {loader.num_graphs} graphs to the last "
+                f"batch of an epoch, too few for {self.processes.count} processes; choose another"
+            )
 
     def _evaluates(self) -> bool:
         last = self.epoch + 1 == self.options.max_epoch
@@ -181,9 +218,9 @@ class Trainer:
         self.model.eval()
         running, guard = self._new_running(), FiniteGuard()
         for step, batch in enumerate(self.loaders[split].epoch(0)):
-            loss, pred, moved = self._predict(batch)
-            guard.watch("loss", step, loss, batch.index_B)
-            running.update(loss, pred, moved)
+            found = self._predict(batch, self.forward)
+            guard.watch("loss", step, found.loss, found.index_B)
+            running.update(found.loss, found.pred, found.y, len(found.index_B))
             self._stop_if_asked()
         guard.check(f"{split}, epoch {self.epoch}")
         return running.compute() | {"params": self.num_parameters}
@@ -221,10 +258,11 @@ class Trainer:
             self.scheduler.step()
 
     def _stop_if_asked(self) -> None:
-        if self.stop.received:
+        received = next((name for name in self.processes.gather(self.stop.received) if name), "")
+        if received:
             place = "there" if self._save() else "the last checkpoint"
             at = f"epoch {self.epoch}, step {self.step}"
-            raise StoppedError(f"stopped by {self.stop.received} in {at}; the same command goes on from {place}")
+            raise StoppedError(f"stopped by {received} in {at}; the same command goes on from {place}")
 
     def _new_running(self) -> Running:
         return Running(self.task.accumulator(self.device), self.device)
@@ -233,13 +271,14 @@ class Trainer:
         """Return everything that the rest of training depends on, as plain types and tensors."""
         return {
             "signature": self.signature,
+            "about": self.about,
             "epoch": self.epoch,
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "rng": capture_rng(),
+            "rng": self.processes.gather(capture_rng()),
             "running": self.running.state(),
             "best": None if self.best is None else tuple(self.best),
             "history": [record.to_plain() for record in self.history],
@@ -256,24 +295,29 @@ class Trainer:
         self.running.load(state["running"])
         self.best = None if state["best"] is None else Best(*state["best"])
         self.history = [EpochRecord.from_plain(plain) for plain in state["history"]]
-        restore_rng(state["rng"])
+        restore_rng(state["rng"][self.processes.rank])
 
     def _save(self) -> bool:
         self.guard.check(f"train, epoch {self.epoch}")
         self._saved_at = time.monotonic()
-        return self.checkpoints.save(self.state())
+        state = self.state()
+        return self.processes.agree(self.processes.is_first and self.checkpoints.save(state))
 
     def _save_best(self) -> None:
         """Save the weights of the epoch just finished, which is the best.
 
         This comes after the checkpoint, which holds the same weights: `_resume` makes up for a kill between the two.
         """
+        if not self.processes.is_first:
+            return
         best = {"epoch": self.history[-1].epoch, "splits": self.history[-1].splits}
-        self.checkpoints.save_best({"signature": self.signature, "model": self.model.state_dict(), **best})
+        origin = {"signature": self.signature, "about": self.about}
+        self.checkpoints.save_best({**origin, "model": self.model.state_dict(), **best})
 
     def load_best(self) -> int:
         """Load the weights of the best epoch, for `evaluate`, and return that epoch."""
-        state = self.checkpoints.load_best(self.signature)
+        first = self.processes.is_first
+        state = self.processes.agree(self.checkpoints.load_best(self.signature, self.about) if first else None)
         try:
             self.model.load_state_dict(state["model"])
             return state["epoch"]
@@ -283,15 +327,21 @@ class Trainer:
             ) from err
 
     def _resume(self) -> None:
-        state = self.checkpoints.load_latest(self.signature)
+        first = self.processes.is_first
+        state = self.processes.agree(self.checkpoints.load_latest(self.signature, self.about) if first else None)
         if state is None:
             return
+        if len(state["rng"]) != self.processes.count:
+            raise CheckpointError(
+                f"the checkpoint in {self.checkpoints.run_dir} was written by {len(state['rng'])} processes and this "
+                f"run has {self.processes.count}; a run goes on with as many as it began with"
+            )
         try:
             self.load_state(state)
         except (KeyError, RuntimeError, TypeError, ValueError) as err:
             raise CheckpointError(f"the checkpoint in {self.checkpoints.run_dir} does not fit this run: {err}") from err
         log.info("resuming in epoch %d at step %d of %d", self.epoch, self.step, len(self.loaders["train"]))
-        if self.best is not None and self.checkpoints.best_epoch() != self.best.epoch:
+        if first and self.best is not None and self.checkpoints.best_epoch() != self.best.epoch:
             if self.step == 0 and self.best.epoch == self.epoch - 1:
                 self._save_best()
             else:

@@ -3,8 +3,11 @@
 import pytest
 import torch
 
+from graphgps_spse.data import base
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.errors import DataError
+
+FINGERPRINT = "2f208e56d121fa87bb6861e248904ef711a0db4a50e8080fbc8fdfe8417dfccb"
 
 
 def make_dataset(**changes) -> GraphDataset:
@@ -98,3 +101,84 @@ def test_fingerprint_sees_every_field():
         make_dataset(edge_attr_EF=None),
     ]
     assert len({graphs.fingerprint(), *(g.fingerprint() for g in changed)}) == 6
+
+
+def narrow(graphs: GraphDataset) -> dict:
+    """The same graphs as they may be kept on disk."""
+    return {
+        "x_NF": graphs.x_NF.to(torch.uint8),
+        "edge_index_2E": graphs.edge_index_2E.to(torch.int16),
+        "edge_attr_EF": graphs.edge_attr_EF.to(torch.int32),
+        "y": graphs.y.to(torch.float16),
+    }
+
+
+def test_narrow_integers_are_widened_in_the_batch():
+    wide, kept = make_dataset(), make_dataset(**narrow(make_dataset()))
+    expected, batch = wide.batch([2, 1, 0]), kept.batch([2, 1, 0])
+    for name in ("x_NF", "edge_index_2E", "edge_attr_EF", "y"):
+        assert getattr(batch, name).dtype == getattr(expected, name).dtype in (torch.int64, torch.float32)
+        assert torch.equal(getattr(batch, name), getattr(expected, name))
+    assert kept.fingerprint() == wide.fingerprint()
+    assert make_dataset(y=wide.y.double()).batch([0]).y.dtype == torch.float64
+
+
+def test_fingerprint_is_that_of_the_bytes_one_after_the_other():
+    """Recorded results name data sets by it, so it must never change."""
+    assert make_dataset().fingerprint() == FINGERPRINT
+
+
+def test_types_that_torch_cannot_gather_are_refused():
+    with pytest.raises(DataError, match="node features are torch.uint16; known are bool, uint8"):
+        make_dataset(x_NF=torch.zeros(7, 1, dtype=torch.uint16))
+    with pytest.raises(DataError, match="edges hold torch.float32, not integers"):
+        make_dataset(edge_index_2E=torch.zeros(2, 8))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_checks_see_every_chunk(monkeypatch, chunk):
+    """What is wrong is found and named wherever it lies, however the arrays are cut for checking."""
+    monkeypatch.setattr(base, "_CHUNK_ROWS", chunk)
+    assert make_dataset().fingerprint() == FINGERPRINT
+    for row, graph in ((0, 0), (3, 1), (6, 2)):
+        x = torch.zeros(7, 1)
+        x[row] = torch.nan
+        with pytest.raises(DataError, match=rf"graph {graph}: node features .*row {row}"):
+            make_dataset(x_NF=x)
+    for edge, graph in ((0, 0), (5, 0), (6, 2), (7, 2)):
+        edges = make_dataset().edge_index_2E.clone()
+        edges[1, edge] = 3
+        with pytest.raises(DataError, match=rf"graph {graph}: edge \({int(edges[0, edge])}, 3\) points outside its 3"):
+            make_dataset(edge_index_2E=edges)
+
+
+def test_targets_may_be_unknown_where_that_is_said():
+    y = torch.tensor([[1.0], [torch.nan], [3.0]])
+    assert torch.isnan(make_dataset(y=y, may_miss_targets=True).batch([1]).y).all()
+    with pytest.raises(DataError, match="graph 2: targets"):
+        make_dataset(y=torch.tensor([[1.0], [torch.nan], [torch.inf]]), may_miss_targets=True)
+    with pytest.raises(DataError, match="node features"):
+        make_dataset(x_NF=torch.full((7, 1), torch.nan), may_miss_targets=True)
+
+
+def test_what_was_checked_when_it_was_written_is_not_checked_again():
+    broken = make_dataset(x_NF=torch.full((7, 1), torch.nan), kept_fingerprint="abc")
+    assert broken.fingerprint() == "abc"
+
+
+def test_encodings_may_be_computed_for_a_batch():
+    class Degrees:
+        """Pairs (i, j): node i's out-degree; nodes: number of their graph in the split, and nodes of it."""
+
+        def encode_batch(self, index_B, node_ptr, edge_ptr, edge_index_2E):
+            pairs, nodes = [], []
+            for b, g in enumerate(index_B.tolist()):
+                n = int(node_ptr[b + 1] - node_ptr[b])
+                senders = edge_index_2E[0, edge_ptr[b] : edge_ptr[b + 1]]
+                pairs.append(torch.bincount(senders, minlength=n).repeat_interleave(n))
+                nodes.append(torch.tensor([[g, n]]).expand(n, 2))
+            return torch.cat(pairs)[:, None].float(), torch.cat(nodes)
+
+    batch = make_dataset(encoders={"D": Degrees()}).batch([2, 1, 0])
+    assert batch.pair["D"].flatten().tolist() == [0, *[1] * 6, *[0] * 3, *[2] * 9]
+    assert batch.node["D"].tolist() == [[1, 1], *[[2, 3]] * 3, *[[0, 3]] * 3]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +17,15 @@ from tiny_run import assert_same_state, make_trainer
 
 from graphgps_spse.errors import CheckpointError
 from graphgps_spse.registry import optimizers, schedulers
-from graphgps_spse.training.checkpoint import BEST, LATEST, NEXT, PREVIOUS, CheckpointStore, read_verified
+from graphgps_spse.training.checkpoint import (
+    BEST,
+    LATEST,
+    NEXT,
+    PREVIOUS,
+    CheckpointStore,
+    check_origin,
+    read_verified,
+)
 
 
 def state(epoch, size=40):
@@ -236,3 +245,20 @@ def test_what_optimizers_and_schedules_hold_loads_as_plain_types(tmp_path):
     for name in schedulers.names():
         make_trainer(tmp_path / name, optim={"scheduler": name, "max_epoch": 2}).fit()
         assert read_verified(tmp_path / name / LATEST)["scheduler"], name
+
+
+def test_origin_is_compared_key_by_key(caplog):
+    """`about` names what follows from data and code; versions only warn, and states of before have none."""
+    there = {"signature": {"a": 1}, "about": {"data.atoms": [119, 4], "encodings.K": 3, "versions.torch": "1"}}
+    path = Path("best.pt")
+    check_origin(path, there, {"a": 1}, {"data.atoms": (119, 4), "encodings.K": 3, "versions.torch": "1"})
+    assert not caplog.records
+    check_origin(path, {"signature": {"a": 1}}, {"a": 1}, {"data.atoms": 1})
+    check_origin(path, there, {"a": 1}, there["about"] | {"versions.torch": "2"})
+    assert "other versions (versions.torch: 1 there, 2 here)" in caplog.text
+    with pytest.raises(
+        CheckpointError, match=r"other inputs .*data.atoms: .*119, 5.* here; encodings.K: 3 there, absent"
+    ):
+        check_origin(path, there, {"a": 1}, {"data.atoms": [119, 5], "versions.torch": "2"})
+    with pytest.raises(CheckpointError, match="another configuration .a: 1 there, 2 here"):
+        check_origin(path, there, {"a": 2}, there["about"])

@@ -73,14 +73,57 @@ def test_average_precision_is_ogbs(ties, unknown):
         assert ours == pytest.approx(ogb_rule(pred, y), rel=1e-12)
 
 
-def test_average_precision_is_that_of_ogbs_evaluator():
+@pytest.mark.parametrize("ties", [False, True])
+def test_average_precision_is_that_of_ogbs_evaluator(ties):
+    """Unknown labels, labels that nobody has, that everybody has or that nobody is known to have, and ties."""
     rng = np.random.default_rng(3)
     y = rng.integers(0, 2, (60, 128)).astype(np.float32)
     y[rng.random(y.shape) < 0.1] = np.nan
-    pred = rng.normal(size=y.shape)
+    y[:, 5], y[:, 6], y[:, 7] = 0, 1, np.nan
+    y[:30, 8], y[30:, 8] = np.nan, 1
+    pred = rng.integers(0, 4, y.shape).astype(np.float64) if ties else rng.normal(size=y.shape)
     evaluator = pytest.importorskip("ogb.graphproppred").Evaluator("ogbg-molpcba")
     expected = evaluator.eval({"y_true": y, "y_pred": pred})["ap"]
     assert average_precision(torch.from_numpy(pred), torch.from_numpy(y)) == pytest.approx(expected, rel=1e-12)
+    ranking = Ranking(CPU)
+    for rows in torch.arange(60).split(7):
+        ranking.update(torch.from_numpy(pred)[rows], torch.from_numpy(y)[rows])
+    assert ranking.compute()["ap"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_mae_is_that_of_ogbs_evaluator():
+    generator = torch.Generator().manual_seed(0)
+    pred, y = (5 + torch.randn(500, 1, generator=generator) for _ in range(2))
+    evaluator = pytest.importorskip("ogb.lsc").PCQM4Mv2Evaluator()
+    double = evaluator.eval({"y_pred": pred[:, 0].double().numpy(), "y_true": y[:, 0].double().numpy()})["mae"]
+    single = evaluator.eval({"y_pred": pred[:, 0], "y_true": y[:, 0]})["mae"]
+    errors = Errors(CPU)
+    for rows in torch.arange(500).split(64):
+        errors.update(pred[rows], y[rows])
+    assert errors.compute()["mae"] == pytest.approx(double, rel=1e-7)
+    assert errors.compute()["mae"] == pytest.approx(single, rel=1e-6)
+
+
+def test_unknown_targets_count_for_nothing_where_they_may_be():
+    errors = Errors(CPU, may_miss_targets=True)
+    errors.update(torch.tensor([[1.0, 2.0], [7.0, 7.0]]), torch.tensor([[0.0, torch.nan], [torch.nan, 4.0]]))
+    errors.update(torch.tensor([[1.0, 2.0]]), torch.tensor([[torch.nan, torch.nan]]))
+    assert errors.compute() == {"mae": 2.0, "mse": 5.0, "rmse": math.sqrt(5)}
+    none = Errors(CPU, may_miss_targets=True)
+    none.update(torch.zeros(3, 1), torch.full((3, 1), torch.nan))
+    with pytest.raises(DataError, match="none of its targets is known"):
+        none.compute()
+    strict = Errors(CPU)
+    strict.update(torch.zeros(2, 1), torch.tensor([[1.0], [torch.nan]]))
+    assert math.isnan(strict.compute()["mae"]), "what must not be unknown is not passed over"
+
+
+def test_accuracy_sbm_of_two_classes_by_hand():
+    """PATTERN: 3 of 4 right in the pattern's class and 1 of 2 outside: (3/4 + 1/2) / 2, not 4 of 6."""
+    recall = ClassRecall(CPU, 2)
+    recall.update(torch.tensor([[2.0], [0.5], [-1.0]]), torch.tensor([[1], [1], [1]]))
+    recall.update(torch.tensor([[0.1], [3.0], [-2.0]]), torch.tensor([[1], [0], [0]]))
+    assert recall.compute() == {"accuracy": pytest.approx(4 / 6), "accuracy-SBM": 0.625}
 
 
 def test_average_precision_by_hand():

@@ -77,7 +77,7 @@ def test_stopped_and_resumed(tmp_path, name, epoch, number, place, accumulation)
     torch.rand(5)  # a new process does not start where the old one stood
     resumed = make_trainer(tmp_path / "stopped", options=options)
     batches, backward = [], resumed._backward
-    resumed._backward = lambda batch: batches.append(batch) or backward(batch)
+    resumed._backward = lambda batch, completes: batches.append(batch) or backward(batch, completes)
     resumed.fit()
     assert len(batches) == 4 * 7 - (7 * place[0] + place[1]), "it goes on, and does not begin again"
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
@@ -259,11 +259,11 @@ def test_a_diverged_run_diverges_again(tmp_path):
         trainer = make_trainer(tmp_path)
         backward = trainer._backward
 
-        def poison(batch):
+        def poison(batch, completes):
             if (trainer.epoch, trainer.step) == (2, 1):
                 with torch.no_grad():
                     trainer.parameters[0].fill_(torch.nan)
-            backward(batch)
+            return backward(batch, completes)
 
         trainer._backward = poison
         return trainer

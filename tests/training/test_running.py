@@ -14,7 +14,7 @@ def test_loss_is_the_mean_over_graphs():
     running = Running(Errors(CPU), CPU)
     for loss, indices in ((1.0, range(8)), (6.0, range(8, 10))):
         batch = graphs.batch(indices)
-        running.update(torch.tensor(loss), batch.y + 0.5, batch)
+        running.update(torch.tensor(loss), batch.y + 0.5, batch.y, batch.num_graphs)
     values = running.compute()
     assert values["loss"] == 2.0 and values["mae"] == pytest.approx(0.5, rel=1e-6)
     assert values["time_iter"] * 2 == values["time_epoch"]
@@ -24,12 +24,12 @@ def test_loss_is_the_mean_over_graphs():
 def test_state_counts_on():
     batch = split("train", 4).batch(range(4))
     first = Running(Errors(CPU), CPU)
-    first.update(torch.tensor(0.1), batch.y + 1, batch)
+    first.update(torch.tensor(0.1), batch.y + 1, batch.y, batch.num_graphs)
     state = first.state()
     second = Running(Errors(CPU), CPU)
     second.load(state)
     for running in (first, second):
-        running.update(torch.tensor(0.3), batch.y + 2, batch)
+        running.update(torch.tensor(0.3), batch.y + 2, batch.y, batch.num_graphs)
     assert second.seconds > state["seconds"] > 0
     assert (second.num_graphs, second.num_batches) == (8, 2)
     ours, theirs = second.compute(), first.compute()

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ from tiny_run import spec
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.training.metrics import DIRECTIONS
-from graphgps_spse.training.tasks import build_task
+from graphgps_spse.training.tasks import Regression, build_task
 
 CPU = torch.device("cpu")
 SPECS = {
@@ -132,3 +133,41 @@ def test_cycle_loss_is_the_mean_of_the_classifications():
     pred, y = torch.randn(5, 6, generator=generator), torch.randint(0, 3, (5, 2), generator=generator)
     each = [F.cross_entropy(pred[:, 3 * t : 3 * t + 3], y[:, t]) for t in range(2)]
     torch.testing.assert_close(task_of("cycles").loss(pred, y), (each[0] + each[1]) / 2)
+
+
+def test_outputs_are_what_people_read():
+    """Probabilities by hand: softmax of 0 and ln 3 is 1/4 and 3/4, and so is the sigmoid of ln 3."""
+    third = math.log(3)
+    for name, pred, expected in (
+        ("pattern", [[third], [-third]], {"class": [1, 0], "p0": [0.25, 0.75], "p1": [0.75, 0.25]}),
+        ("multilabel", [[third] * 10], {f"target{t}": [0.75] for t in range(10)}),
+    ):
+        found = {column: values.tolist() for column, values in task_of(name).outputs(torch.tensor(pred)).items()}
+        assert found.keys() == expected.keys()
+        for column, values in expected.items():
+            assert found[column] == pytest.approx(values)
+    logits = torch.tensor([[0.0, third, -torch.inf, third, 0.0, -torch.inf]])
+    cycles = task_of("cycles")
+    columns = cycles.outputs(logits)
+    assert [column for column in columns if column.endswith("class")] == [f"{n}_class" for n in cycles.column_names]
+    assert [values.item() for column, values in columns.items() if column.endswith("class")] == [1, 0]
+    assert [values.item() for values in columns.values()] == pytest.approx([1, 0.25, 0.75, 0, 0, 0.75, 0.25, 0])
+    classes = task_of("cluster").outputs(torch.eye(6))
+    assert classes["class"].tolist() == list(range(6)) and classes["class"].dtype == torch.int64
+
+
+@pytest.mark.parametrize("loss_fun", ["l1", "mse"])
+def test_regression_leaves_unknown_targets_out_only_where_they_may_be(loss_fun):
+    generator = torch.Generator().manual_seed(0)
+    pred = torch.randn(6, 3, generator=generator, requires_grad=True)
+    y = torch.randn(6, 3, generator=generator)
+    y[0, 1] = y[4] = torch.nan
+    known = ~torch.isnan(y)
+    task = Regression(replace(SPECS["regression"], may_miss_targets=True), loss_fun=loss_fun)
+    loss = task.loss(pred, y)
+    measure = F.l1_loss if loss_fun == "l1" else F.mse_loss
+    torch.testing.assert_close(loss, measure(pred[known], y[known]), rtol=1e-6, atol=0)
+    loss.backward()
+    assert torch.isfinite(pred.grad).all() and not pred.grad[~known].any() and pred.grad[known].all()
+    assert task.loss(pred, torch.full((6, 3), torch.nan)).item() == 0
+    assert torch.isnan(task_of("regression", loss_fun).loss(pred, y)), "elsewhere it would hide a mistake"

@@ -1,0 +1,234 @@
+"""One run on several processes, as torchrun starts them: each has a share of every batch, and all see every number.
+
+A batch of the configuration is divided over the processes. Their predictions are gathered, so that each computes the
+loss of the whole batch, whatever that loss is a mean over, and the metrics of the whole split; only its own share
+carries gradients, which DistributedDataParallel adds up. BatchNorm counts over all processes. So a run on N processes
+is, to rounding, the run on one, but for dropout, which every process draws for itself.
+"""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.seeding import derive_seed
+
+WAIT_HOURS = 12  # at most: the others wait while the first prepares data
+
+Moments = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]
+
+
+class OneProcess:
+    """The usual case: nothing to divide, nothing to wait for. The null twin of `Processes`."""
+
+    rank = 0
+    count = 1
+    """Processes of the run."""
+    local_rank = 0
+    """Number among those of this machine."""
+    local_count = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes what the run leaves behind."""
+        return self.rank == 0
+
+    def share_of(self, indices: list[int]) -> list[int]:
+        """Return this process's part of a batch, as GraphLoader takes it."""
+        return indices[self.rank :: self.count]
+
+    def gather_rows(self, tensors: Sequence[Tensor] | None, device: torch.device) -> list[Tensor]:
+        """Return tensors [R, ..] of every process end to end, in the order of ranks; others' rows carry no gradient.
+
+        A process may have no rows to add (None), but not all of them.
+        """
+        assert tensors is not None, "one process computes every batch"
+        return list(tensors)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the plain value of every process, by rank."""
+        return [value]
+
+    def agree(self, value: Any) -> Any:
+        """Return the first process's plain value, in all of them."""
+        return value
+
+    def wrap(self, model: Any) -> Any:
+        """Return what to call in training in place of `model`, whose gradients become sums over processes."""
+        return model
+
+    def without_sum(self, model: Any) -> AbstractContextManager:
+        """Leave gradients as they are within this block: of all but the last batch before an optimiser step."""
+        return nullcontext()
+
+    def synchronise_norms(self, model: nn.Module) -> None:
+        """Let every BatchNorm of `model` count over all processes in training."""
+
+    def seed(self, seed: int) -> None:
+        """Give this process a dropout of its own, after equal seeds have made equal weights."""
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """Run the block in the first process, and then in the others, which find what it prepared."""
+        yield
+
+    def close(self) -> None:
+        """Part from the others."""
+
+
+class Processes(OneProcess):
+    """One process among the others of its run. Every method is called by all of them, in the same order."""
+
+    def __init__(self, *, rank: int, count: int, local_rank: int, local_count: int) -> None:
+        self.rank, self.count, self.local_rank, self.local_count = rank, count, local_rank, local_count
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, timeout=timedelta(hours=WAIT_HOURS))
+
+    def gather_rows(self, tensors: Sequence[Tensor] | None, device: torch.device) -> list[Tensor]:
+        """Pad to the longest, gather, and cut again."""
+        shapes = self.gather(None if tensors is None else [(tuple(t.shape), t.dtype) for t in tensors])
+        known = next(shape for shape in shapes if shape is not None)
+        gathered = []
+        for k, ((_, *columns), dtype) in enumerate(known):
+            rows = [0 if shape is None else shape[k][0][0] for shape in shapes]
+            padded = torch.zeros(max(rows), *columns, dtype=dtype, device=device)
+            parts = [torch.empty_like(padded) for _ in rows]
+            if tensors is not None:
+                padded[: rows[self.rank]] = tensors[k].detach()
+            dist.all_gather(parts, padded)
+            parts = [part[:count] for part, count in zip(parts, rows)]
+            if tensors is not None:
+                parts[self.rank] = tensors[k]
+            gathered.append(torch.cat(parts))
+        return gathered
+
+    def gather(self, value: Any) -> list[Any]:
+        """Gather objects through the CPU."""
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
+
+    def agree(self, value: Any) -> Any:
+        """Broadcast an object through the CPU."""
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def wrap(self, model: Any) -> Any:
+        """Return DistributedDataParallel; parameters that no prediction depends on keep no gradient, as in one."""
+        # Buffers, the statistics of BatchNorm, are equal already; the option that says so was renamed.
+        options = inspect.signature(DistributedDataParallel).parameters
+        name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
+        keep_buffers: dict[str, Any] = {name: False}
+        return DistributedDataParallel(model, find_unused_parameters=True, **keep_buffers)
+
+    def without_sum(self, model: Any) -> AbstractContextManager:
+        """Ask DistributedDataParallel not to."""
+        return model.no_sync()
+
+    def synchronise_norms(self, model: nn.Module) -> None:
+        """Exchange the statistics of BatchNorm1d, and of modules that offer `synchronise`."""
+        for parent in list(model.modules()):
+            for name, child in list(parent.named_children()):
+                if type(child) is nn.BatchNorm1d:
+                    setattr(parent, name, SynchronisedBatchNorm(child, self.moments))
+                elif callable(synchronise := getattr(child, "synchronise", None)):
+                    synchronise(self.moments)
+
+    def moments(self, mean_D: Tensor, var_D: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, biased variance and number of the rows of all processes from those of each; differentiable."""
+        if not num_rows:  # no mean and no variance, but still a part of the graph that the others wait for
+            mean_D, var_D = mean_D.nan_to_num(), var_D.nan_to_num()
+        sums = _Sum.apply(torch.cat([mean_D * num_rows, mean_D.new_full((1,), num_rows)]))
+        total = sums[-1].detach()
+        all_mean_D = sums[:-1] / total
+        spread_D = _Sum.apply((var_D + (mean_D - all_mean_D).square()) * num_rows)
+        return all_mean_D, spread_D / total, total
+
+    def seed(self, seed: int) -> None:
+        """Seed torch's generator by rank."""
+        torch.manual_seed(derive_seed(seed, "process", self.rank))
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """Let the others wait before the block, and the first after it."""
+        if not self.is_first:
+            dist.barrier()
+        yield
+        if self.is_first:
+            dist.barrier()
+
+    def close(self) -> None:
+        """Leave the group. A gloo group is left to the end of the process, which main.py makes abrupt."""
+        if torch.cuda.is_available():
+            dist.destroy_process_group()
+
+
+class SynchronisedBatchNorm(nn.BatchNorm1d):
+    """BatchNorm over the rows [R, D] of all processes; torch's own SyncBatchNorm does not run on the CPU."""
+
+    def __init__(self, norm: nn.BatchNorm1d, moments: Moments) -> None:
+        super().__init__(norm.num_features, eps=norm.eps, momentum=norm.momentum)
+        self.weight, self.bias = norm.weight, norm.bias
+        self.running_mean, self.running_var = norm.running_mean, norm.running_var
+        self.num_batches_tracked = norm.num_batches_tracked
+        self.moments = moments
+
+    def forward(self, x_RD: Tensor) -> Tensor:
+        """Normalise by the statistics of all rows in training, by the running ones in evaluation."""
+        if not self.training:
+            return super().forward(x_RD)
+        wide_RD = x_RD.float() if x_RD.dtype.itemsize < 4 else x_RD
+        var_D, mean_D = torch.var_mean(wide_RD, dim=0, correction=0)
+        mean_D, var_D, num_rows = self.moments(mean_D, var_D, len(x_RD))
+        assert self.running_mean is not None and self.running_var is not None and self.momentum is not None
+        assert self.num_batches_tracked is not None
+        with torch.no_grad():
+            self.running_mean.lerp_(mean_D.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_((var_D * (num_rows / (num_rows - 1))).to(self.running_var.dtype), self.momentum)
+            self.num_batches_tracked += 1
+        return torch.addcmul(self.bias, wide_RD - mean_D, self.weight * torch.rsqrt(var_D + self.eps)).to(x_RD.dtype)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over processes. Each computes a part of one loss from it, so its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        grad = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(grad)
+        return grad
+
+
+def join_processes(environment: Mapping[str, str] | None = None) -> OneProcess:
+    """Return this process's place among those that torchrun started, or OneProcess where it started none.
+
+    Read are RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Raises ConfigError where some are missing.
+    """
+    environment = os.environ if environment is None else environment
+    if int(environment.get("WORLD_SIZE", "1")) == 1:
+        return OneProcess()
+    needed = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    missing = [name for name in needed if name not in environment]
+    if missing:
+        raise ConfigError(
+            f"WORLD_SIZE is {environment['WORLD_SIZE']}, but {', '.join(missing)} is not set. Start several processes "
+            "with torchrun --nproc-per-node N main.py .., or unset WORLD_SIZE"
+        )
+    rank, count, local_rank = (int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    local_count = int(environment.get("LOCAL_WORLD_SIZE", count))
+    return Processes(rank=rank, count=count, local_rank=local_rank, local_count=local_count)

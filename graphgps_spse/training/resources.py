@@ -1,0 +1,156 @@
+"""What a run took besides time: peak memory, and energy where the machine lets it be read.
+
+Energy comes from counters of whole devices: RAPL of the processor packages (Linux, often readable by root alone) and
+NVML of the GPU. Whatever else ran on them is in it. What cannot be read is None, never a guess.
+"""
+
+import ctypes
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphgps_spse.training.history import EpochRecord, FitResult
+from graphgps_spse.training.loggers import Logger
+
+RAPL_DIR = "/sys/class/powercap"
+NVML = "libnvidia-ml.so.1"
+
+
+class EnergyCounter:
+    """Joules since its making, of a device whose counter grows and begins again at `wraps_at`."""
+
+    def __init__(self, name: str, read: Callable[[], int | None], joules_per_unit: float, wraps_at: int = 0) -> None:
+        self.name, self._read, self._joules_per_unit, self._wraps_at = name, read, joules_per_unit, wraps_at
+        self._last = read()
+        self._units: int | None = None if self._last is None else 0
+
+    def update(self) -> None:
+        """Read the counter; called more often than it wraps, which takes minutes to hours."""
+        value = None if self._units is None else self._read()
+        if value is None or self._last is None or self._units is None:
+            self._units = None  # a gap is not a measurement
+            return
+        grown = value - self._last
+        if grown < 0 and not self._wraps_at:
+            self._units = None  # it was reset
+            return
+        self._units += grown if grown >= 0 else grown + self._wraps_at
+        self._last = value
+
+    @property
+    def joules(self) -> float | None:
+        """Joules up to the last update; None where it cannot be read."""
+        return None if self._units is None else self._units * self._joules_per_unit
+
+
+class ResourceMeter(Logger):
+    """Hears a training and measures what this session of it takes. `record()` goes into result.json."""
+
+    def __init__(self, device: torch.device, counters: Sequence[EnergyCounter] | None = None) -> None:
+        self.device = device
+        self.counters = list(counters) if counters is not None else find_counters(device)
+        self._started = time.monotonic()
+        self._seconds = 0.0
+        self._whole = False
+        self._resumed = False
+
+    def start(self, history: Sequence[EpochRecord]) -> None:
+        """Begin."""
+        self._resumed = bool(history)
+        self._started = time.monotonic()
+        for counter in self.counters:
+            counter.update()
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+
+    def progress(self, epoch: int, step: int, num_steps: int, loss: float) -> None:
+        """Read counters before they wrap."""
+        self._update()
+
+    def epoch(self, record: EpochRecord) -> None:
+        """Read counters before they wrap."""
+        self._update()
+
+    def finish(self, result: FitResult) -> None:
+        """Read once more, and see whether this session was the whole training."""
+        self._update()
+        self._whole = not self._resumed and self._seconds >= result.seconds
+
+    def record(self) -> dict[str, Any]:
+        """Return plain values: bytes, joules and seconds; None for what cannot be read."""
+        known = {counter.name: counter.joules for counter in self.counters if counter.joules is not None}
+        on_gpu = self.device.type == "cuda"
+        return {
+            "peak_process_bytes": peak_process_bytes(),
+            "peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if on_gpu else None,
+            "energy_joules": sum(known.values()) if known else None,
+            "energy_of": known,
+            "energy_seconds": self._seconds,
+            "energy_whole_run": bool(known) and self._whole,
+        }
+
+    def _update(self) -> None:
+        for counter in self.counters:
+            counter.update()
+        self._seconds = time.monotonic() - self._started
+
+
+def peak_process_bytes() -> int:
+    """Return the most memory that this process has held so far, earlier seeds of the same command included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def find_counters(device: torch.device) -> list[EnergyCounter]:
+    """Return the counters that can be read here: one for each processor package, and one for the run's GPU."""
+    counters = find_rapl_counters(Path(RAPL_DIR))
+    if device.type == "cuda":
+        uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+        read = None if uuid is None else open_nvml(f"GPU-{uuid}")
+        counters += [] if read is None else [EnergyCounter("gpu", read, 1e-3)]
+    return [counter for counter in counters if counter.joules is not None]
+
+
+def find_rapl_counters(folder: Path) -> list[EnergyCounter]:
+    """Return a counter for each processor package below a powercap folder."""
+    counters = []
+    for package in sorted(folder.glob("intel-rapl:[0-9]*")):
+        wraps_at = _read_number(package / "max_energy_range_uj")
+        if package.name.count(":") == 1 and wraps_at is not None:  # two colons: a part of a package
+            counters.append(EnergyCounter(package.name, _reader(package / "energy_uj"), 1e-6, wraps_at))
+    return counters
+
+
+def _reader(path: Path) -> Callable[[], int | None]:
+    return lambda: _read_number(path)
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # not there, or not for us
+        return None
+
+
+def open_nvml(uuid: str, library: str = NVML) -> Callable[[], int | None] | None:
+    """Return a function that reads a GPU's energy counter in millijoules; None without the driver's library."""
+    try:
+        nvml = ctypes.CDLL(library)
+        functions = nvml.nvmlInit_v2, nvml.nvmlDeviceGetHandleByUUID, nvml.nvmlDeviceGetTotalEnergyConsumption
+    except (OSError, AttributeError):
+        return None
+    initialize, find, consume = functions
+    handle = ctypes.c_void_p()
+    if initialize() or find(uuid.encode(), ctypes.byref(handle)):
+        return None
+
+    def read() -> int | None:
+        millijoules = ctypes.c_ulonglong()
+        return None if consume(handle, ctypes.byref(millijoules)) else millijoules.value
+
+    return read

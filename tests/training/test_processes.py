@@ -1,0 +1,138 @@
+"""A run on two processes against the same run on one: what its files say is the same to rounding."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.training.processes import OneProcess, join_processes
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = "num_threads: 1\naccelerator: cpu\noptim: {max_epoch: 2, base_lr: 1e-3"
+RUNS = {
+    # 21 graphs in batches of 8: the last batch has 5, and the validation's 9 leave one graph to one process.
+    "grit": QUICK
+    + """}
+dataset: {format: cycles, edge_encoder_name: DummyEdge, cycles: {num_graphs: [21, 9, 8], max_count: 1}}
+posenc_SPSE: {enable: true, max_length: 6}
+train: {batch_size: 8}
+gnn: {head: graph, dim_inner: 16}
+gt: {layers: 2, n_heads: 2, dim_hidden: 16}
+""",
+    # Losses weighted by the classes of the batch, nodes as rows, BatchNorm of nodes and of edges, accumulation.
+    "gps": QUICK
+    + """, batch_accumulation: 2}
+dataset: {format: generated, name: PATTERN, node_encoder_name: LinearNode, edge_encoder_name: DummyEdge,
+  generated: {num_graphs: [8, 3, 2]}}
+train: {batch_size: 3}
+model: {type: GPSModel}
+gnn: {head: inductive_node, layers_post_mp: 2, dim_inner: 16}
+gt: {layer_type: CustomGatedGCN+Transformer, layers: 2, n_heads: 2, dim_hidden: 16}
+""",
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def start(name, out_dir, count, *more):
+    """Start the processes of one run."""
+    out_dir.mkdir(exist_ok=True)
+    config = out_dir / f"{name}.yaml"
+    config.write_text(RUNS[name])
+    return launch(["main.py", "--cfg", str(config), *more, f"out_dir={out_dir}"], count)
+
+
+def launch(words, count):
+    """Start a command as torchrun does: the place of each process is in its environment."""
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1"}
+    places = [{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)} for rank in range(count)]
+    return [
+        subprocess.Popen(
+            [sys.executable, *words],
+            cwd=ROOT,
+            env=shared | place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for place in places
+    ]
+
+
+def finish(processes, code=0):
+    outputs = [process.communicate(timeout=240)[0] for process in processes]
+    assert [process.returncode for process in processes] == [code] * len(processes), "\n".join(outputs)
+    return outputs
+
+
+def records(out_dir):
+    (path,) = out_dir.rglob("train/stats.json")
+    run_dir = path.parents[1]
+    lines = {
+        split: [json.loads(line) for line in (run_dir / split / "stats.json").read_text().splitlines()]
+        for split in ("train", "val", "test")
+    }
+    return run_dir, lines
+
+
+def test_gradients_and_statistics_are_those_of_the_whole_batch():
+    """In float64: float32 gradients of GRIT's signed root are not reproducible."""
+    first, _ = finish(launch([str(ROOT / "tests" / "training" / "process_pair.py")], 2))
+    assert [line.split(":")[0] for line in first.splitlines() if "gradients" in line] == ["GRIT", "CSA", "GPS"]
+
+
+def test_two_processes_equal_one(tmp_path):
+    running = start("gps", tmp_path / "two", 2), start("gps", tmp_path / "one", 1)
+    (first, second), _ = (finish(processes) for processes in running)
+    assert "epoch" in first and "epoch" not in second, "only the first speaks"
+    (run_dir, ours), (_, theirs) = records(tmp_path / "two"), records(tmp_path / "one")
+    for split, lines in theirs.items():
+        assert [line["epoch"] for line in ours[split]] == [0, 1]
+        for mine, line in zip(ours[split], lines):
+            metrics = {key for key in line if key == "loss" or key.startswith("accuracy")}
+            assert {key: mine[key] for key in metrics} == pytest.approx({key: line[key] for key in metrics}, rel=2e-5)
+    assert json.loads((run_dir / "result.json").read_text())["environment"]["processes"] == 2
+    assert json.loads((run_dir / "env.json").read_text())["sessions"][0]["processes"] == 2
+
+
+def test_all_stop_together_and_go_on(tmp_path):
+    """SIGTERM reaches one process; both save at the same step, and dropout goes on where each of them stood."""
+    dropout = ["gt.dropout=0.2", "optim.max_epoch=4"]
+    straight = start("grit", tmp_path / "straight", 2, *dropout)
+    finish(straight)
+    processes = start("grit", tmp_path / "stopped", 2, *dropout)
+    stats = tmp_path / "stopped" / "grit" / "0" / "train" / "stats.json"
+    while not stats.exists() and processes[1].poll() is None:
+        time.sleep(0.01)
+    processes[1].send_signal(signal.SIGTERM)
+    assert all("stopped by SIGTERM" in output for output in finish(processes, 75))
+    finish(start("grit", tmp_path / "stopped", 2, *dropout))
+    (_, ours), (_, theirs) = records(tmp_path / "stopped"), records(tmp_path / "straight")
+    for split in theirs:
+        assert [line["loss"] for line in ours[split]] == [line["loss"] for line in theirs[split]]
+
+
+def test_one_process_needs_nobody():
+    alone = join_processes({})
+    assert type(alone) is OneProcess and (alone.rank, alone.count, alone.is_first) == (0, 1, True)
+    assert type(join_processes({"WORLD_SIZE": "1", "RANK": "0"})) is OneProcess
+    rows = torch.ones(2, 1, requires_grad=True)
+    assert alone.gather_rows([rows], torch.device("cpu"))[0] is rows
+    assert alone.gather("x") == ["x"] and alone.agree(3) == 3
+
+
+def test_a_half_described_group_is_refused():
+    with pytest.raises(ConfigError, match="WORLD_SIZE is 2, but LOCAL_RANK, MASTER_PORT is not set"):
+        join_processes({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "here"})
