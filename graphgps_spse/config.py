@@ -59,9 +59,7 @@ def default_tree() -> CfgNode:
     c.dataset.cycles.max_count = 14  # cycles of each length: uniform on 0..max_count
     c.dataset.cycles.seed = 0  # of the graphs; not the run's seed, so that all seeds share one data set
 
-    c.dataset.generated = (
-        CfgNode()
-    )  # PATTERN and CLUSTER drawn anew by the published generator, dataset.format generated
+    c.dataset.generated = CfgNode()  # PATTERN and CLUSTER drawn anew, dataset.format generated
     c.dataset.generated.num_graphs = []  # train, validation, test; empty: as published
     c.dataset.generated.seed = 0  # of the graphs; not the run's seed, so that all seeds share one data set
     c.dataset.images = CfgNode()  # superpixel graphs of MNIST and CIFAR10 made from the images, dataset.format images

@@ -17,22 +17,30 @@ LAYERS = {
     "registry": ({"errors"}, STDLIB_ONLY),
     "files": ({"errors"}, STDLIB_ONLY),
     "seeding": ({"errors"}, {"numpy", "torch"}),
-    "config": (CORE, {"yaml", "yacs"}),
+    "compat_keys": (set(), STDLIB_ONLY),
+    "config_files": ({"errors", "registry"}, {"yaml"}),
+    "compat": ({"errors", "compat_keys", "config_files"}, STDLIB_ONLY),
+    "config": (CORE | {"compat", "config_files"}, {"yaml", "yacs"}),
     "rundir": (CORE | {"files", "config"}, {"yaml"}),
     "environment": (CORE, {"torch"}),
     "counting": ({"errors"}, {"numpy", "numba"}),
     "encodings": (CORE | {"counting", "files"}, {"numpy", "numba", "torch", "pyarrow"}),
     "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
-    "data": (CORE | {"seeding"}, {"numpy", "torch", "torch_geometric", "ogb"}),
+    "data": (CORE | {"files", "seeding"}, {"numba", "numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"}),
     "models": (CORE | {"encodings.base", "data.base"}, {"numpy", "numba", "torch"}),
     "training": (CORE | {"files", "seeding", "data.base"}, {"numpy", "torch", "tqdm", "wandb"}),
     "bench": ({"errors", "files"}, {"numpy", "scipy", "matplotlib"}),
+    "bench.sweep": (CORE | {"files", "config", "config_files"}, {"yaml"}),
+    "bench.states": (CORE | {"rundir"}, STDLIB_ONLY),
+    "bench.slurm": (CORE, {"submitit"}),
     "encode": (CORE | {"encodings", "data.base"}, {"numpy", "torch", "tqdm"}),
     "run": (None, None),
+    "check_data": (None, None),
+    "predict": (None, None),
     "__init__": ({"counting", "encodings.transform", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
-WATCHED |= {"pyarrow"}
+WATCHED |= {"pyarrow", "submitit"}
 
 
 def module_name(path: Path) -> str:

@@ -1,10 +1,23 @@
 """Stochastic block model graphs of the PATTERN and CLUSTER benchmarks, from the published generator's parameters."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.benchmark import SBM_NAMES, benchmark_spec, check_name
+from graphgps_spse.data.pyg import compact_dtype
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import datasets
+from graphgps_spse.seeding import derive_seed
 
 MIN_SIZE, MAX_SIZE = 5, 34  # nodes of a community or a pattern, both ends included
+MAX_NODES = 6 * MAX_SIZE  # five communities and a pattern, or six communities
+NUM_PATTERNS = 100
+PUBLISHED_SIZES = {"PATTERN": (10_000, 2_000, 2_000), "CLUSTER": (10_000, 1_000, 1_000)}
 
 
 class BlockGraph(NamedTuple):
@@ -72,3 +85,59 @@ def _symmetric(rng: np.random.Generator, probability: np.ndarray) -> np.ndarray:
 def _shuffled(rng: np.random.Generator, adjacency: np.ndarray, node_type: np.ndarray, label: np.ndarray) -> BlockGraph:
     order = rng.permutation(len(label))
     return BlockGraph(np.stack(np.nonzero(adjacency[order][:, order])), node_type[order], label[order])
+
+
+@datasets.register("generated")
+class GeneratedSBM:
+    """PATTERN or CLUSTER from the published generator; equal sizes of splits and seed give equal graphs.
+
+    The published graphs were drawn without a seed, so these are others from the same distribution. Graph g of a
+    split of PATTERN hides pattern g mod 100, so the patterns, one hundred for all three splits, serve equal shares.
+    """
+
+    def __init__(self, *, name: str, num_graphs: Sequence[int], seed: int) -> None:
+        self.name, self.seed = name, seed
+        self.num_graphs = dict(zip(("train", "val", "test"), num_graphs))
+        self.spec = benchmark_spec(name, "-generated")
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> "GeneratedSBM":
+        """Read `dataset.name` and `dataset.generated`."""
+        check_name(cfg.dataset.name, SBM_NAMES, "generated")
+        options = cfg.dataset.generated
+        num_graphs = tuple(options.num_graphs) or PUBLISHED_SIZES[cfg.dataset.name]
+        if len(num_graphs) != 3 or not all(isinstance(n, int) and n > 0 for n in num_graphs):
+            raise ConfigError(
+                f"dataset.generated.num_graphs: {list(num_graphs)} must be three positive sizes, or [] for the "
+                f"published ones, {list(PUBLISHED_SIZES[cfg.dataset.name])}"
+            )
+        return cls(name=cfg.dataset.name, num_graphs=num_graphs, seed=options.seed)
+
+    def load(self) -> dict[str, GraphDataset]:
+        """Generate the three splits."""
+        rng = np.random.default_rng(derive_seed(self.seed, self.name, "patterns"))
+        patterns = [generate_pattern(rng) for _ in range(NUM_PATTERNS)] if self.name == "PATTERN" else []
+        return {split: self._generate(split, patterns) for split in self.num_graphs}
+
+    def _generate(self, split: str, patterns: list[Pattern]) -> GraphDataset:
+        rng = np.random.default_rng(derive_seed(self.seed, self.name, split))
+        graphs, edges = [], []
+        for g in range(self.num_graphs[split]):
+            if patterns:
+                graph = generate_pattern_graph(rng, patterns[g % NUM_PATTERNS])
+            else:
+                graph = generate_cluster_graph(rng)
+            edges.append(graph.edge_index_2E.astype(compact_dtype(MAX_NODES)))
+            graphs.append((graph.node_type_N, graph.label_N))
+        node_type_N = torch.from_numpy(np.concatenate([node_type for node_type, _ in graphs]))
+        return GraphDataset(
+            name=self.spec.name,
+            split=split,
+            level="node",
+            x_NF=F.one_hot(node_type_N, self.spec.node_input.size).to(torch.float16),
+            edge_index_2E=torch.from_numpy(np.concatenate(edges, axis=1)),
+            edge_attr_EF=None,
+            y=torch.from_numpy(np.concatenate([label for _, label in graphs])[:, None]),
+            node_ptr=torch.tensor([0, *(len(label) for _, label in graphs)]).cumsum(0),
+            edge_ptr=torch.tensor([0, *(e.shape[1] for e in edges)]).cumsum(0),
+        )

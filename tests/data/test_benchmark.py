@@ -1,0 +1,128 @@
+"""The four benchmark data sets through PyG's own class, on miniature raw files; nothing is downloaded."""
+
+import shutil
+import urllib.error
+import urllib.request
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+import torch
+from lay_benchmark import NUM_GRAPHS, lay_benchmark
+from torch_geometric.datasets import GNNBenchmarkDataset
+
+from graphgps_spse.data.benchmark import SBM_NAMES, SUPERPIXEL_NAMES, Benchmark
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import datasets
+
+NAMES = SBM_NAMES + SUPERPIXEL_NAMES
+
+
+def make(root, name: str) -> Benchmark:
+    data = SimpleNamespace(name=name, dir=str(root))
+    return datasets.get("PyG-GNNBenchmarkDataset").from_cfg(SimpleNamespace(dataset=data))
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graphs_are_those_of_the_raw_file(tmp_path, name):
+    raw = lay_benchmark(tmp_path, name)
+    dataset = make(tmp_path, name)
+    for graphs, expected in zip(dataset.load().values(), raw, strict=True):
+        assert len(graphs) == len(expected)
+        for g, graph in enumerate(expected):
+            batch = graphs.batch([g])
+            x = torch.cat([graph["x"], graph["pos"]], dim=1) if name in SUPERPIXEL_NAMES else graph["x"]
+            assert batch.x_NF.dtype == torch.float32 and torch.equal(batch.x_NF, x)
+            assert torch.equal(batch.edge_index_2E, graph["edge_index"])
+            assert torch.equal(batch.y.flatten(), graph["y"]) and batch.y.dtype == torch.int64
+            if name in SUPERPIXEL_NAMES:
+                assert torch.equal(batch.edge_attr_EF, graph["edge_attr"][:, None])
+            else:
+                assert batch.edge_attr_EF is None
+        assert graphs.x_NF.shape[1] == dataset.spec.node_input.size
+        assert graphs.edge_index_2E.dtype == torch.uint8
+    assert tuple(len(split) for split in raw) == NUM_GRAPHS
+
+
+def test_specs(tmp_path):
+    specs = {name: make(tmp_path, name).spec for name in NAMES}
+    found = {
+        name: (s.name, s.level, s.task, s.num_targets, s.num_classes, s.metric, s.node_input, s.edge_input, s.directed)
+        for name, s in specs.items()
+    }
+    sbm = ("node", "classification_sbm", 1)
+    image = ("graph", "classification", 1, 10, "accuracy")
+    assert found == {
+        "PATTERN": ("PATTERN", *sbm, 2, "accuracy-SBM", ("floats", 3), ("none", 0), False),
+        "CLUSTER": ("CLUSTER", *sbm, 6, "accuracy-SBM", ("floats", 7), ("none", 0), False),
+        "MNIST": ("MNIST", *image, ("floats", 3), ("floats", 1), True),
+        "CIFAR10": ("CIFAR10", *image, ("floats", 5), ("floats", 1), True),
+    }
+
+
+def test_other_names_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"dataset\.name: 'PATERN'.*Did you mean 'PATTERN'"):
+        make(tmp_path, "PATERN")
+
+
+def test_failed_download_says_what_was_tried_and_what_to_do(tmp_path):
+    with pytest.raises(DataError) as error:
+        make(tmp_path, "CLUSTER").load()
+    raw = tmp_path / "GNNBenchmarkDataset" / "CLUSTER" / "raw"
+    for word in ("no route to host", GNNBenchmarkDataset.urls["CLUSTER"], str(raw), "CLUSTER_v2.pt", "CLUSTER_v2.zip"):
+        assert word in str(error.value)
+
+
+def test_archive_laid_by_hand_is_unpacked(tmp_path):
+    lay_benchmark(tmp_path / "source", "CLUSTER")
+    raw = tmp_path / "GNNBenchmarkDataset" / "CLUSTER" / "raw"
+    raw.mkdir(parents=True)
+    with zipfile.ZipFile(raw / "CLUSTER_v2.zip", "w") as archive:
+        archive.write(tmp_path / "source/GNNBenchmarkDataset/CLUSTER/raw/CLUSTER_v2.pt", "CLUSTER_v2.pt")
+    assert len(make(tmp_path, "CLUSTER").load()["train"]) == NUM_GRAPHS[0]
+
+
+def test_interrupted_download_is_named(tmp_path):
+    raw = tmp_path / "GNNBenchmarkDataset" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "MNIST_v2.zip").write_bytes(b"PK half of it")
+    with pytest.raises(DataError, match=r"MNIST_v2\.zip cannot be unpacked.*Move it away"):
+        make(tmp_path, "MNIST").load()
+    assert (raw / "MNIST_v2.zip").is_file()
+
+
+def test_another_data_set_in_the_folder_is_refused(tmp_path):
+    lay_benchmark(tmp_path, "PATTERN")
+    folder = tmp_path / "GNNBenchmarkDataset"
+    shutil.copytree(folder / "PATTERN", folder / "CLUSTER")
+    (folder / "CLUSTER/raw/PATTERN_v2.pt").rename(folder / "CLUSTER/raw/CLUSTER_v2.pt")
+    with pytest.raises(DataError, match="3 features, expected 7"):
+        make(tmp_path, "CLUSTER").load()
+    shutil.copytree(folder / "PATTERN", folder / "MNIST")
+    (folder / "MNIST/raw/PATTERN_v2.pt").rename(folder / "MNIST/raw/MNIST_v2.pt")
+    with pytest.raises(DataError, match="have no pos, edge_attr"):
+        make(tmp_path, "MNIST").load()
+
+
+@pytest.mark.parametrize(("name", "level"), [("PATTERN", "node"), ("MNIST", "graph")])
+def test_impossible_classes_and_edges_are_refused(tmp_path, name, level):
+    splits = lay_benchmark(tmp_path, name)
+    path = tmp_path / "GNNBenchmarkDataset" / name / "raw" / f"{name}_v2.pt"
+    splits[0][1]["y"][0] = 10
+    torch.save(splits, path)
+    with pytest.raises(DataError, match="classes 0 to 10, expected" if level == "node" else "to 10, expected 0 to 9"):
+        make(tmp_path, name).load()
+    splits[0][1]["y"][0] = 1
+    splits[0][1]["edge_index"][1, 0] = 300  # 300 is 44 in eight bits: it must not pass for that
+    torch.save(splits, path)
+    shutil.rmtree(path.parents[1] / "processed")
+    with pytest.raises(DataError, match=r"graph 1: edge \(\d+, 300\) points outside"):
+        make(tmp_path, name).load()

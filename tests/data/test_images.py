@@ -1,0 +1,148 @@
+"""From image files to splits: cut once, kept, read back; the benchmark's validation images; bad files of sums."""
+
+import io
+import lzma
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from test_image_files import lay_mnist
+
+from graphgps_spse.data.images import ImageSuperpixels, load_sums, save_sums
+from graphgps_spse.data.superpixels import SuperpixelSums
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import datasets
+
+
+def halves(num_images: int) -> SuperpixelSums:
+    """Images of two superpixels, an upper black half and a lower half that gets brighter from image to image."""
+    count = np.full(2 * num_images, 392)
+    row = np.tile([28 * sum(range(14)), 28 * sum(range(14, 28))], num_images)
+    col = np.full(2 * num_images, 14 * sum(range(28)))
+    colour = np.stack([np.zeros(num_images, int), 392 * np.arange(num_images)], axis=1).reshape(-1, 1)
+    return SuperpixelSums(np.full(num_images, 2), np.arange(num_images) % 10, count, row, col, colour)
+
+
+def lay_sums(folder, num_train=12, num_test=5):
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, num_images in (("train", num_train), ("test", num_test)):
+        save_sums(folder / f"mnist_75sp_{part}.npz", halves(num_images), "MNIST")
+
+
+def brightness(split):
+    return [round(255 * float(split.batch([g]).x_NF[1, 0])) for g in range(len(split))]
+
+
+def test_first_training_images_are_for_validation(tmp_path):
+    lay_sums(tmp_path)
+    splits = ImageSuperpixels(folder=tmp_path, name="MNIST", num_val=4).load()
+    assert {k: brightness(s) for k, s in splits.items()} == {
+        "train": [4, 5, 6, 7, 8, 9, 10, 11],
+        "val": [0, 1, 2, 3],
+        "test": [0, 1, 2, 3, 4],
+    }
+    assert splits["train"].y.flatten().tolist() == [4, 5, 6, 7, 8, 9, 0, 1]
+    few = ImageSuperpixels(folder=tmp_path, name="MNIST", num_val=4, num_graphs=(3, 2, 100)).load()
+    assert {k: brightness(s) for k, s in few.items()} == {"train": [4, 5, 6], "val": [0, 1], "test": [0, 1, 2, 3, 4]}
+
+
+def test_images_are_cut_once_and_sums_kept(tmp_path):
+    lay_mnist(tmp_path, "train", 5)
+    lay_mnist(tmp_path, "test", 2)
+    dataset = ImageSuperpixels(folder=tmp_path, name="MNIST", num_val=2)
+    first = dataset.load()
+    assert [len(s) for s in first.values()] == [3, 2, 2]
+    assert all(9 < n <= 75 for s in first.values() for n in s.node_ptr.diff().tolist())
+    for path in tmp_path.glob("*-ubyte"):
+        path.unlink()
+    again = dataset.load()
+    assert [s.fingerprint() for s in again.values()] == [s.fingerprint() for s in first.values()]
+    for path in tmp_path.glob("*.npz"):
+        path.with_name(path.name + ".xz").write_bytes(lzma.compress(path.read_bytes()))
+        path.unlink()
+    assert dataset.load()["test"].fingerprint() == first["test"].fingerprint()
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(DataError) as error:
+        ImageSuperpixels(folder=tmp_path, name="MNIST").load()
+    for word in (str(tmp_path), "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "mnist_75sp_train.npz"):
+        assert word in str(error.value)
+    with pytest.raises(DataError, match=r"data_batch_1\.bin.*cifar10_150sp_train\.npz"):
+        ImageSuperpixels(folder=tmp_path, name="CIFAR10").load()
+    lay_sums(tmp_path)
+    with pytest.raises(DataError, match="12 training images.*num_val lower"):
+        ImageSuperpixels(folder=tmp_path, name="MNIST").load()
+
+
+def write(path, **changes):
+    """A file of sums with some arrays changed, or left out where None."""
+    sums = halves(3)
+    arrays = {"num_nodes": sums.num_nodes_G, "label": sums.label_G, "count": sums.count_N, "sum_row": sums.row_N}
+    arrays |= {"sum_col": sums.col_N, "sum_intensity": sums.colour_NC[:, 0]}
+    buffer = io.BytesIO()
+    np.savez(buffer, **{k: v for k, v in (arrays | changes).items() if v is not None})
+    path.write_bytes(buffer.getvalue())
+
+
+BAD_SUMS = {
+    "a column less": ({"sum_col": None}, "sum_col.*expected num_nodes, label, count"),
+    "a superpixel more": ({"num_nodes": np.array([2, 2, 3])}, "sizes disagree.*7 superpixels by num_nodes"),
+    "a label less": ({"label": np.array([1, 2])}, "sizes disagree"),
+    "another class": ({"label": np.array([1, 2, 10])}, "image 2 cannot be"),
+    "too few pixels": ({"count": np.array([392, 392, 392, 391, 392, 392])}, "image 1 cannot be"),
+    "no pixel": ({"count": np.array([784, 0, 392, 392, 392, 392])}, "image 0 cannot be"),
+    "a row outside": ({"sum_row": np.array([392 * 28, 0, 0, 0, 0, 0])}, "image 0 cannot be"),
+    "whiter than white": ({"sum_intensity": np.array([0, 0, 0, 0, 0, 392 * 256])}, "image 2 cannot be"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_SUMS)
+def test_bad_sums_are_refused(tmp_path, what):
+    changes, message = BAD_SUMS[what]
+    path = tmp_path / "mnist_75sp_train.npz"
+    write(path)
+    assert np.array_equal(load_sums(path, "MNIST").count_N, halves(3).count_N)
+    write(path, **changes)
+    with pytest.raises(DataError, match=message):
+        load_sums(path, "MNIST")
+
+
+def test_damaged_files_of_sums_are_named(tmp_path):
+    path = tmp_path / "mnist_75sp_train.npz"
+    for content in (b"", b"PK", b"not a zip"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"mnist_75sp_train\.npz: no sums"):
+            load_sums(path, "MNIST")
+    packed = tmp_path / "mnist_75sp_train.npz.xz"
+    write(path)
+    packed.write_bytes(lzma.compress(path.read_bytes())[:-30])
+    with pytest.raises(DataError, match=r"npz\.xz: no sums"):
+        load_sums(packed, "MNIST")
+
+
+def read(tmp_path, name="MNIST", **options):
+    images = SimpleNamespace(**{"dir": "", "num_val": 5000, "num_graphs": (), **options})
+    data = SimpleNamespace(name=name, dir=str(tmp_path), images=images)
+    return datasets.get("images").from_cfg(SimpleNamespace(dataset=data, num_threads=1))
+
+
+def test_configuration(tmp_path):
+    dataset = read(tmp_path)
+    assert (dataset.folder, dataset.num_val) == (tmp_path / "images" / "mnist", 5000)
+    assert (dataset.spec.name, dataset.spec.metric, dataset.spec.directed) == ("MNIST-images", "accuracy", True)
+    assert read(tmp_path, "CIFAR10", dir=str(tmp_path / "mine")).folder == tmp_path / "mine"
+    with pytest.raises(ConfigError, match="no data set of images. Known: MNIST, CIFAR10"):
+        read(tmp_path, "PATTERN")
+    with pytest.raises(ConfigError, match="num_val: 0"):
+        read(tmp_path, num_val=0)
+    with pytest.raises(ConfigError, match="three positive sizes"):
+        read(tmp_path, num_graphs=(1, 2))
+
+
+def test_all_of_real_mnist_test_has_the_benchmarks_labels(shared_dir):
+    sums = load_sums(shared_dir / "data/superpixels/mnist_75sp_test.npz.xz", "MNIST")
+    # Digits 0 to 9 in MNIST's test set, as its authors count them.
+    assert np.bincount(sums.label_G).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert torch.from_numpy(sums.num_nodes_G).max() == 75 and sums.num_nodes_G[0] == 74
