@@ -1,0 +1,237 @@
+"""What a run would see of its data, and what it would cost, before it is started."""
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from graphgps_spse.config import Config
+from graphgps_spse.data.base import DatasetSpec, GraphDataset
+from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.summary import SplitSummary, TargetSummary, spread_by_size, summarise, take_graphs
+from graphgps_spse.encode import encode
+from graphgps_spse.encodings.base import ON_THE_FLY, STORE, Encoding, GraphArrays
+from graphgps_spse.encodings.request import as_duration, as_size
+from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.environment import count_threads, pick_device
+from graphgps_spse.errors import DataError
+from graphgps_spse.run import Parts, build_parts, prepare_kernels
+
+_SAMPLE = 32  # graphs that are encoded, or go through the model, to see what that takes
+_LARGE_TARGET = 100.0  # targets much larger than what a fresh model predicts take many epochs to reach
+_LONG, _UNEVEN = 3600.0, 3.0
+
+
+@dataclass
+class Report:
+    """Lines for people, and warnings, which come last."""
+
+    lines: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def text(self) -> list[str]:
+        """Return all lines."""
+        return [*self.lines, *(f"warning: {warning}" for warning in self.warnings)]
+
+
+def check_data(cfg: Config) -> list[str]:
+    """Load the data of a configuration and return lines about graphs, targets, batches, encodings and memory.
+
+    Times and memory are predictions from samples, good to a factor of about two.
+    """
+    parts, device = build_parts(cfg), pick_device(cfg.accelerator)
+    num_threads, report = count_threads(cfg.num_threads), Report()
+    torch.set_num_threads(num_threads)
+    splits = parts.dataset.load()
+    spec = parts.dataset.spec
+    report.lines.append(
+        f"{spec.name}: task {spec.task}, nodes {spec.node_input.kind} ({spec.node_input.size}), edges "
+        f"{spec.edge_input.kind} ({spec.edge_input.size}), targets of each {spec.level}: {spec.num_targets}"
+    )
+    summaries = {split: summarise(graphs, spec) for split, graphs in splits.items()}
+    for split, summary in summaries.items():
+        _describe_split(report, split, summary, splits[split], spec)
+    pairs = pairs_per_batch(next(iter(splits.values())), LoaderOptions.from_cfg(cfg))
+    report.lines.append(
+        f"batches of {cfg.train.batch_size}: {len(pairs):,} an epoch, pairs in one {int(pairs.mean()):,} on average "
+        f"and {int(pairs.max()):,} at most"
+    )
+    if pairs.max() > _UNEVEN * pairs.mean():
+        report.warnings.append(
+            f"the largest batch has {pairs.max() / pairs.mean():.1f} times the pairs of an average one, and memory "
+            "must hold it; a few graphs are much larger than the others"
+        )
+    _describe_encodings(report, parts, splits, num_threads)
+    prepare_kernels(parts.model, torch.device("cpu"))
+    _describe_memory(report, parts, next(iter(splits.values())), pairs, device, amp=cfg.train.amp)
+    return report.text()
+
+
+def pairs_per_batch(graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
+    """Return the pairs of each batch of the first epoch of a training split."""
+    loader, squared = options.loaders({"train": graphs})["train"], graphs.sizes_G.square()
+    return np.array([int(squared[batch].sum()) for batch in loader.numbers(0)])
+
+
+def _describe_split(report: Report, split: str, summary: SplitSummary, graphs: GraphDataset, spec: DatasetSpec) -> None:
+    total = summary.num_graphs
+    report.lines += [
+        f"{split}: {total:,} graphs, {summary.num_pairs:,} pairs",
+        f"  nodes of a graph: {summary.nodes}; {summary.of_one_node:,} graphs of one node",
+        f"  edges of a graph (each direction counts): {summary.edges}; {summary.without_edges:,} graphs without edges",
+        f"  out-degree of a node: {summary.degree}",
+        f"  disconnected {summary.disconnected / total:.2%}, directed {summary.directed / total:.2%}, with self-loops "
+        f"{summary.with_self_loops / total:.2%}, with multi-edges {summary.with_multi_edges / total:.2%}",
+    ]
+    for target in summary.targets:
+        report.lines.append(f"  {_words_of(target, summary, spec)}")
+        report.warnings += [f"{split}, {target.name}: {words}" for words in _warnings_of(target, spec)]
+    if summary.with_multi_edges or summary.with_self_loops:
+        report.warnings.append(f"{split}: path counts and walks read multi-edges as one edge and self-loops as none")
+    for what, values, size, key in (
+        ("node", graphs.x_NF, spec.node_input, "node_encoder_num_types"),
+        ("edge", graphs.edge_attr_EF, spec.edge_input, "edge_encoder_num_types"),
+    ):
+        if values is not None and len(values) and size.kind == "types" and int(values.max()) >= size.size:
+            report.warnings.append(
+                f"{split}: {what} type {int(values.max())} is outside 0..{size.size - 1}, so a run would stop at it; "
+                f"set dataset.{key} to at least {int(values.max()) + 1}"
+            )
+
+
+def _words_of(target: TargetSummary, summary: SplitSummary, spec: DatasetSpec) -> str:
+    rows = target.missing + sum(target.counts) if target.counts else summary.num_graphs
+    missing = f", {target.missing / rows:.2%} missing" if target.missing else ""
+    if target.values is None:
+        return f"target {target.name}: all missing"
+    if not target.counts:
+        return f"target {target.name}: {target.values}, standard deviation {target.deviation:.4g}{missing}"
+    known = sum(target.counts)
+    shares = ", ".join(f"{c}: {count / known:.2%}" for c, count in enumerate(target.counts))
+    return f"target {target.name}: classes {shares}{missing}"
+
+
+def _warnings_of(target: TargetSummary, spec: DatasetSpec) -> Iterator[str]:
+    if target.values is None:
+        yield "no target is known, so it cannot be learned or measured here"
+    elif target.counts and 0 in target.counts:
+        absent = ", ".join(str(c) for c, count in enumerate(target.counts) if not count)
+        yield f"no row has class {absent}" + (", so its ap is undefined" if spec.metric == "ap" else "")
+    elif not target.counts and max(abs(target.values.low), abs(target.values.high)) > _LARGE_TARGET:
+        yield (
+            f"values reach {max(target.values.low, target.values.high, key=abs):,.4g}; a fresh model predicts about 0, "
+            "so shift and scale them to about -1..1 and multiply the metric back"
+        )
+    elif not target.counts and target.deviation == 0:
+        yield "all values are equal"
+
+
+def _describe_encodings(report: Report, parts: Parts, splits: dict[str, GraphDataset], num_threads: int) -> None:
+    for encoding in parts.encodings:
+        for split, graphs in splits.items():
+            arrays = _arrays(graphs)
+            place = encoding.place(arrays, name=f"{graphs.name}-{split}", store=parts.store)
+            if parts.store.on_the_fly:
+                place = place._replace(where=ON_THE_FLY, reason="dataset.pe_transform_on_the_fly")
+            seconds, at_least = predict_seconds(encoding, graphs, parts.store)
+            size, cores = as_size(encoding.gib(arrays) * (1 << 30)), f"{num_threads} thread{'s' * (num_threads > 1)}"
+            when = "in every epoch" if place.where == ON_THE_FLY else "before the first epoch"
+            report.lines.append(
+                f"{encoding.name}, {split}: about {'more than ' * at_least}{as_duration(seconds / num_threads)} on "
+                f"{cores} {when}, {size} as float32, {place.where} ({place.reason})"
+            )
+            if seconds / num_threads > _LONG:
+                report.warnings.append(
+                    f"{encoding.name}, {split}: encoding takes about {as_duration(seconds / num_threads)}; "
+                    "python scripts/encode.py divides it among machines"
+                )
+            free = _free_memory()
+            if place.where not in (STORE, ON_THE_FLY) and encoding.gib(arrays) * (1 << 30) > free:
+                report.warnings.append(
+                    f"{encoding.name}, {split}: {size} of arrays, and {as_size(free)} of memory are free; "
+                    "set store.min_gib lower"
+                )
+
+
+def predict_seconds(encoding: Encoding, graphs: GraphDataset, store: StoreOptions) -> tuple[float, bool]:
+    """Return about how long one core encodes a split, and whether it may be longer: from a sample of its graphs."""
+    arrays = _arrays(graphs)
+    kept = encoding.store_of(arrays, name=f"{graphs.name}-{graphs.split}", root=store.dir)
+    if kept is not None:
+        return kept.estimate.seconds(), kept.estimate.at_least
+    chosen = spread_by_size(graphs, _SAMPLE)
+    encoding.compute(_arrays(take_graphs(graphs, chosen[:1])))  # compiles
+    sample = _arrays(take_graphs(graphs, chosen))
+    started = time.perf_counter()
+    encoding.compute(sample)
+    return (time.perf_counter() - started) * len(graphs) / len(chosen), False
+
+
+def _describe_memory(
+    report: Report, parts: Parts, graphs: GraphDataset, pairs: np.ndarray, device: torch.device, *, amp: str
+) -> None:
+    halves = spread_by_size(graphs, _SAMPLE)
+    for number in (_SAMPLE, 8, 2):  # fewer of graphs that are large
+        if int(graphs.sizes_G[halves].square().sum()) <= 1 << 16:
+            break
+        halves = spread_by_size(graphs, number)
+    measured = measure_saved_bytes(parts, take_graphs(graphs, halves))
+    if measured is None:
+        report.lines.append("activations: not estimated, the sample is too small for the model's normalisation")
+        return
+    sample_pairs = float(graphs.sizes_G[halves].square().sum())
+    mean, most = (measured * value / sample_pairs for value in (pairs.mean(), pairs.max()))
+    report.lines.append(
+        f"activations kept for the backward pass: about {as_size(mean)} for an average batch, {as_size(most)} for the "
+        f"largest (float32 on the CPU, {len(halves)} graphs scaled up by pairs)"
+    )
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
+    if most > free and amp == "off":
+        report.warnings.append(
+            f"the largest batch needs about {as_size(most)} for activations, and {as_size(free)} are free on {device}; "
+            "lower train.batch_size and raise optim.batch_accumulation by the same factor"
+        )
+
+
+def measure_saved_bytes(parts: Parts, graphs: GraphDataset) -> float | None:
+    """Return the bytes that the model keeps for the backward pass of some graphs as one batch, parameters left out.
+
+    None where a single node is too few for BatchNorm.
+    """
+    if int(graphs.node_ptr[-1]) < 2 or not len(graphs):
+        return None
+    in_memory = replace(parts.store, mode="never", min_gib=math.inf, on_the_fly=False)
+    encoded, _ = encode({graphs.split: graphs}, parts.encodings, 1, in_memory)
+    batch = encoded[graphs.split].batch(range(len(graphs)))
+    own = {p.untyped_storage().data_ptr() for p in parts.model.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    parts.model.to("cpu").train()
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            out = parts.model(batch)
+            total = float(sum(kept.values()))
+    except ValueError as err:
+        raise DataError(f"{graphs.name}: the model cannot read a batch of its first graphs: {err}") from err
+    del out
+    return total
+
+
+def _arrays(graphs: GraphDataset) -> GraphArrays:
+    edges = graphs.edge_index_2E.to(torch.int64).contiguous().numpy()
+    return GraphArrays(graphs.node_ptr.numpy(), graphs.edge_ptr.numpy(), edges)
+
+
+def _free_memory() -> float:
+    """Bytes of memory that this machine has free."""
+    return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -1,0 +1,212 @@
+"""Graphs of your own: a folder with meta.json and, for train, val and test, flat arrays in .npz or rows of Parquet.
+
+The layouts stand in docs/own_data.md. Both formats give the same graphs; nothing in them is ever executed.
+"""
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.parquet import read_parquet
+from graphgps_spse.data.splits import SPLITS
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import datasets, nearest
+
+METRICS = {"regression": "mae", "classification": "accuracy", "classification_sbm": "accuracy-SBM", "multilabel": "ap"}
+"""The tasks that a folder may name, with the metric that picks the best epoch."""
+LEVELS, KINDS = ("graph", "node"), ("types", "floats", "ogb")
+META_KEYS = (
+    *("task", "level", "num_targets", "num_classes", "target_names", "may_miss_targets", "directed"),
+    *("node_features", "edge_features"),
+)
+ARRAYS = ("node_ptr", "edge_ptr", "edge_index", "x", "y")
+OGB_WIDTHS = {"node_features": 9, "edge_features": 3}
+
+
+@datasets.register("folder")
+class Folder:
+    """Graphs of your own from a folder of .npz or Parquet files in a documented layout (docs/own_data.md)."""
+
+    def __init__(self, *, path: Path, spec: DatasetSpec) -> None:
+        self.path, self.spec = path, spec
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> "Folder":
+        """Read `dataset.folder.dir` with its meta.json, and `dataset.name` (empty: the folder's name)."""
+        if not cfg.dataset.folder.dir:
+            raise ConfigError("dataset.folder.dir is empty; docs/own_data.md shows an example")
+        path = Path(cfg.dataset.folder.dir)
+        return cls(path=path, spec=read_meta(path / "meta.json", cfg.dataset.name or path.resolve().name))
+
+    def load(self) -> dict[str, GraphDataset]:
+        """Read the three splits. Raises DataError naming the file, the array and the graph."""
+        return {split: self._load_split(split) for split in SPLITS}
+
+    def _load_split(self, split: str) -> GraphDataset:
+        npz, parquet = (self.path / f"{split}.{kind}" for kind in ("npz", "parquet"))
+        if npz.is_file() == parquet.is_file():
+            both = "holds both" if npz.is_file() else "holds neither"
+            raise DataError(f"{self.path} {both} {npz.name} and {parquet.name}; it must hold one of them")
+        path = npz if npz.is_file() else parquet
+        arrays = read_npz(path) if path is npz else read_parquet(path, level=self.spec.level)
+        try:
+            graphs = self._dataset(split, arrays)
+            _check_values(self.spec, graphs)
+        except DataError as err:
+            raise DataError(f"{path}: {err}") from err
+        return graphs
+
+    def _dataset(self, split: str, arrays: dict[str, np.ndarray]) -> GraphDataset:
+        spec, edge_attr = self.spec, arrays.get("edge_attr")
+        if (edge_attr is None) != (spec.edge_input.size == 0):
+            said = "no edge_features" if spec.edge_input.size == 0 else "edge_features"
+            raise DataError(f"edge_attr is {'absent' if edge_attr is None else 'there'}, but meta.json says {said}")
+        is_real = spec.task in ("regression", "multilabel")
+        edges = _integers("edge_index", arrays["edge_index"])
+        if edges.ndim != 2 or edges.shape[0] != 2:
+            raise DataError(f"edge_index must be [2, E], senders and receivers, not {list(edges.shape)}")
+        return GraphDataset(
+            name=spec.name,
+            split=split,
+            x_NF=_features("x", arrays["x"], spec.node_input),
+            edge_index_2E=torch.from_numpy(edges),
+            edge_attr_EF=None if edge_attr is None else _features("edge_attr", edge_attr, spec.edge_input),
+            y=_table("y", arrays["y"], spec.num_targets, is_real),
+            node_ptr=torch.from_numpy(_integers("node_ptr", arrays["node_ptr"])),
+            edge_ptr=torch.from_numpy(_integers("edge_ptr", arrays["edge_ptr"])),
+            level=spec.level,
+            may_miss_targets=spec.may_miss_targets,
+        )
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz file, never unpickling anything."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [name for name in ARRAYS if name not in file.files]
+            unknown = [name for name in file.files if name not in (*ARRAYS, "edge_attr")]
+            if missing or unknown:
+                wrong = f"lacks {', '.join(missing)}" if missing else f"holds an unknown array '{unknown[0]}'"
+                raise DataError(f"{path} {wrong}; the layout is {', '.join(ARRAYS)} and, optionally, edge_attr")
+            arrays = {}
+            for name in file.files:
+                try:
+                    arrays[name] = file[name]
+                except (ValueError, EOFError, zlib.error, zipfile.BadZipFile, MemoryError) as err:
+                    raise DataError(f"{path}: array {name} cannot be read: {err}") from err
+            return arrays
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as err:
+        raise DataError(f"{path} is no readable .npz file: {err}") from err
+
+
+def read_meta(path: Path, name: str) -> DatasetSpec:
+    """Return what a folder's meta.json says. Raises DataError naming the key."""
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as err:
+        raise DataError(f"{path} cannot be read ({err.strerror}); docs/own_data.md says what it holds") from err
+    except ValueError as err:
+        raise DataError(f"{path} is not valid JSON: {err}") from err
+    if not isinstance(meta, dict):
+        raise DataError(f"{path}: not a JSON object of keys and values")
+    for key in meta:
+        if key not in META_KEYS:
+            raise DataError(
+                f"{path}: unknown key '{key}'.{nearest(key, list(META_KEYS))} Known: {', '.join(META_KEYS)}"
+            )
+    task = _choice(path, meta, "task", tuple(METRICS))
+    num_targets = _count(path, meta, "num_targets", 1, 1)
+    is_class = task in ("classification", "classification_sbm")
+    if is_class and num_targets > 1:
+        raise DataError(f"{path}: num_targets: {num_targets}, but a {task} has one target")
+    names = meta.get("target_names", [])
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in names) or len(names) not in (0, num_targets):
+        raise DataError(f"{path}: target_names must be a list of {num_targets} names, one for each target")
+    flags = {key: meta.get(key, False) for key in ("may_miss_targets", "directed")}
+    for key, value in flags.items():
+        if not isinstance(value, bool):
+            raise DataError(f"{path}: {key} must be true or false, not {value!r}")
+    if flags["may_miss_targets"] and is_class:
+        raise DataError(f"{path}: may_miss_targets: a {task} cannot miss targets; regression and multilabel can")
+    return DatasetSpec(
+        name=name,
+        level=_choice(path, meta, "level", LEVELS, "graph"),
+        task=task,
+        num_targets=num_targets,
+        num_classes=_count(path, meta, "num_classes", None, 2) if is_class else 2 if task == "multilabel" else 0,
+        metric=METRICS[task],
+        node_input=_input(path, meta, "node_features"),
+        edge_input=_input(path, meta, "edge_features") if "edge_features" in meta else InputSpec("none", 0),
+        target_names=tuple(names),
+        **flags,
+    )
+
+
+def _choice(path: Path, meta: dict[str, Any], key: str, known: tuple[str, ...], default: str = "") -> str:
+    value = meta.get(key, default)
+    if value not in known:
+        said = f"{value!r} is none of" if key in meta else "is missing; it is one of"
+        raise DataError(f"{path}: {key}: {said} {', '.join(known)}.{nearest(str(value), list(known))}")
+    return value
+
+
+def _count(path: Path, meta: dict[str, Any], key: str, default: int | None, least: int) -> int:
+    value = meta.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise DataError(f"{path}: {key} must be a whole number of at least {least}, not {value!r}")
+    return value
+
+
+def _input(path: Path, meta: dict[str, Any], key: str) -> InputSpec:
+    value = meta.get(key)
+    example = f'{{"kind": "types", "size": 21}}; kinds are {", ".join(KINDS)}'
+    if not isinstance(value, dict) or not {"kind"} <= set(value) <= {"kind", "size"}:
+        raise DataError(f"{path}: {key} must be an object such as {example}")
+    kind = _choice(path, {f"{key}.kind": value["kind"]}, f"{key}.kind", KINDS)
+    size = _count(path, {f"{key}.size": value.get("size")}, f"{key}.size", None, 1) if kind != "ogb" else None
+    return InputSpec(kind, OGB_WIDTHS[key] if size is None else size)
+
+
+def _integers(name: str, values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind not in "iu":
+        raise DataError(f"{name} must hold integers, not {values.dtype}")
+    return values.astype(np.int64)
+
+
+def _features(name: str, values: np.ndarray, spec: InputSpec) -> torch.Tensor:
+    return _table(name, values, 1 if spec.kind == "types" else spec.size, spec.kind == "floats")
+
+
+def _table(name: str, values: np.ndarray, num_columns: int, is_real: bool) -> torch.Tensor:
+    """Return [rows, num_columns] float32 or int64; a flat array is one column."""
+    table = values[:, None] if values.ndim == 1 else values
+    if table.ndim != 2 or table.shape[1] != num_columns:
+        raise DataError(f"{name} must be [rows, {num_columns}], as meta.json says, not {list(values.shape)}")
+    if not is_real:
+        return torch.from_numpy(_integers(name, table))
+    if values.dtype.kind not in "iufb":
+        raise DataError(f"{name} must hold numbers, not {values.dtype}")
+    return torch.from_numpy(table.astype(np.float32))
+
+
+def _check_values(spec: DatasetSpec, graphs: GraphDataset) -> None:
+    """Raise DataError for a type or class outside its range, naming array, row and graph."""
+    checks = [("x", graphs.x_NF, graphs.node_ptr, spec.node_input.size if spec.node_input.kind == "types" else 0)]
+    if graphs.edge_attr_EF is not None and spec.edge_input.kind == "types":
+        checks.append(("edge_attr", graphs.edge_attr_EF, graphs.edge_ptr, spec.edge_input.size))
+    y_ptr = graphs.node_ptr if spec.level == "node" else torch.arange(len(graphs) + 1)
+    checks.append(("y", graphs.y, y_ptr, spec.num_classes))
+    for name, values, ptr, size in checks:
+        known = values == values  # NaN, for unknown, is not
+        wrong = (known & ((values < 0) | (values >= size) | (values != values.floor()))).any(1) if size else None
+        if wrong is not None and bool(wrong.any()):
+            row = int(wrong.nonzero()[0])
+            graph = int(torch.searchsorted(ptr, row, right=True)) - 1
+            value = values[row].tolist()
+            raise DataError(f"{name}, row {row}, graph {graph}: {value} is outside the whole numbers 0..{size - 1}")

@@ -1,0 +1,108 @@
+"""Graphs from Parquet, one row for each, into flat arrays without a Python object for any of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphgps_spse.errors import DataError
+
+COLUMNS = ("num_nodes", "edge_index", "x", "y")
+
+
+def read_parquet(path: Path, *, level: str = "graph") -> dict[str, np.ndarray]:
+    """Return the arrays of the .npz layout from a table with one row for each graph.
+
+    `num_nodes` integer; `edge_index` a list of two lists, senders and receivers; `x` and, optionally, `edge_attr` a
+    list with one list of features for each node or edge (or one number each); `y` a number or a list of them, at node
+    level as `x`. Raises DataError naming the column and the first graph that is not so.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as err:
+        raise DataError(f"{path} is no readable Parquet file: {err}") from err
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    unknown = [name for name in table.column_names if name not in (*COLUMNS, "edge_attr")]
+    if missing or unknown:
+        wrong = f"lacks {', '.join(missing)}" if missing else f"holds an unknown column '{unknown[0]}'"
+        raise DataError(f"{path} {wrong}; the layout is {', '.join(COLUMNS)} and, optionally, edge_attr")
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    try:
+        return _flat_arrays(columns, level)
+    except DataError as err:
+        raise DataError(f"{path}: {err}") from err
+
+
+def _flat_arrays(columns: dict[str, pa.Array], level: str) -> dict[str, np.ndarray]:
+    num_nodes = _numbers("num_nodes", columns["num_nodes"])
+    edges, edge_ptr = _edges(columns["edge_index"])
+    arrays = {"edge_index": edges, "edge_ptr": edge_ptr, "node_ptr": np.concatenate([[0], np.cumsum(num_nodes)])}
+    arrays["x"] = _rows("x", columns["x"], num_nodes, "num_nodes says")
+    if "edge_attr" in columns:
+        arrays["edge_attr"] = _rows("edge_attr", columns["edge_attr"], np.diff(edge_ptr), "edge_index has edges")
+    if level == "node":
+        arrays["y"] = _rows("y", columns["y"], num_nodes, "num_nodes says")
+    else:
+        arrays["y"] = _table("y", columns["y"])
+    return arrays
+
+
+def _edges(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return edge_index [2, E] and edge_ptr [G + 1]."""
+    what = "edge_index"
+    pairs, per_graph = _items(what, column)
+    ends, lengths = _items(what, pairs)
+    senders, receivers = lengths[0::2], lengths[1::2]
+    wrong = np.flatnonzero(per_graph != 2)
+    if not len(wrong):
+        wrong = np.flatnonzero(senders != receivers)
+    if len(wrong):
+        raise DataError(f"{what}, graph {int(wrong[0])}: must be two lists of one length, senders and receivers")
+    flat, ptr = _numbers(what, ends), np.concatenate([[0], np.cumsum(lengths)])
+    is_sender = np.repeat(np.arange(len(lengths)) % 2 == 0, np.diff(ptr))
+    return np.stack([flat[is_sender], flat[~is_sender]]), np.concatenate([[0], np.cumsum(senders)])
+
+
+def _rows(name: str, column: pa.Array, count_G: np.ndarray, expected: str) -> np.ndarray:
+    """Return the rows of all graphs, checking how many each graph has."""
+    items, found_G = _items(name, column)
+    wrong = np.flatnonzero(found_G != count_G)
+    if len(wrong):
+        graph = int(wrong[0])
+        raise DataError(f"{name}, graph {graph}: {found_G[graph]} rows, but {expected} {count_G[graph]}")
+    return _table(name, items)
+
+
+def _table(name: str, items: pa.Array) -> np.ndarray:
+    """Return numbers [R], or lists of numbers of one length [R, F]."""
+    if not _is_list(items.type):
+        return _numbers(name, items)
+    values, widths = _items(name, items)
+    wrong = np.flatnonzero(widths != (widths[0] if len(widths) else 0))
+    if len(wrong):
+        raise DataError(f"{name}, row {int(wrong[0])}: {widths[wrong[0]]} columns, but row 0 has {widths[0]}")
+    return _numbers(name, values).reshape(len(widths), int(widths[0]) if len(widths) else 1)
+
+
+def _items(name: str, column: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Return the items of lists, end to end, and how many each list has."""
+    if not _is_list(column.type):
+        raise DataError(f"{name} must hold lists, not {column.type}")
+    if column.null_count:
+        raise DataError(f"{name}, row {column.is_null().to_numpy(zero_copy_only=False).argmax()}: is null")
+    if pa.types.is_fixed_size_list(column.type):
+        return column.flatten(), np.full(len(column), column.type.list_size)
+    return column.flatten(), np.diff(column.offsets.to_numpy()).astype(np.int64)
+
+
+def _numbers(name: str, values: pa.Array) -> np.ndarray:
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        raise DataError(f"{name} must hold numbers, not {values.type}")
+    if values.null_count and not pa.types.is_floating(values.type):
+        raise DataError(f"{name}: value {values.is_null().to_numpy(zero_copy_only=False).argmax()} is null")
+    return values.to_numpy(zero_copy_only=False)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)

@@ -1,0 +1,285 @@
+"""Molecules of your own: a CSV with a SMILES column and columns of targets, features of atoms and bonds as OGB's.
+
+Rows that cannot be used are listed, with their line and the reason, in `<dataset.dir>/<name>/bad_rows-<digest>.csv`.
+The digest is of that file's content, so that other rows never overwrite a list.
+"""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.molecules import MoleculeBlock, count_workers, featurise_block, featurise_many
+from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
+from graphgps_spse.data.splits import SPLITS, check_split, find_scaffold, split_at_random, split_by_scaffold
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import datasets, nearest
+
+log = logging.getLogger(__name__)
+
+TASKS = {"regression": ("regression", "mae"), "binary": ("multilabel", "ap"), "multilabel": ("multilabel", "ap")}
+"""Value of dataset.smiles.task -> task of the framework and its metric."""
+HOW_TO_SPLIT = ("random", "scaffold", "column")
+SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+ON_ERROR = ("refuse", "skip")
+
+_ROWS_WORTH_A_PROCESS = 4096
+_LARGEST = 3.4028234663852886e38  # of float32
+
+
+class Labelled(NamedTuple):
+    """A row whose targets can be used."""
+
+    number: int
+    """Its line in the file."""
+    smiles: str
+    targets: tuple[float, ...]
+    """NaN where unknown."""
+    group: str
+    """Its split, if a column says it."""
+
+
+@dataclass(frozen=True)
+class SmilesSplit:
+    """How rows are divided among train, val and test."""
+
+    how: str = "random"
+    """random, scaffold or column."""
+    column: str = "split"
+    fractions: tuple[float, ...] = (0.8, 0.1, 0.1)
+    seed: int = 0
+
+    def divide(self, groups: Sequence[str]) -> dict[str, list[int]]:
+        """Return the rows of each split, ascending, none of them empty; `groups` are the split or scaffold of each."""
+        if self.how == "random":
+            rows = split_at_random(len(groups), self.fractions, self.seed)
+        elif self.how == "scaffold":
+            rows = split_by_scaffold(groups, self.fractions)
+        else:
+            rows = {split: [row for row, group in enumerate(groups) if group == split] for split in SPLITS}
+        check_split(rows, self.how)
+        return rows
+
+
+@datasets.register("smiles")
+class Smiles:
+    """Molecules of your own from a CSV with SMILES and targets; regression, one or several binary labels."""
+
+    def __init__(
+        self,
+        *,
+        file: Path,
+        name: str,
+        smiles_column: str,
+        target_columns: tuple[str, ...],
+        task: str,
+        split: SmilesSplit,
+        on_error: str,
+        lists_dir: Path,
+        num_workers: int = 1,
+    ) -> None:
+        """With several targets a row may leave some of them empty, for unknown; with one target none may."""
+        self.file, self.smiles_column, self.task, self.split = file, smiles_column, task, split
+        self.on_error, self.lists_dir, self.num_workers = on_error, lists_dir, num_workers
+        framework_task, metric = TASKS[task]
+        self.spec = DatasetSpec(
+            name=name,
+            level="graph",
+            task=framework_task,
+            num_targets=len(target_columns),
+            num_classes=0 if task == "regression" else 2,
+            metric=metric,
+            node_input=InputSpec("ogb", 9),
+            edge_input=InputSpec("ogb", 3),
+            target_names=target_columns,
+            may_miss_targets=len(target_columns) > 1,
+        )
+        self.rows: dict[str, list[SmilesRow]] = {}
+        """Line and SMILES of each graph of a split, once it is loaded."""
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> "Smiles":
+        """Read and check `dataset.smiles`, `dataset.name` (empty: the file's name) and `dataset.dir`."""
+        s = cfg.dataset.smiles
+        for key, value in (("file", s.file), ("smiles_column", s.smiles_column), ("target_columns", s.target_columns)):
+            if not value:
+                raise ConfigError(f"dataset.smiles.{key} is empty; docs/own_data.md shows an example")
+        for key, value, known in (
+            ("task", s.task, tuple(TASKS)),
+            ("split", s.split, HOW_TO_SPLIT),
+            ("on_error", s.on_error, ON_ERROR),
+        ):
+            if value not in known:
+                near = nearest(str(value), list(known))
+                raise ConfigError(f"dataset.smiles.{key}: unknown value '{value}'.{near} Known: {', '.join(known)}")
+        _check_columns(s.smiles_column, s.target_columns, s.task)
+        split = SmilesSplit(s.split, s.split_column, s.fractions, s.seed)
+        if split.how != "column":
+            _check_fractions(split.fractions)
+        name = cfg.dataset.name or Path(s.file).name.removesuffix(".gz").removesuffix(".csv")
+        return cls(
+            file=Path(s.file),
+            name=name,
+            smiles_column=s.smiles_column,
+            target_columns=s.target_columns,
+            task=s.task,
+            split=split,
+            on_error=s.on_error,
+            lists_dir=Path(cfg.dataset.dir) / name,
+            num_workers=count_workers(cfg.num_threads),
+        )
+
+    def load(self) -> dict[str, GraphDataset]:
+        """Read the file and return the splits. Raises DataError naming the first bad rows where they are refused."""
+        extra = (*self.spec.target_names, *([self.split.column] if self.split.how == "column" else []))
+        labelled: list[Labelled] = []
+        bad: list[BadRow] = []
+        for row in read_rows(self.file, self.smiles_column, extra):
+            read = row if isinstance(row, BadRow) else self._read(row)
+            if isinstance(read, BadRow):
+                bad.append(read)
+            else:
+                labelled.append(read)
+        graphs = featurise_rows([row.smiles for row in labelled], self.num_workers)
+        bad += [BadRow(labelled[row].number, labelled[row].smiles, reason) for row, reason in graphs.bad]
+        labelled = [labelled[row] for row in graphs.rows]
+        if bad:
+            self._report(sorted(bad), len(bad) + len(labelled))
+        try:
+            rows = self.split.divide(
+                [find_scaffold(row.smiles) if self.split.how == "scaffold" else row.group for row in labelled]
+            )
+        except DataError as err:
+            raise DataError(f"{self.file}: {err}; change dataset.smiles.fractions or dataset.smiles.split") from err
+        self.rows = {split: [SmilesRow(*labelled[row][:2], ()) for row in part] for split, part in rows.items()}
+        self._warn_of_duplicates()
+        targets_GT = torch.tensor([row.targets for row in labelled], dtype=torch.float32)
+        return {
+            split: as_split(select_graphs(graphs, part), targets_GT[part], spec=self.spec, split=split)
+            for split, part in rows.items()
+        }
+
+    def _read(self, row: SmilesRow) -> Labelled | BadRow:
+        num_targets = self.spec.num_targets
+        try:
+            targets = tuple(
+                self._target(text, name) for text, name in zip(row.cells[:num_targets], self.spec.target_names)
+            )
+            if all(math.isnan(target) for target in targets):
+                raise ValueError("has no target")
+            group = self._named_split(row.cells[num_targets:])
+        except ValueError as err:
+            return BadRow(row.number, row.smiles, str(err))
+        return Labelled(row.number, row.smiles, targets, group)
+
+    def _target(self, text: str, column: str) -> float:
+        """Return the number in a cell, NaN for an empty one. Raises ValueError with the reason."""
+        if not text:
+            return math.nan
+        try:
+            value = float(text) if "_" not in text else math.nan  # Python would read 1_0 as 10
+            if math.isnan(value):
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"{column}: '{text[:40]}' is no number; leave the cell empty where it is unknown"
+            ) from None
+        if abs(value) > _LARGEST:
+            raise ValueError(f"{column}: {text[:40]} is infinite or too large for float32")
+        if self.task != "regression" and value not in (0.0, 1.0):
+            raise ValueError(f"{column}: '{text[:40]}' is no label, which is 0 or 1")
+        return value
+
+    def _named_split(self, cells: tuple[str, ...]) -> str:
+        """Return the split that a row names, if its split is by column. Raises ValueError with the reason."""
+        if self.split.how != "column":
+            return ""
+        if cells[0].lower() not in SPLIT_NAMES:
+            raise ValueError(f"{self.split.column}: '{cells[0][:40]}' is none of train, val, valid, test")
+        return SPLIT_NAMES[cells[0].lower()]
+
+    def _report(self, bad: list[BadRow], num_rows: int) -> None:
+        path = write_bad_rows(bad, self.lists_dir)
+        reasons = "\n".join(f"  row {row.number}: {row.reason}" for row in bad[:3])
+        more = f"\n  and {len(bad) - 3:,} more" if len(bad) > 3 else ""
+        message = f"{self.file}: {len(bad):,} of {num_rows:,} rows cannot be used:\n{reasons}{more}\nlisted in {path}"
+        if self.on_error == "refuse":
+            raise DataError(f"{message}. Correct them, or leave them out with dataset.smiles.on_error=skip")
+        log.warning("%s, and left out", message)
+
+    def _warn_of_duplicates(self) -> None:
+        count = Counter(smiles for part in self.rows.values() for smiles in {row.smiles for row in part})
+        shared = [smiles for smiles, number in count.items() if number > 1]
+        if shared:
+            log.warning(
+                "%s: %s SMILES stand in more than one split, the first is %s", self.file, f"{len(shared):,}", shared[0]
+            )
+
+
+def featurise_rows(smiles: Sequence[str], num_workers: int) -> MoleculeBlock:
+    """Return the graphs of some SMILES, and the others with the reason."""
+    num_workers = min(num_workers, 1 + len(smiles) // _ROWS_WORTH_A_PROCESS)
+    blocks = list(featurise_many(smiles, num_workers=num_workers)) or [featurise_block([])]
+    arrays = {
+        name: np.concatenate([getattr(block, name) for block in blocks], axis=-1 if name == "edge_index" else 0)
+        for name in MoleculeBlock._fields[:-1]
+    }
+    return MoleculeBlock(**arrays, bad=[row for block in blocks for row in block.bad])
+
+
+def select_graphs(block: MoleculeBlock, graphs: Sequence[int]) -> MoleculeBlock:
+    """Return some graphs, ascending, as a block of their own."""
+    chosen_G = np.zeros(len(block.sizes), dtype=bool)
+    chosen_G[list(graphs)] = True
+    nodes, edges = np.repeat(chosen_G, block.sizes), np.repeat(chosen_G, block.num_edges)
+    return MoleculeBlock(
+        rows=block.rows[chosen_G],
+        sizes=block.sizes[chosen_G],
+        num_edges=block.num_edges[chosen_G],
+        x=block.x[nodes],
+        edge_index=block.edge_index[:, edges],
+        edge_attr=block.edge_attr[edges],
+        bad=[],
+    )
+
+
+def as_split(block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpec, split: str) -> GraphDataset:
+    """Return molecules and their targets (NaN: unknown) as one split."""
+    return GraphDataset(
+        name=spec.name,
+        split=split,
+        x_NF=torch.from_numpy(block.x),
+        edge_index_2E=torch.from_numpy(block.edge_index),
+        edge_attr_EF=torch.from_numpy(block.edge_attr),
+        y=targets_GT,
+        node_ptr=torch.from_numpy(np.concatenate([[0], block.sizes.cumsum()])),
+        edge_ptr=torch.from_numpy(np.concatenate([[0], block.num_edges.cumsum()])),
+        may_miss_targets=spec.may_miss_targets,
+    )
+
+
+def _check_columns(smiles_column: str, target_columns: Sequence[Any], task: str) -> None:
+    names = [smiles_column, *target_columns]
+    wrong = [name for name in target_columns if not isinstance(name, str) or names.count(name) > 1]
+    if wrong:
+        raise ConfigError(
+            f"dataset.smiles.target_columns: {wrong[0]!r} must be the name of a column, and of one only (quote numbers)"
+        )
+    if task == "binary" and len(target_columns) > 1:
+        raise ConfigError(
+            f"dataset.smiles.task: binary has one target column, not {len(target_columns)}; use multilabel"
+        )
+
+
+def _check_fractions(fractions: Sequence[float]) -> None:
+    if len(fractions) != 3 or not all(0 < part < 1 for part in fractions) or abs(sum(fractions) - 1) > 1e-6:
+        raise ConfigError(
+            f"dataset.smiles.fractions: {list(fractions)} must be three shares of train, val and test that sum to 1"
+        )

@@ -1,0 +1,220 @@
+"""Predictions of a run's best epoch, for molecules of a CSV or for a split of its own data set, as CSV."""
+
+import csv
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.bench.results import RunResult
+from graphgps_spse.config import Config, load_config
+from graphgps_spse.data.base import GraphDataset, flat_rows
+from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
+from graphgps_spse.data.smiles import Smiles, as_split, featurise_rows
+from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows
+from graphgps_spse.encode import encode
+from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.environment import count_threads, pick_device
+from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
+from graphgps_spse.run import Parts, build_parts, describe_origin, prepare_kernels
+from graphgps_spse.rundir import identity_of
+from graphgps_spse.training.checkpoint import load_best
+from graphgps_spse.training.options import AMP_DTYPES, TrainOptions
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 8192  # molecules that are in memory at a time
+_MOLECULES = (("ogb", 9), ("ogb", 3))  # inputs of atoms and bonds
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run's model with the weights of its best epoch, and what it needs to read graphs as it did in training."""
+
+    path: Path
+    cfg: Config
+    parts: Parts
+    device: torch.device
+    num_threads: int
+
+    @torch.inference_mode()
+    def predict(self, graphs: GraphDataset, store: StoreOptions) -> Tensor:
+        """Return what the model says of each graph, or of each node, in their order: [rows, dim_out] on the CPU.
+
+        The same code and batches as in evaluation, so the same numbers.
+        """
+        splits, _ = encode({graphs.split: graphs}, self.parts.encodings, self.num_threads, store)
+        loaders = LoaderOptions.from_cfg(self.cfg).loaders(splits, pin_memory=self.device.type == "cuda")
+        dtype = AMP_DTYPES[TrainOptions.from_cfg(self.cfg).amp]
+        row_ptr = graphs.node_ptr if graphs.level == "node" else torch.arange(len(graphs) + 1)
+        out = torch.empty(int(row_ptr[-1]), self.parts.task.dim_out)
+        for batch in loaders[graphs.split].epoch(0):
+            assert batch is not None, "only one of several processes may get no graphs"
+            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+                pred = self.parts.model(batch.to(self.device, non_blocking=True))
+            out[flat_rows(row_ptr, batch.index_B)] = pred.float().cpu()
+        return out
+
+    def columns(self, pred: Tensor) -> dict[str, list[str]]:
+        """Return predictions as text by column; nine digits give a float32 back as it was."""
+        outputs = self.parts.task.outputs(pred)
+        return {
+            name: [f"{v:.9g}" if values.is_floating_point() else str(v) for v in values.tolist()]
+            for name, values in outputs.items()
+        }
+
+
+def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
+    """Return the model of a run directory, `results/NAME/SEED`, as it was at its best epoch.
+
+    `overrides` may change how it is carried out (accelerator, num_threads, dataset.dir). Raises CheckpointError, naming
+    the keys, where configuration, inputs or encodings are not those that it was trained with.
+    """
+    if not (path / "config.yaml").is_file():
+        seeds = sorted(str(p.parent) for p in path.glob("*/config.yaml"))
+        hint = f"; there is {', '.join(seeds[:3])}" if seeds else "; name the folder NAME/SEED of a run"
+        raise RunDirError(f"{path} holds no run, for there is no config.yaml in it{hint}")
+    cfg = load_config(path / "config.yaml", overrides)
+    device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
+    torch.set_num_threads(num_threads)
+    parts = build_parts(cfg)
+    state = load_best(path, identity_of(cfg.to_dict()), describe_origin(parts))
+    try:
+        parts.model.load_state_dict(state["model"])
+        epoch = state["epoch"]
+    except (KeyError, RuntimeError) as err:
+        raise CheckpointError(f"the best epoch in {path} does not fit this model: {err}") from err
+    finished = "" if (path / "result.json").is_file() else ", the best so far of a run that is not finished"
+    log.info("%s: weights of epoch %d%s", path, epoch, finished)
+    parts.model.to(device).eval()
+    prepare_kernels(parts.model, device)
+    return TrainedRun(path, cfg, parts, device, num_threads)
+
+
+def predict_molecules(run: TrainedRun, data: Path, out: Path, smiles_column: str = "") -> tuple[int, int]:
+    """Write a prediction for each row of a CSV of SMILES; return the numbers of rows and of rows without one.
+
+    Columns: row, its line in the file; smiles; the predictions; error, the reason where there is none.
+    """
+    spec = run.parts.dataset.spec
+    if (spec.node_input, spec.edge_input) != _MOLECULES or spec.level != "graph":
+        raise ConfigError(
+            f"{run.path} was trained on {spec.name}, which is not molecules with OGB's features and one target a "
+            "graph, so it cannot read SMILES; --split test predicts for its own data"
+        )
+    if not smiles_column:
+        smiles_column = run.cfg.dataset.smiles.smiles_column
+    names = list(run.columns(torch.empty(0, run.parts.task.dim_out)))
+    num_rows = num_bad = 0
+    with _table(out, ["row", "smiles", *names, "error"]) as writer:
+        rows = read_rows(data, smiles_column)
+        while chunk := list(islice(rows, _CHUNK)):
+            predicted = _predict_rows(run, [row for row in chunk if isinstance(row, SmilesRow)])
+            for row in chunk:
+                values = predicted.get(row.number)
+                bad = row if isinstance(row, BadRow) else None
+                if isinstance(values, str):
+                    bad = BadRow(row.number, row.smiles, values)
+                cells = [""] * len(names) if bad is not None or values is None else values
+                writer.writerow([row.number, row.smiles, *cells, "" if bad is None else bad.reason])
+                num_rows, num_bad = num_rows + 1, num_bad + (bad is not None)
+    log.info("%s: %s rows, %s of them without a prediction (column error)", out, f"{num_rows:,}", f"{num_bad:,}")
+    return num_rows, num_bad
+
+
+def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str] | str]:
+    """Return the cells of each row by its number, or the reason why there is none."""
+    block = featurise_rows([row.smiles for row in rows], run.num_threads)
+    found: dict[int, list[str] | str] = {rows[place].number: reason for place, reason in block.bad}
+    if not len(block.rows):
+        return found
+    spec = replace(run.parts.dataset.spec, may_miss_targets=True)
+    unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
+    graphs = as_split(block, unknown, spec=spec, split="new molecules")
+    columns = run.columns(run.predict(graphs, StoreOptions(mode="never")))
+    for place, cells in zip(block.rows.tolist(), zip(*columns.values())):
+        found[rows[place].number] = list(cells)
+    return found
+
+
+def predict_split(run: TrainedRun, split: str, out: Path) -> int:
+    """Write a prediction for each graph, or each node, of a split of the run's own data set; return their number.
+
+    Columns: row and smiles for data sets that come from a CSV, else graph (and node), counted from 0 in the split.
+    """
+    dataset = run.parts.dataset
+    graphs = _own_split(run, dataset, split)
+    keys: dict[str, list[Any]] = {"graph": list(range(len(graphs)))}
+    if isinstance(dataset, Smiles):
+        rows = dataset.rows[split]
+        keys = {"row": [row.number for row in rows], "smiles": [row.smiles for row in rows]}
+    elif graphs.level == "node":
+        sizes = graphs.sizes_G.tolist()
+        keys = {"graph": np.repeat(range(len(sizes)), sizes).tolist(), "node": [n for s in sizes for n in range(s)]}
+    with _table(out, [*keys, *run.columns(torch.empty(0, run.parts.task.dim_out))]) as writer:
+        columns = run.columns(run.predict(graphs, run.parts.store))
+        writer.writerows(zip(*keys.values(), *columns.values()))
+    num_rows = len(next(iter(columns.values())))
+    log.info("%s: %s predictions for %s, %s split", out, f"{num_rows:,}", graphs.name, split)
+    return num_rows
+
+
+def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
+    """Write the files that OGB's leaderboard of PCQM4Mv2 takes, of test-dev and test-challenge, and return them."""
+    if run.cfg.dataset.format != "OGB" or not run.cfg.dataset.name.startswith("PCQM4Mv2-"):
+        raise ConfigError(f"{run.path} was trained on {run.parts.dataset.spec.name}; --submission is for PCQM4Mv2")
+    taken = [path for path in folder.glob("y_pred_*.npz")] if folder.is_dir() else []
+    if taken:
+        raise DataError(f"{taken[0]} is there already; name another folder")
+    overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={run.cfg.dataset.dir}"]
+    inference = build_parts(load_config(run.path / "config.yaml", overrides)).dataset
+    splits = inference.load()
+    predictions = {part: run.predict(splits[part], run.parts.store)[:, 0].numpy() for part in TEST_SPLITS}
+    folder.mkdir(parents=True, exist_ok=True)
+    files = write_submission(predictions, folder)
+    log.info("written for OGB's leaderboard: %s", ", ".join(str(file) for file in files))
+    return files
+
+
+def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
+    """Return a split of the run's data set. Raises DataError if it is none, or not what it was in training."""
+    splits = dataset.load()
+    if split not in splits:
+        raise DataError(f"--split {split}: {dataset.spec.name} has {', '.join(splits)}")
+    result = run.path / "result.json"
+    trained_on = RunResult.read(result).fingerprints.get(split) if result.is_file() else None
+    if trained_on is not None and splits[split].fingerprint() != trained_on:
+        raise DataError(
+            f"{dataset.spec.name}, {split} split: the data are not those that {run.path} was measured on (its "
+            "result.json keeps a fingerprint of them); bring those back, or train anew"
+        )
+    return splits[split]
+
+
+@contextmanager
+def _table(path: Path, header: Sequence[str]) -> Iterator[Any]:
+    """Give a writer of CSV rows; the file appears when all are written, and none is overwritten."""
+    if path.exists():
+        raise DataError(f"{path} is there already; name another file with --out")
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise DataError(f"{path}: two columns would be called '{twice}'; rename that target")
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header)
+            yield writer
+        unfinished.replace(path)
+    except OSError as err:
+        raise DataError(f"{path} cannot be written: {err}") from err
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,41 @@
+"""Show what a run would see of its data, and what it would cost: python scripts/check_data.py --cfg FILE."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from graphgps_spse.errors import SPSEError
+from graphgps_spse.training.signals import stop_at_once
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line, or `words` in its place."""
+    parser = argparse.ArgumentParser(
+        description="Print sizes, degrees, connectedness, direction and targets of each split, pairs per batch, and "
+        "predicted time and memory of encodings and training. Nothing is trained and no encoding is kept.",
+        epilog="exit codes: 0 done, 2 bad input, 75 stopped by a signal",
+    )
+    parser.add_argument("--cfg", required=True, metavar="FILE", help="configuration, e.g. configs/GRIT/zinc-SPSE.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. train.batch_size=64")
+    return parser.parse_intermixed_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for and return the exit code."""
+    arguments = parse_arguments(words)
+    logging.basicConfig(level=logging.WARNING, format="warning: %(message)s", stream=sys.stdout, force=True)
+    try:
+        with stop_at_once():
+            from graphgps_spse.check_data import check_data  # imports torch: seconds that --help need not wait for
+            from graphgps_spse.config import load_config
+
+            print("\n".join(check_data(load_config(arguments.cfg, arguments.overrides))))
+    except SPSEError as err:
+        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
+        return err.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Predict with a finished run: scripts/predict.py --run results/NAME/SEED --data new.csv --out predictions.csv."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphgps_spse.errors import SPSEError
+from graphgps_spse.training.signals import stop_at_once
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line, or `words` in its place."""
+    parser = argparse.ArgumentParser(
+        description="Predict with the best epoch of a run, for new molecules or for a split of its own data set. "
+        "Rows that are no molecule stay in the table, with the reason in the column error.",
+        epilog="exit codes: 0 done, 2 bad input, 75 stopped by a signal",
+    )
+    parser.add_argument("--run", required=True, type=Path, metavar="DIR", help="run directory, results/NAME/SEED")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--data", type=Path, metavar="CSV", help="molecules: a CSV, plain or .gz, with a SMILES column")
+    what.add_argument("--split", metavar="NAME", help="a split of the run's own data set: train, val or test")
+    what.add_argument("--submission", type=Path, metavar="DIR", help="PCQM4Mv2: write the leaderboard's files there")
+    parser.add_argument("--out", type=Path, metavar="CSV", help="where the predictions go; never overwritten")
+    parser.add_argument(
+        "--smiles-column", default="", metavar="NAME", help="of --data; by default the run's, or smiles"
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="how, not what: accelerator=cpu num_threads=4"
+    )
+    arguments = parser.parse_intermixed_args(words)
+    if (arguments.out is None) != (arguments.submission is not None):
+        parser.error("--out FILE.csv is missing" if arguments.out is None else "--submission has a folder, not --out")
+    return arguments
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for and return the exit code."""
+    arguments = parse_arguments(words)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    try:
+        with stop_at_once():
+            from graphgps_spse import predict  # imports torch: seconds that --help need not wait for
+
+            run = predict.load_run(arguments.run, arguments.overrides)
+            if arguments.data is not None:
+                predict.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
+            elif arguments.split is not None:
+                predict.predict_split(run, arguments.split, arguments.out)
+            else:
+                predict.predict_submission(run, arguments.submission)
+    except SPSEError as err:
+        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
+        return err.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

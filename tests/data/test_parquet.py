@@ -1,0 +1,54 @@
+"""Parquet tables that are not as they should be: the column and the first graph are named."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from graphgps_spse.data.parquet import read_parquet
+from graphgps_spse.errors import DataError
+
+TWO = {
+    "num_nodes": [2, 1],
+    "edge_index": [[[0, 1], [1, 0]], [[], []]],
+    "x": [[[1, 2], [3, 4]], [[5, 6]]],
+    "y": [0.5, 1.5],
+}
+
+
+def read(tmp_path, **changes):
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.table({name: values for name, values in (TWO | changes).items() if values is not None}), path)
+    return read_parquet(path)
+
+
+def test_two_graphs(tmp_path):
+    arrays = read(tmp_path, x=pa.array(TWO["x"], pa.list_(pa.list_(pa.int8(), 2))), edge_attr=[[0.5, 0.25], []])
+    assert {name: values.tolist() for name, values in arrays.items()} == {
+        "node_ptr": [0, 2, 3],
+        "edge_ptr": [0, 2, 2],
+        "edge_index": [[0, 1], [1, 0]],
+        "x": [[1, 2], [3, 4], [5, 6]],
+        "edge_attr": [0.5, 0.25],
+        "y": [0.5, 1.5],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"y": None}, "lacks y; the layout is num_nodes, edge_index, x, y"),
+        ({"z": [1, 2]}, "holds an unknown column 'z'"),
+        ({"num_nodes": [2, None]}, "num_nodes: value 1 is null"),
+        ({"num_nodes": ["2", "1"]}, "num_nodes must hold numbers, not string"),
+        ({"num_nodes": [2, 2]}, "x, graph 1: 1 rows, but num_nodes says 2"),
+        ({"edge_index": [[[0, 1], [1]], [[], []]]}, "edge_index, graph 0: must be two lists of one length"),
+        ({"edge_index": [[[0], [1]], [[]]]}, "edge_index, graph 1: must be two lists of one length"),
+        ({"edge_index": [[0, 1], [1, 0]]}, "edge_index must hold lists, not int64"),
+        ({"edge_index": [[[0], [1]], None]}, "edge_index, row 1: is null"),
+        ({"x": [[[1, 2], [3]], [[5, 6]]]}, "x, row 1: 1 columns, but row 0 has 2"),
+        ({"edge_attr": [[1.0], []]}, "edge_attr, graph 0: 1 rows, but edge_index has edges 2"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, change, words):
+    with pytest.raises(DataError, match=rf"train\.parquet:? {words}"):
+        read(tmp_path, **change)

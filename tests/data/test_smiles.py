@@ -1,0 +1,191 @@
+"""Your own molecules: targets, splits and bad rows of a CSV, from the file to the batch."""
+
+import csv
+import math
+
+import pytest
+import torch
+import yaml
+
+from graphgps_spse.config import load_config
+from graphgps_spse.data.molecules import featurise
+from graphgps_spse.data.smiles import Smiles
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.run import run
+
+GOOD = ("CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)C(=O)O", "C1CC1", "CN")
+
+
+def write(tmp_path, text):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """The data set of a CSV's text; overrides of dataset.smiles as keyword arguments."""
+    monkeypatch.chdir(tmp_path)
+
+    def build(text, **changes):
+        write(tmp_path, text)
+        keys = {"file": "mine.csv", "target_columns": ["y"], "split": "column"} | changes
+        (tmp_path / "c.yaml").write_text(yaml.safe_dump({"dataset": {"format": "smiles", "smiles": keys}}))
+        return Smiles.from_cfg(load_config("c.yaml"))
+
+    return build
+
+
+def table(rows, header="smiles,y,split"):
+    return "\n".join([header, *rows]) + "\n"
+
+
+SPLIT_IN_THREE = table(f"{s},{i}.5,{('train', 'Valid', 'test', 'val')[i % 4]}" for i, s in enumerate(GOOD))
+
+
+def test_split_by_column_is_what_stands_there(load):
+    dataset = load(SPLIT_IN_THREE)
+    splits = dataset.load()
+    assert {split: [row.number for row in dataset.rows[split]] for split in splits} == {
+        "train": [2, 6],
+        "val": [3, 5, 7, 9],
+        "test": [4, 8],
+    }
+    assert splits["val"].y.tolist() == [[1.5], [3.5], [5.5], [7.5]]
+    # Each graph is what featurise says of its SMILES, single atoms and salts included.
+    for split, graphs in splits.items():
+        for g, row in enumerate(dataset.rows[split]):
+            molecule, batch = featurise(row.smiles), graphs.batch([g])
+            assert batch.x_NF.tolist() == molecule.x.tolist()
+            assert batch.edge_index_2E.tolist() == molecule.edge_index.tolist()
+            assert batch.edge_attr_EF.tolist() == molecule.edge_attr.tolist()
+    assert splits["val"].batch([1]).edge_index_2E.shape == (2, 0)
+
+
+def test_name_is_the_file_s_unless_it_is_given(load):
+    dataset = load(SPLIT_IN_THREE)
+    assert dataset.spec.name == "mine" and dataset.spec.target_names == ("y",)
+    assert dataset.spec.metric == "mae" and not dataset.spec.may_miss_targets
+
+
+def test_scaffold_split_keeps_scaffolds_together(load):
+    rows = [f"{'C' * n}c1ccccc1,{n},x" for n in range(6)] + [f"{'C' * n}O,1,x" for n in range(1, 4)] + ["C1CC1,1,x"]
+    splits = load(table(rows), split="scaffold", fractions=[0.6, 0.3, 0.1])
+    splits.load()
+    assert [len(splits.rows[split]) for split in ("train", "val", "test")] == [6, 3, 1]
+    assert splits.rows["test"][0].smiles == "C1CC1"
+
+
+BAD = [
+    ("C1CC,1,train", "is no molecule"),
+    ("C(C)(C)(C)(C)C,1,train", "greater than permitted"),
+    ("CC,,train", "has no target"),
+    ("CC,abc,train", "y: 'abc' is no number"),
+    ("CC,nan,train", "y: 'nan' is no number"),
+    ("CC,1_0,train", "y: '1_0' is no number"),
+    ("CC,inf,train", "y: inf is infinite or too large"),
+    ("CC,1e39,train", "y: 1e39 is infinite or too large"),
+    ("CC,1,", "split: '' is none of train, val, valid, test"),
+    ("CC,1", "has 2 cells, and the header 3"),
+]
+
+
+def test_bad_rows_are_refused_with_the_first_of_them_and_a_list(load, tmp_path):
+    text = SPLIT_IN_THREE + "\n".join(row for row, _ in BAD) + "\n"
+    with pytest.raises(DataError) as error:
+        load(text).load()
+    words = str(error.value)
+    assert "mine.csv: 10 of 18 rows cannot be used:\n  row 10: 'C1CC' is no molecule" in words
+    assert "and 7 more" in words and "dataset.smiles.on_error=skip" in words
+    (listed,) = (tmp_path / "datasets" / "mine").glob("bad_rows-*.csv")
+    assert str(listed.relative_to(tmp_path)) in words
+    with listed.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["row"]) for row in rows] == list(range(10, 20))
+    for row, (_, reason) in zip(rows, BAD):
+        assert reason in row["reason"]
+
+
+def test_bad_rows_are_skipped_when_told(load, caplog):
+    text = SPLIT_IN_THREE + "\n".join(row for row, _ in BAD) + "\n"
+    clean = load(SPLIT_IN_THREE).load()
+    with caplog.at_level("WARNING"):
+        skipped = load(text, on_error="skip").load()
+    assert "10 of 18 rows cannot be used" in caplog.text and "and left out" in caplog.text
+    assert {s: g.fingerprint() for s, g in clean.items()} == {s: g.fingerprint() for s, g in skipped.items()}
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_several_targets_may_be_unknown_but_not_all(load, task):
+    rows = ["C,1,,train", "CC,,0,train", "CCC,0,1,val", "N,1,1,test", "O,,,train"]
+    text = table(rows, "smiles,a,b,split")
+    dataset = load(text, target_columns=["a", "b"], task=task, on_error="skip")
+    splits = dataset.load()
+    assert dataset.spec.may_miss_targets and dataset.spec.num_targets == 2
+    first, second = splits["train"].y.tolist()
+    assert first[0] == 1 and math.isnan(first[1]) and math.isnan(second[0]) and second[1] == 0
+    with pytest.raises(DataError, match="row 6: has no target"):
+        load(text, target_columns=["a", "b"], task=task).load()
+
+
+def test_labels_are_0_and_1(load):
+    rows = ["C,1,train", "CC,0.0,train", "CCC,1.0,val", "N,0,test"]
+    assert load(table(rows), task="binary").load()["train"].y.tolist() == [[1.0], [0.0]]
+    with pytest.raises(DataError, match="row 6: y: '2' is no label"):
+        load(table([*rows, "O,2,train"]), task="binary").load()
+
+
+def test_a_molecule_in_two_splits_is_pointed_out(load, caplog):
+    with caplog.at_level("WARNING"):
+        load(table(["C,1,train", "C,1,val", "N,1,test", "N,1,test"])).load()
+    assert "1 SMILES stand in more than one split, the first is C" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"target_columns": []}, r"dataset\.smiles\.target_columns is empty"),
+        ({"target_columns": ["y", "y"]}, "'y' must be the name of a column, and of one only"),
+        ({"target_columns": ["smiles"]}, "'smiles' must be the name"),
+        ({"target_columns": [1]}, "1 must be the name of a column"),
+        ({"target_columns": ["y", "z"], "task": "binary"}, "binary has one target column, not 2; use multilabel"),
+        ({"task": "regresion"}, "Did you mean 'regression'"),
+        ({"split": "scafold"}, "Did you mean 'scaffold'"),
+        ({"on_error": "ignore"}, "unknown value 'ignore'"),
+        ({"split": "random", "fractions": [0.8, 0.1, 0.2]}, "three shares of train, val and test that sum to 1"),
+        ({"split": "random", "fractions": [1.0, 0.0, 0.0]}, "three shares"),
+    ],
+)
+def test_keys_that_make_no_sense(load, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        load(SPLIT_IN_THREE, **changes)
+
+
+def test_too_few_molecules_for_a_split(load):
+    with pytest.raises(DataError, match=r"mine\.csv: the random split leaves no molecules for val and test"):
+        load(SPLIT_IN_THREE, split="random", fractions=[0.9, 0.05, 0.05]).load()
+    with pytest.raises(DataError, match="the random split leaves no molecules for train"):
+        load("smiles,y\n", split="random").load()
+
+
+def test_trains_with_unknown_targets(tmp_path, monkeypatch):
+    """From the CSV to result.json; the metric is the mean over the known targets alone."""
+    monkeypatch.chdir(tmp_path)
+    cells = [("1", ""), ("", "2"), ("3", "4"), ("5", "6")] * 2
+    names = ["train"] * 4 + ["val"] * 2 + ["test"] * 2
+    rows = [f"{s},{a},{b},{split}" for s, (a, b), split in zip(GOOD, cells, names)]
+    write(tmp_path, table(rows, "smiles,a,b,split"))
+    config = {
+        "dataset": {"format": "smiles", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"},
+        "posenc_RRWP": {"enable": True, "ksteps": 3},
+        "gnn": {"dim_inner": 8},
+        "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8},
+        "optim": {"max_epoch": 2},
+        "num_threads": 1,
+        "accelerator": "cpu",
+    }
+    config["dataset"]["smiles"] = {"file": "mine.csv", "target_columns": ["a", "b"], "split": "column"}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    result = run(load_config("c.yaml"))
+    assert math.isfinite(result.best["test"]["mae"]) and result.dataset == "mine"
+    assert torch.load(tmp_path / "results/c/0/best.pt", weights_only=True)["model"]

@@ -1,0 +1,91 @@
+"""Rows of a CSV of molecules: whatever a user's file holds, every row is read or named with its line and the reason."""
+
+import gzip
+
+import pytest
+
+from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
+from graphgps_spse.errors import DataError
+
+
+def rows(tmp_path, content, columns=("y",), name="m.csv", column="smiles"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(read_rows(path, column, columns))
+
+
+def test_rows_carry_the_line_that_an_editor_shows(tmp_path):
+    """Empty lines and cells over several lines are counted as an editor counts them."""
+    content = 'y,smiles,note\n1,CCO,a\n\n2,CCC,"b\nc\nd"\n3,C,e\n'
+    assert rows(tmp_path, content) == [
+        SmilesRow(2, "CCO", ("1",)),
+        SmilesRow(4, "CCC", ("2",)),
+        SmilesRow(7, "C", ("3",)),
+    ]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_line_endings_byte_order_mark_and_gzip_change_nothing(tmp_path, ending, mark, packed):
+    content = mark + ending.join(["smiles,y", " CCO , 1 ", "C,2"]).encode()
+    name, content = ("m.csv.gz", gzip.compress(content)) if packed else ("m.csv", content)
+    assert rows(tmp_path, content, name=name) == [SmilesRow(2, "CCO", ("1",)), SmilesRow(3, "C", ("2",))]
+
+
+@pytest.mark.parametrize(
+    ("line", "smiles", "reason"),
+    [
+        (b"C", "C", "has 1 cells, and the header 2"),
+        (b"C,1,2", "C", "has 3 cells, and the header 2"),
+        (b",1", "", "has no SMILES in column 'smiles'"),
+        (b"C\xe9,1", "", "is not UTF-8 text"),
+        (b"C,\xff", "C", "is not UTF-8 text"),
+        (b"C\0C,1", "", "holds a zero byte"),
+        (b'"C"O,1', "", "is no CSV"),
+        (b"C" * 200_000 + b",1", "", "field larger than field limit"),
+    ],
+)
+def test_a_bad_row_is_named_and_the_next_is_read(tmp_path, line, smiles, reason):
+    good, bad, after = rows(tmp_path, b"smiles,y\nCC,0\n" + line + b"\nCCC,9\n")
+    assert (good, after) == (SmilesRow(2, "CC", ("0",)), SmilesRow(4, "CCC", ("9",)))
+    assert isinstance(bad, BadRow) and (bad.number, bad.smiles) == (3, smiles) and reason in bad.reason
+
+
+def test_a_quote_that_is_never_closed_names_the_lines_that_it_swallows(tmp_path):
+    good, bad = rows(tmp_path, 'smiles,y\nCC,0\n"CCC,1\nC,2\nC,3\n')
+    assert good.number == 2 and bad.number == 3 and "up to line 5" in bad.reason and "never closed" in bad.reason
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty; its first line must name the columns"),
+        (b"smile,y\nC,1", r"no column 'smiles'\. Did you mean 'smile'\? It has smile, y"),
+        (b"smiles,y,y\nC,1,2", "its header names the column 'y' 2 times"),
+        (b"smiles\ty\nC\t1", "its columns must be separated by commas"),
+        ("smiles,y\nC,1".encode("utf-16"), "its header (is not UTF-8 text|holds a zero byte)"),
+    ],
+)
+def test_a_header_that_cannot_be_used_refuses_the_file(tmp_path, content, words):
+    with pytest.raises(DataError, match=rf"m\.csv: {words}"):
+        rows(tmp_path, content)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "molecules.csv").write_text("smiles,y\n")
+    with pytest.raises(DataError, match=r"no file .*molecule\.csv\. Did you mean '.*molecules\.csv'"):
+        list(read_rows(tmp_path / "molecule.csv", "smiles"))
+    packed = gzip.compress(b"smiles,y\n" + b"C,1\n" * 10_000)
+    for content in (packed[: len(packed) // 2], b"smiles,y\nC,1\n"):
+        with pytest.raises(DataError, match="cannot be read to its end"):
+            rows(tmp_path, content, name="half.csv.gz")
+    with pytest.raises(DataError, match="no file .*none"):
+        list(read_rows(tmp_path / "none.csv.gz", "smiles"))
+
+
+def test_lists_of_bad_rows_never_overwrite_each_other(tmp_path):
+    one = [BadRow(3, "C,C", 'has "none"')]
+    first, again, second = (write_bad_rows(bad, tmp_path / "new") for bad in (one, one, [*one, BadRow(4, "", "x")]))
+    assert first == again != second
+    assert first.read_text() == 'row,smiles,reason\n3,"C,C","has ""none"""\n'

@@ -1,0 +1,156 @@
+"""What scripts/check_data.py says, on data whose numbers are known by hand."""
+
+import json
+import re
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from graphgps_spse import check_data as checks
+from graphgps_spse.check_data import check_data, measure_saved_bytes, pairs_per_batch, predict_seconds
+from graphgps_spse.config import load_config
+from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.summary import take_graphs
+from graphgps_spse.run import build_parts
+
+location = spec_from_file_location("check_script", Path(__file__).resolve().parents[1] / "scripts" / "check_data.py")
+script = module_from_spec(location)
+location.loader.exec_module(script)
+
+CONFIG = {
+    "dataset": {"format": "folder", "edge_encoder_name": "DummyEdge"},
+    "posenc_SPSE": {"enable": True, "max_length": 4},
+    "posenc_RRWP": {"enable": False},
+    "train": {"batch_size": 2},
+    "gnn": {"dim_inner": 8},
+    "gt": {"layers": 2, "n_heads": 2, "dim_hidden": 8},
+    "num_threads": 1,
+    "accelerator": "cpu",
+}
+META = {"task": "regression", "node_features": {"kind": "types", "size": 4}}
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """The configuration of a folder with a ring of ten nodes and three edges."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+
+    def load(*overrides, meta=META, **changes):
+        ring = [(i, (i + 1) % 10) for i in range(10)]
+        arcs = [*ring, *((j, i) for i, j in ring), *[(0, 1), (1, 0)] * 3]
+        arrays = {"node_ptr": [0, 10, 12, 14, 16], "edge_ptr": [0, 20, 22, 24, 26], "x": [0] * 16}
+        arrays |= {"edge_index": np.array(arcs).T, "y": [1.0, 2.0, 3.0, 4.0]} | changes
+        for split in ("train", "val", "test"):
+            np.savez(folder / f"{split}.npz", **arrays)
+        (folder / "meta.json").write_text(json.dumps(meta))
+        CONFIG["dataset"]["folder"] = {"dir": "mine"}
+        (tmp_path / "c.yaml").write_text(yaml.safe_dump(CONFIG))
+        return load_config("c.yaml", [f"store.dir={tmp_path}/store", *overrides])
+
+    return load
+
+
+def test_lines(config, tmp_path):
+    text = "\n".join(check_data(config()))
+    for words in (
+        "mine: task regression, nodes types (4), edges none (0), targets of each graph: 1",
+        "train: 4 graphs, 112 pairs",
+        "nodes of a graph: 2 to 10, mean 4; 0 graphs of one node",
+        "edges of a graph (each direction counts): 2 to 20, mean 6.5; 0 graphs without edges",
+        "out-degree of a node: 1 to 2, mean 1.625",
+        "disconnected 0.00%, directed 0.00%, with self-loops 0.00%, with multi-edges 0.00%",
+        "target target0: 1 to 4, mean 2.5, standard deviation 1.118",
+        "batches of 2: 2 an epoch, pairs in one 56 on average and 104 at most",
+        "SPSE, train: about under 1 s on 1 thread before the first epoch, 2.56 kB as float32, memory",
+        "activations kept for the backward pass: about ",
+    ):
+        assert words in text
+    assert "warning" not in text
+    assert not (tmp_path / "store").exists() and not (tmp_path / "results").exists()
+    assert "1 thread in every epoch" in "\n".join(check_data(config("dataset.pe_transform_on_the_fly=True")))
+
+
+def test_pairs_are_those_of_the_batches_that_a_run_gets(config):
+    graphs = build_parts(config()).dataset.load()["train"]
+    options = LoaderOptions(batch_size=2, seed=5)
+    batches = options.loaders({"train": graphs})["train"].epoch(0)
+    expected = [sum(n * n for n in batch.sizes) for batch in batches]
+    assert pairs_per_batch(graphs, options).tolist() == expected and sorted(expected) == [8, 104]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"y": [1.0, 2.0, 3.0, 4e4]}, "val, target0: values reach 4e+04; a fresh model predicts about 0"),
+        ({"y": [1.0] * 4}, "train, target0: all values are equal"),
+        ({"edge_index": np.zeros((2, 26), int)}, "multi-edges as one edge and self-loops as none"),
+        (
+            {"meta": META | {"task": "multilabel", "may_miss_targets": True}, "y": [1.0, np.nan, 1.0, 1.0]},
+            "test, target0: no row has class 0, so its ap is undefined",
+        ),
+        (
+            {"meta": META | {"may_miss_targets": True}, "y": [np.nan] * 4},
+            "train, target0: no target is known",
+        ),
+    ],
+)
+def test_warnings_of_what_will_hurt(config, changes, words):
+    assert words in "\n".join(line for line in check_data(config(**changes)) if line.startswith("warning: "))
+
+
+def test_warnings_of_size(config, monkeypatch):
+    monkeypatch.setattr(checks, "_LONG", -1.0)
+    monkeypatch.setattr(checks, "_UNEVEN", 1.5)
+    monkeypatch.setattr(checks, "_free_memory", lambda: 1000.0)
+    text = "\n".join(check_data(config()))
+    for words in (
+        "the largest batch has 1.9 times the pairs of an average one",
+        "SPSE, train: encoding takes about under 1 s; python scripts/encode.py",
+        "SPSE, train: 2.56 kB of arrays, and 1e+03 bytes of memory are free",
+        "are free on cpu; lower train.batch_size",
+    ):
+        assert words in text.replace("1 kB of memory", "1e+03 bytes of memory")
+
+
+def test_bytes_kept_for_the_backward_pass_by_hand(config):
+    """A model that squares one vector a pair keeps it once; a parameter is not counted."""
+
+    class Square(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(5))
+
+        def forward(self, batch):
+            h = batch.pair["SPSE"] * self.weight  # keeps the pairs: P x 5 floats
+            return (h * h).sum()  # keeps h: P x 5 floats
+
+    parts = build_parts(config())
+    graphs = parts.dataset.load()["train"]
+    object.__setattr__(parts, "model", Square())
+    assert measure_saved_bytes(parts, graphs) == 2 * 112 * 5 * 4
+    assert measure_saved_bytes(parts, take_graphs(graphs, [1])) == 2 * 4 * 5 * 4
+
+
+def test_seconds_grow_with_the_number_of_graphs(config, monkeypatch):
+    """Encodings that nothing keeps are measured on a sample."""
+    parts = build_parts(config("posenc_SPSE.enable=False", "posenc_RRWP.enable=True", "posenc_RRWP.ksteps=3"))
+    graphs = parts.dataset.load()["train"]
+    clock = iter([10.0, 12.0, 20.0, 22.0])
+    monkeypatch.setattr(checks.time, "perf_counter", lambda: next(clock))
+    assert predict_seconds(parts.encodings[0], graphs, parts.store) == (2.0, False)
+    many = take_graphs(graphs, [0, 1, 2, 3] * 32)
+    assert predict_seconds(parts.encodings[0], many, parts.store) == (2.0 * 128 / 32, False)
+
+
+def test_script(config, capsys):
+    config()
+    assert script.main(["--cfg", "c.yaml", "train.batch_size=4"]) == 0
+    assert re.search(r"batches of 4: 1 an epoch, pairs in one 112 on average", capsys.readouterr().out)
+    assert script.main(["--cfg", "c.yaml", "dataset.folder.dir=none"]) == 2
+    assert "none/meta.json cannot be read" in capsys.readouterr().err

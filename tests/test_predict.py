@@ -1,0 +1,263 @@
+"""Predictions of a finished run: equal to its evaluation, for the same molecules from another file too."""
+
+import csv
+import json
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from data.lay_ogb import SMILES as PCQM_SMILES
+from data.lay_ogb import lay_pcqm
+
+from graphgps_spse import predict
+from graphgps_spse.config import load_config
+from graphgps_spse.data.base import flat_rows
+from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
+from graphgps_spse.run import run
+
+location = spec_from_file_location("predict_script", Path(__file__).resolve().parents[1] / "scripts" / "predict.py")
+script = module_from_spec(location)
+location.loader.exec_module(script)
+
+SMILES = ("CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)C(=O)O", "C1CC1", "CN")
+SPLITS = ("train", "train", "test", "val", "test", "train", "val", "test")
+CONFIG = {
+    "dataset": {"format": "smiles", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"},
+    "posenc_SPSE": {"enable": True, "max_length": 4},
+    "train": {"batch_size": 2},
+    "gnn": {"dim_inner": 8},
+    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8},
+    "optim": {"max_epoch": 2},
+    "num_threads": 1,
+    "accelerator": "cpu",
+}
+
+
+def train(folder, task="regression", targets=("a", "b"), **changes):
+    """A run in `folder`/results/c/0 on molecules whose targets are 0 and 1, some unknown."""
+    rows = [f"{s},{i % 2},{'' if i == 4 else (i + 1) % 2},{SPLITS[i]}" for i, s in enumerate(SMILES)]
+    (folder / "mine.csv").write_text("\n".join(["smiles,a,b,split", *rows]) + "\n")
+    config = json.loads(json.dumps(CONFIG | changes))
+    smiles = {"file": str(folder / "mine.csv"), "target_columns": list(targets), "task": task, "split": "column"}
+    config["dataset"] |= {"smiles": smiles, "dir": str(folder / "datasets")}
+    config |= {"out_dir": str(folder / "results"), "store": {"dir": str(folder / "store")}}
+    (folder / "c.yaml").write_text(yaml.safe_dump(config))
+    run(load_config(folder / "c.yaml"))
+    return folder / "results" / "c" / "0"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A run that a test may spoil."""
+    return train(tmp_path)
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkeypatch):
+    run_, seen = predict.load_run(trained), []
+    model = type(run_.parts.model)
+    original = model.forward
+
+    def spy(self, batch):
+        seen.append((batch.index_B, original(self, batch)))
+        return seen[-1][1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "forward", spy)
+        run(load_config(trained.parents[2] / "c.yaml", ["train.mode=eval"]))
+    evaluated = torch.full((3, 2), torch.nan)
+    for index_B, pred in seen[-2:]:  # three graphs of the test split in batches of two
+        evaluated[index_B] = pred
+    predict.predict_split(run_, "test", tmp_path / "p.csv")
+    rows = read(tmp_path / "p.csv")
+    assert list(rows[0]) == ["row", "smiles", "a", "b"]
+    assert [(row["row"], row["smiles"]) for row in rows] == [("4", SMILES[2]), ("6", SMILES[4]), ("9", SMILES[7])]
+    found = np.array([[row["a"], row["b"]] for row in rows]).astype(np.float32)
+    assert np.array_equal(found, evaluated.numpy())
+    # And the metric, by hand: the mean over the known targets; row 6 has but one.
+    true = np.array([[0, 1], [0, np.nan], [1, 0]])
+    metric = json.loads((trained / "eval.json").read_text())["test"]["mae"]
+    assert abs(np.nanmean(np.abs(found - true)) - metric) < 1e-6
+
+
+def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkeypatch):
+    """Bad rows stay, in order, with their reason; chunks of three change nothing but the batches."""
+    lines = ["id,SMI", *(f"{i},{s}" for i, s in enumerate(SMILES)), "9,", "10,C1CC", "11"]
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(predict, "_CHUNK", 3)
+    run_ = predict.load_run(trained)
+    assert predict.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv", "SMI") == (11, 3)
+    rows = read(tmp_path / "p.csv")
+    assert list(rows[0]) == ["row", "smiles", "a", "b", "error"]
+    assert [int(row["row"]) for row in rows] == list(range(2, 13))
+    for row, reason in zip(rows[8:], ("no SMILES", "is no molecule", "has 1 cells")):
+        assert reason in row["error"] and row["a"] == row["b"] == ""
+    values = {row["smiles"]: float(row["a"]) for row in rows[:8]}
+    for split in ("train", "val", "test"):
+        predict.predict_split(run_, split, tmp_path / f"{split}.csv")
+        for row in read(tmp_path / f"{split}.csv"):
+            assert abs(float(row["a"]) - values.pop(row["smiles"])) < 1e-6
+    assert not values
+
+
+def test_labels_become_probabilities(tmp_path):
+    path = train(tmp_path, task="binary", targets=("a",))
+    run_ = predict.load_run(path)
+    predict.predict_split(run_, "test", tmp_path / "p.csv")
+    graphs = run_.parts.dataset.load()["test"]
+    logits = run_.predict(graphs, run_.parts.store)[:, 0].double()
+    found = [float(row["a"]) for row in read(tmp_path / "p.csv")]
+    assert np.allclose(found, 1 / (1 + np.exp(-logits.numpy())), atol=1e-6)
+
+
+def test_classes_of_nodes_of_your_own_graphs(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    meta = {"task": "classification", "level": "node", "num_classes": 3, "node_features": {"kind": "types", "size": 4}}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    arrays = {"node_ptr": [0, 3, 4], "edge_ptr": [0, 2, 2], "edge_index": [[0, 1], [1, 0]], "x": [0, 1, 2, 3]}
+    for split in ("train", "val", "test"):
+        np.savez(folder / f"{split}.npz", **arrays, y=[0, 1, 2, 0])
+    config = CONFIG | {
+        "dataset": {"format": "folder", "folder": {"dir": str(folder)}, "edge_encoder_name": "DummyEdge"}
+    }
+    config |= {"gnn": {"dim_inner": 8, "head": "inductive_node"}, "out_dir": str(tmp_path / "results")}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
+    run_ = predict.load_run(tmp_path / "results" / "c" / "0")
+    predict.predict_split(run_, "val", tmp_path / "p.csv")
+    rows = read(tmp_path / "p.csv")
+    assert [(row["graph"], row["node"]) for row in rows] == [("0", "0"), ("0", "1"), ("0", "2"), ("1", "0")]
+    for row in rows:
+        shares = [float(row[f"p{c}"]) for c in range(3)]
+        assert abs(sum(shares) - 1) < 1e-6 and int(row["class"]) == int(np.argmax(shares))
+    with pytest.raises(ConfigError, match="cannot read SMILES; --split test predicts"):
+        predict.predict_molecules(run_, tmp_path / "x.csv", tmp_path / "q.csv")
+    # Rows are in the order of the split, not of the batch, which is sorted by size.
+    graphs = run_.parts.dataset.load()["val"]
+    assert flat_rows(graphs.node_ptr, graphs.batch([0, 1]).index_B).tolist() == [3, 0, 1, 2]
+
+
+def spoil(path, **changes):
+    state = torch.load(path / "best.pt", weights_only=True)
+    state["about"] |= changes
+    torch.save(state, path / "best.pt")
+
+
+def test_what_does_not_fit_names_the_keys(own, caplog):
+    with pytest.raises(CheckpointError, match=r"another configuration \(posenc_SPSE.alpha: 0.5 there, 0.25 here\)"):
+        predict.load_run(own, ["posenc_SPSE.alpha=0.25"])
+    spoil(own, **{"versions.rdkit": "2019.09", "versions.torch": "2.1"})
+    with caplog.at_level("WARNING"):
+        predict.load_run(own)
+    assert (
+        "other versions (versions.rdkit: 2019.09 there, 20" in caplog.text
+        and "versions.torch: 2.1 there" in caplog.text
+    )
+    atoms = [119, 5, 12, 12, 10, 6, 6, 2, 2]
+    spoil(own, **{"data.atoms": atoms, "encodings.counting_engine": 0})
+    with pytest.raises(CheckpointError) as error:
+        predict.load_run(own)
+    for words in ("trained on other inputs", "data.atoms: (119, 5,", "(119, 4,", "encodings.counting_engine: 0 there"):
+        assert words in str(error.value)
+    assert "versions" not in str(error.value)
+
+
+def test_a_run_that_is_resumed_or_evaluated_checks_the_same(own):
+    spoil(own, **{"data.num_targets": 3})
+    with pytest.raises(CheckpointError, match="data.num_targets: 3 there, 2 here"):
+        run(load_config(own.parents[2] / "c.yaml", ["train.mode=eval"]))
+
+
+def test_checkpoints_describe_themselves(trained):
+    for name in ("best.pt", "checkpoint.pt"):
+        about = torch.load(trained / name, weights_only=True)["about"]
+        assert about["data.target_names"] == ["a", "b"] and about["data.node_input"] == ["ogb", 9]
+        assert about["data.atoms"][0] == 119 and about["encodings.SPSE.alpha"] == 0.5
+        assert {"versions.torch", "versions.rdkit", "versions.graphgps_spse"} <= set(about)
+
+
+def test_changed_data_are_not_predicted_as_the_run_s_own(own, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text(file.read_text().replace("CN,1,0", "CNC,1,0"))
+    with pytest.raises(DataError, match="test split: the data are not those that .* was measured on"):
+        predict.predict_split(predict.load_run(own), "test", tmp_path / "p.csv")
+
+
+def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
+    run_, out = predict.load_run(trained), tmp_path / "p.csv"
+    with pytest.raises(DataError, match=r"--split tset: mine has train, val, test"):
+        predict.predict_split(run_, "tset", out)
+    with pytest.raises(DataError, match="no file"):
+        predict.predict_molecules(run_, tmp_path / "none.csv", out)
+    assert list(tmp_path.iterdir()) == []
+    out.write_text("mine")
+    with pytest.raises(DataError, match=r"p\.csv is there already"):
+        predict.predict_split(run_, "test", out)
+    assert out.read_text() == "mine"
+    with pytest.raises(RunDirError, match=r"holds no run, for there is no config.yaml in it; there is .*results/c/0"):
+        predict.load_run(trained.parent)
+    with pytest.raises(DataError, match="cannot be written"):
+        predict.predict_split(run_, "test", tmp_path / "none" / "p.csv")
+
+
+def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
+    (tmp_path / "bad.csv").write_text("smiles\nXX\n")
+    (tmp_path / "none.csv").write_text("smiles\n")
+    run_ = predict.load_run(trained)
+    assert predict.predict_molecules(run_, tmp_path / "bad.csv", tmp_path / "p.csv") == (1, 1)
+    assert predict.predict_molecules(run_, tmp_path / "none.csv", tmp_path / "q.csv") == (0, 0)
+    assert (tmp_path / "q.csv").read_text() == "row,smiles,a,b,error\n"
+
+
+def test_submission_is_for_pcqm4mv2(trained, tmp_path):
+    with pytest.raises(ConfigError, match="was trained on mine; --submission is for PCQM4Mv2"):
+        predict.predict_submission(predict.load_run(trained), tmp_path / "s")
+
+
+def test_script(trained, tmp_path, capsys):
+    common = ["--run", str(trained), "--out", str(tmp_path / "p.csv")]
+    assert script.main([*common, "--split", "test", "accelerator=cpu"]) == 0
+    assert "3 predictions for mine, test split" in capsys.readouterr().out
+    assert script.main([*common, "--data", str(tmp_path / "none.csv")]) == 2
+    assert "error: " in capsys.readouterr().err
+    for words in (common, [*common, "--split", "test", "--data", "x"], common[:2] + ["--split", "test"]):
+        with pytest.raises(SystemExit) as stop:
+            script.main(words)
+        assert stop.value.code == 2
+
+
+def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
+    """Both leaderboard splits, in the order of OGB's split file, by the model of a run on the labelled molecules."""
+    lay_pcqm(tmp_path / "datasets")
+    config = CONFIG | {"dataset": CONFIG["dataset"] | {"format": "OGB", "name": "PCQM4Mv2-full"}}
+    config["dataset"]["dir"] = str(tmp_path / "datasets")
+    config |= {"out_dir": str(tmp_path / "results"), "optim": {"max_epoch": 1}, "store": {"mode": "never"}}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    run(load_config(tmp_path / "c.yaml"))
+    written = {}
+    monkeypatch.setattr(predict, "write_submission", lambda values, folder: written.update(values) or [])
+    run_ = predict.load_run(tmp_path / "results" / "c" / "0")
+    predict.predict_submission(run_, tmp_path / "sub")
+    (tmp_path / "new.csv").write_text("smiles\n" + "\n".join(PCQM_SMILES) + "\n")
+    predict.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv")
+    gaps = [float(row["homolumogap"]) for row in read(tmp_path / "p.csv")]
+    # Rows 0 to 41 are labelled; the next four are test-dev, the last five test-challenge, SMILES taken in turn.
+    assert list(written) == ["test-dev", "test-challenge"]
+    assert np.allclose(written["test-dev"], [gaps[row % len(gaps)] for row in range(42, 46)], atol=1e-5)
+    assert np.allclose(written["test-challenge"], [gaps[row % len(gaps)] for row in range(46, 51)], atol=1e-5)
+    (tmp_path / "sub" / "y_pred_x.npz").touch()
+    with pytest.raises(DataError, match="is there already; name another folder"):
+        predict.predict_submission(run_, tmp_path / "sub")
