@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 HOW_NOT_WHAT = (
     "accelerator",
     "dataset.dir",
+    "dataset.pe_transform_on_the_fly",
     "expected",
     "num_threads",
     "num_workers",

@@ -1,36 +1,45 @@
-"""Print the table of all finished runs and draw their figure: python scripts/report.py results --out report."""
+"""From finished runs to tables and figures: python scripts/report.py results --out report.
+
+Reads NAME/SEED/result.json at any depth, from a sweep or by hand. --paper recomputes the paper's stars instead.
+"""
 
 import argparse
 import sys
 from pathlib import Path
 
-from graphgps_spse.bench.report import draw_report, table_lines
-from graphgps_spse.bench.results import find_results
+from graphgps_spse.bench.markdown import cell_lines, leftovers, pair_lines, stars_text
+from graphgps_spse.bench.report import make_report
 from graphgps_spse.errors import SPSEError
 
 
 def main() -> int:
-    """Read the records, write report.md and report.png, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path, help="folder that holds NAME/SEED/result.json")
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for report.md and report.png")
+    """Write the report, print its tables and what could not be used."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, nargs="?", help="folder that holds NAME/SEED/result.json at any depth")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report, default: report")
+    parser.add_argument("--no-literature", action="store_true", help="leave the literature's rows out of the table")
+    parser.add_argument("--paper", action="store_true", help="recompute the paper's stars from its printed numbers")
     arguments = parser.parse_args()
+    if arguments.paper:
+        print(stars_text(), end="")
+        return 0
+    if arguments.results is None:
+        parser.error("name the folder of results, or --paper")
     try:
-        results = find_results(arguments.results)
-        if not results:
-            print(
-                f"error: no NAME/SEED/result.json in {arguments.results}; name the folder that holds NAME",
-                file=sys.stderr,
-            )
-            return 2
-        lines = table_lines(results)
-        draw_report(results, arguments.results, arguments.out / "report.png")
-        (arguments.out / "report.md").write_text("\n".join(lines) + "\n")
+        report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
     except SPSEError as err:
         print(f"error: {err}", file=sys.stderr)
         return err.exit_code
-    print("\n".join(lines))
-    print(f"\ntable: {arguments.out / 'report.md'}\nfigure: {arguments.out / 'report.png'}")
+    except OSError as err:
+        print(f"error: {arguments.out} cannot be written: {err.strerror}; choose another --out", file=sys.stderr)
+        return 2
+    print("\n".join(cell_lines(report.cells)))
+    if report.pairs:
+        print("\n" + "\n".join(pair_lines(report.pairs)))
+    for title, lines in leftovers(report):
+        for line in lines:
+            print(f"{title.lower()}: {line}", file=sys.stderr)
+    print(f"\n{len(paths)} files in {arguments.out}; begin with {arguments.out / 'report.html'}")
     return 0
 
 

@@ -1,104 +1,130 @@
-"""Tables and figures from result records alone."""
+"""From a folder of runs to a folder with the report: Markdown, LaTeX, CSV, one HTML page, figures."""
 
-from collections.abc import Sequence
-from itertools import groupby
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from graphgps_spse.bench.results import RunResult, check_one_cell, read_history
-from graphgps_spse.bench.stats import student_t_test, summarize
-
-
-def group_cells(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """Return the seeds of each configuration by its name. Raises DataError where one name holds several."""
-    cells: dict[str, list[RunResult]] = {}
-    for result in results:
-        cells.setdefault(result.name, []).append(result)
-    for cell in cells.values():
-        check_one_cell(cell)
-    return cells
+from graphgps_spse.bench.cells import Cell, best_epochs
+from graphgps_spse.bench.collect import collect_runs
+from graphgps_spse.bench.comparison import Pair, Report, build_report
+from graphgps_spse.bench.curves import read_histories
+from graphgps_spse.bench.figures import draw_figures, save_figures
+from graphgps_spse.bench.latex import latex_table, standalone
+from graphgps_spse.bench.markdown import report_text
+from graphgps_spse.bench.page import report_page
+from graphgps_spse.bench.table import Table, lay_out
+from graphgps_spse.files import write_atomic
 
 
-def table_lines(results: Sequence[RunResult], digits: int = 4) -> list[str]:
-    """Return a Markdown table: a row for each configuration, its test metric at the best validation epoch over seeds.
+def make_report(results_dir: Path, out_dir: Path, *, literature: bool = True) -> tuple[Report, list[Path]]:
+    """Write the report of every run below a folder; return it, and the files.
 
-    Deviations are sample deviations (ddof 1). p is the two-sided Student t-test against the first row of the same data
-    set and model; no test with fewer than 3 seeds on a side.
+    Raises DataError where there is no finished run, or `results_dir` is no folder of runs.
     """
-    lines = [
-        "| name | data set | model | encoding | seeds | metric | test, mean ± std | p | parameters | s/epoch |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    report = build_report(collect_runs(results_dir))
+    table = lay_out(report, literature=literature)
+    histories, missing = read_histories(report.cells)
+    report = replace(report, notes=report.notes + missing)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    figures = draw_figures(report, histories)
+    pictures = save_figures(figures, out_dir)
+    inline = {name: path.read_bytes() for name, path in pictures.items() if name != "overview"}  # it repeats others
+    texts = {
+        "report.md": report_text(report, table),
+        "report.html": report_page(report, table, inline),
+        "table.tex": latex_table(table),
+        "table_standalone.tex": standalone(table),
+        "table.csv": table_csv(table),
+        "cells.csv": cells_csv(report.cells),
+        "pairs.csv": pairs_csv(report.pairs),
+        "seeds.csv": seeds_csv(report.cells),
+    }
+    for name, text in texts.items():
+        write_atomic(out_dir / name, text.encode())
+    return report, [out_dir / name for name in texts] + [
+        path.with_suffix(kind) for path in pictures.values() for kind in (".png", ".pdf")
     ]
-    cells = sorted(group_cells(results).values(), key=_order)
-    for _, group in groupby(cells, key=lambda cell: (cell[0].dataset, cell[0].model)):
-        rows = list(group)
-        baseline = [result.score for result in rows[0]]
-        for row, cell in enumerate(rows):
-            first, scores = cell[0], [result.score for result in cell]
-            summary = summarize(scores)
-            p_value = student_t_test(baseline, scores) if row else None
-            p_text = "" if p_value is None else f"{p_value:.2g}"
-            score = f"{summary.mean:.{digits}f}" + (f" ± {summary.std:.{digits}f}" if summary.n > 1 else "")
-            lines.append(
-                f"| {first.name} | {first.dataset} | {first.model} | {first.encoding} | {summary.n} | {first.metric} "
-                f"| {score} | {p_text} "
-                f"| {first.num_params:,} | {np.mean([r.seconds_per_epoch for r in cell]):.2f} |"
-            )
-    return lines
 
 
-def draw_report(results: Sequence[RunResult], results_dir: Path, path: Path) -> None:
-    """Draw one row for each data set and model: test metrics at the best epoch, and validation learning curves.
-
-    Points are seeds, bars and lines their means, bands one sample deviation.
-    """
-    cells = sorted(group_cells(results).values(), key=_order)
-    groups = [list(g) for _, g in groupby(cells, key=lambda cell: (cell[0].dataset, cell[0].model))]
-    figure = Figure(figsize=(12, 4 * len(groups)), layout="constrained")
-    for (left, right), rows in zip(figure.subplots(len(groups), 2, squeeze=False), groups):
-        _draw_test_metrics(left, rows)
-        _draw_learning_curves(right, rows, results_dir)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+def table_csv(table: Table) -> str:
+    """Return the table in the paper's layout: two columns for each data set."""
+    names = [name for column in table.columns for name in (column.dataset, f"{column.dataset} std")]
+    rows = []
+    for row in table.rows:
+        entries = [row.entries.get(column.dataset) for column in table.columns]
+        numbers = [text for entry in entries for text in ((entry.mean, entry.std) if entry else ("", ""))]
+        rows.append([row.block, row.label, *numbers, row.source])
+    return _csv(["block", "model", *names, "source"], rows)
 
 
-def _draw_test_metrics(axes: Axes, cells: list[list[RunResult]]) -> None:
-    metric = cells[0][0].metric
-    names = [name for name in cells[0][0].best["test"] if name.startswith(metric)]
-    width = 0.8 / len(cells)
-    for c, cell in enumerate(cells):
-        values = np.array([[result.best["test"][name] for name in names] for result in cell])
-        x = np.arange(len(names)) + (c - (len(cells) - 1) / 2) * width
-        axes.bar(x, values.mean(0), width, color=f"C{c}", alpha=0.5, label=_label(cell))
-        axes.plot(np.tile(x, (len(cell), 1)), values, ".", color=f"C{c}", markersize=6)
-    axes.set_xticks(range(len(names)), [name.removeprefix(f"{metric}_") for name in names])
-    axes.set_title(f"{cells[0][0].dataset}, {cells[0][0].model}: test {metric} at the best validation epoch")
-    axes.margins(y=0.2)  # room above the bars
-    axes.legend(loc="upper center", ncols=len(cells))
+def cells_csv(cells: Sequence[Cell]) -> str:
+    """Return a line for each cell with every digit."""
+    head = ["cell", "dataset", "model", "encoding", "counted", "metric", "direction", "scale", "n", "intended", "mean"]
+    head += ["std", "best_epoch_mean", "best_epoch_std", "epochs", "parameters", "seconds_per_epoch", "seconds"]
+    head += ["peak_device_bytes", "peak_process_bytes", "expected_mean", "expected_std", "expected_n", "z", "p_of_z"]
+    return _csv([*head, "config_hash"], [_cell_row(cell) for cell in cells])
 
 
-def _draw_learning_curves(axes: Axes, cells: list[list[RunResult]], results_dir: Path) -> None:
-    metric = cells[0][0].metric
-    for c, cell in enumerate(cells):
-        histories = [read_history(results_dir / result.name / str(result.seed), "val") for result in cell]
-        epochs = [record["epoch"] for record in histories[0]]
-        values = np.array([[record[metric] for record in history] for history in histories])
-        mean = values.mean(0)
-        axes.plot(epochs, mean, color=f"C{c}", label=_label(cell))
-        if len(cell) > 1:
-            std = values.std(0, ddof=1)
-            axes.fill_between(epochs, mean - std, mean + std, color=f"C{c}", alpha=0.2, linewidth=0)
-    axes.set_xlabel("epoch")
-    axes.set_title(f"validation {metric}")
-    axes.legend()
+def _cell_row(cell: Cell) -> list[Any]:
+    first, scores, epochs = cell.first, cell.summary, best_epochs(cell)
+    expected, agreement = cell.expected, cell.agreement or (None, None)
+    return [
+        *(cell.label, first.dataset, cell.model, first.encoding, cell.counting, first.metric, first.direction),
+        *(cell.column.scale, scores.n, cell.num_intended, scores.mean, scores.std, epochs.mean, epochs.std),
+        *(first.epochs, first.num_params, cell.mean_of([r.seconds_per_epoch for r in cell.results])),
+        cell.mean_of([r.seconds for r in cell.results]),
+        *(cell.resource("peak_device_bytes"), cell.resource("peak_process_bytes")),
+        *((expected.mean, expected.std, expected.n) if expected else (None, None, None)),
+        *(*agreement, first.config_hash),
+    ]
 
 
-def _order(cell: list[RunResult]) -> tuple[str, ...]:
-    return cell[0].dataset, cell[0].model, cell[0].encoding, cell[0].name
+def pairs_csv(pairs: Sequence[Pair]) -> str:
+    """Return a line for each comparison with every digit."""
+    head = ["dataset", "model", "walks", "paths", "n_walks", "n_paths", "difference", "low_95", "high_95", "hedges_g"]
+    head += ["detectable_g", "student_p", "welch_p", "paired_p", "num_pairs", "holm_p", "gain"]
+    rows = []
+    for pair in pairs:
+        c = pair.comparison
+        low, high = c.interval or (None, None)
+        rows.append(
+            [pair.paths.first.dataset, pair.paths.model, pair.walks.label, pair.paths.label, *c.n, c.difference, low]
+            + [
+                high,
+                c.hedges_g,
+                c.detectable_g,
+                c.student_p,
+                c.welch_p,
+                c.paired_p,
+                c.num_pairs,
+                pair.holm_p,
+                pair.gain,
+            ]
+        )
+    return _csv(head, rows)
 
 
-def _label(cell: list[RunResult]) -> str:
-    return f"{cell[0].name}: {cell[0].encoding} ({len(cell)} seed{'s' if len(cell) > 1 else ''})"
+def seeds_csv(cells: Sequence[Cell]) -> str:
+    """Return a line for each run: what everything else is computed from."""
+    head = ["cell", "seed", "score", "best_epoch", "epochs", "seconds", "seconds_per_epoch", "commit", "device"]
+    rows = [
+        [cell.label, r.seed, r.score, r.best_epoch, r.epochs, r.seconds, r.seconds_per_epoch]
+        + [r.environment.get("commit"), r.environment.get("device")]
+        for cell in cells
+        for r in cell.results
+    ]
+    return _csv(head, rows)
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return CSV; what is unknown, None or nan, is empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
+    return buffer.getvalue()

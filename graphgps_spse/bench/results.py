@@ -1,9 +1,10 @@
 """The one record of a finished run, and the collection of many."""
 
+import hashlib
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,15 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_atomic, write_json
 
 SCHEMA = 1
+HOW_NOT_WHAT = frozenset({"stored", "work", "on_the_fly"})
+"""Keys of an encoding's record that say how it was made; with other values of them it is the same encoding."""
+KINDS: dict[Any, tuple[str, ...]] = {
+    str: ("name", "dataset", "model", "encoding", "metric", "config_hash"),
+    int: ("seed", "best_epoch", "epochs", "num_params"),
+    int | float: ("seconds", "seconds_per_epoch"),
+    dict: ("best", "fingerprints", "encodings", "expected", "environment", "config", "resources"),
+}
+"""What the fields of a record are, whoever wrote it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,10 @@ class RunResult:
     expected: dict[str, Any]
     environment: dict[str, Any]
     """Versions, commit, device of the last session."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """What config_hash is the hash of, with dotted keys. Empty in records older than this field."""
+    resources: dict[str, Any] = field(default_factory=dict)
+    """Peak memory and energy as far as this machine tells (training/resources.py). Empty in older records."""
     schema: int = SCHEMA
 
     @property
@@ -57,26 +71,41 @@ class RunResult:
 
     @classmethod
     def read(cls, path: Path) -> "RunResult":
-        """Read result.json. Raises DataError where it is damaged or of another schema."""
+        """Read result.json. Raises DataError where it is damaged, of another schema, or contradicts itself."""
         try:
             record = json.loads(path.read_text())
             known = {f.name for f in fields(cls)}
             if record.get("schema") != SCHEMA:
                 raise DataError(f"{path}: schema {record.get('schema')!r}, this version reads {SCHEMA}")
-            return cls(**{key: value for key, value in record.items() if key in known})
-        except (OSError, ValueError, AttributeError, TypeError) as err:
+            result = cls(**{key: value for key, value in record.items() if key in known})
+            contradiction = result.find_contradiction()
+        except (OSError, ValueError, AttributeError, TypeError, KeyError) as err:
             raise DataError(f"{path} cannot be read as a result: {err}") from err
+        if contradiction:
+            raise DataError(f"{path}: {contradiction}")
+        return result
+
+    def find_contradiction(self) -> str:
+        """Return what in this record cannot be true of a run, or "". Raises TypeError or KeyError for a foreign one."""
+        for kind, names in KINDS.items():
+            for name in names:
+                if not isinstance(getattr(self, name), kind):
+                    return f"{name} is {getattr(self, name)!r}"
+        if self.direction not in ("min", "max"):
+            return f"direction is '{self.direction}', not min or max"
+        for split in ("train", "val", "test"):
+            if not isinstance(self.best[split].get(self.metric), int | float):
+                return f"it has no number for {self.metric} on {split}"
+        if not 0 <= self.best_epoch < self.epochs:
+            return f"the best epoch is {self.best_epoch} of {self.epochs}"
+        if self.config and hash_config(self.config) != self.config_hash:
+            return "its configuration does not have the hash that it names: one of them was changed by hand"
+        return ""
 
 
-def find_results(folder: Path) -> list[RunResult]:
-    """Read every result.json of `folder`/<name>/<seed>/, sorted by name and seed. Raises DataError for a stray one."""
-    results = []
-    for path in folder.glob("*/*/result.json"):
-        results.append(RunResult.read(path))
-        belongs = f"{results[-1].name}/{results[-1].seed}"
-        if belongs != f"{path.parts[-3]}/{path.parts[-2]}":
-            raise DataError(f"{path} is the record of {belongs}; a run's folder keeps its name")
-    return sorted(results, key=lambda r: (r.name, r.seed))
+def hash_config(config: dict[str, Any]) -> str:
+    """Return the SHA-256 of a configuration with dotted keys: what tells the seeds of one experiment from others."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def read_history(run_dir: Path, split: str) -> list[dict[str, Any]]:
@@ -89,13 +118,59 @@ def read_history(run_dir: Path, split: str) -> list[dict[str, Any]]:
 
 
 def check_one_cell(results: Sequence[RunResult]) -> None:
-    """Raise DataError unless `results` are seeds of one configuration on the same data."""
-    for what in ("config_hash", "fingerprints", "metric"):
-        if any(getattr(result, what) != getattr(results[0], what) for result in results):
-            seeds = ", ".join(str(result.seed) for result in results)
-            raise DataError(
-                f"'{results[0].name}' mixes runs that differ in {what} (seeds {seeds}); give each its own name"
-            )
+    """Raise DataError, naming runs and keys, unless `results` are seeds of one configuration, data and encoding."""
+    kinds: list[list[RunResult]] = []
+    for result in results:
+        for kind in kinds:
+            if not differing_parts(kind[0], result):
+                kind.append(result)
+                break
+        else:
+            kinds.append([result])
+    if len(kinds) > 1:
+        rows = [f"seeds {seed_list(kind)} differ from {_describe(kinds[0], kind)}" for kind in kinds[1:]]
+        raise DataError(f"'{results[0].name}' mixes runs that are not one: {'; '.join(rows)}. Give each its own name")
+
+
+def differing_parts(one: RunResult, other: RunResult) -> list[str]:
+    """Return which of configuration, data, encoding, metric and parameters differ, with the keys and their values."""
+    parts = []
+    if one.config_hash != other.config_hash:
+        keys = sorted({*one.config, *other.config}) if one.config and other.config else []
+        changed = [key for key in keys if one.config.get(key) != other.config.get(key)]
+        told = [f"{key} {one.config.get(key)!r} and {other.config.get(key)!r}" for key in changed]
+        parts.append(f"config_hash ({', '.join(told) or 'older records do not say which keys'})")
+    splits = sorted({*one.fingerprints, *other.fingerprints})
+    changed = [split for split in splits if one.fingerprints.get(split) != other.fingerprints.get(split)]
+    if changed:
+        parts.append(f"the data ({', '.join(changed)})")
+    changed = _differing_encodings(one.encodings, other.encodings)
+    if changed:
+        parts.append(f"the encodings ({', '.join(changed)})")
+    for what in ("dataset", "model", "encoding", "metric", "num_params"):
+        if getattr(one, what) != getattr(other, what):
+            parts.append(f"{what} ({getattr(one, what)} and {getattr(other, what)})")
+    return parts
+
+
+def seed_list(results: Sequence[RunResult]) -> str:
+    """Return the seeds as text."""
+    return ", ".join(str(result.seed) for result in results)
+
+
+def _describe(reference: Sequence[RunResult], others: Sequence[RunResult]) -> str:
+    return f"seeds {seed_list(reference)} in {', '.join(differing_parts(reference[0], others[0]))}"
+
+
+def _differing_encodings(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Return "name.split.key" of what differs in how two runs were encoded; where counts were kept does not matter."""
+    found = []
+    for name in sorted({*one, *other}):
+        for split in sorted({*one.get(name, {}), *other.get(name, {})}):
+            first, second = (records.get(name, {}).get(split, {}) for records in (one, other))
+            keys = sorted({*first, *second} - HOW_NOT_WHAT)
+            found += [f"{name}.{split}.{key}" for key in keys if first.get(key) != second.get(key)]
+    return found
 
 
 def aggregate(name_dir: Path) -> None:

@@ -1,51 +1,75 @@
-"""Tables and figures from records."""
+"""From a folder of runs to the files of a report, through the script as people call it."""
 
+import csv
 import json
-from dataclasses import replace
+import runpy
+import sys
+from pathlib import Path
 
 import pytest
-from test_results import RESULT
+from records import record, write_pair, write_run
 
-from graphgps_spse.bench.report import draw_report, group_cells, table_lines
-from graphgps_spse.bench.stats import student_t_test
-from graphgps_spse.errors import DataError
+from graphgps_spse.bench.report import make_report
 
-
-def seeds(name: str, encoding: str, scores: list[float]) -> list:
-    return [
-        replace(
-            RESULT, name=name, encoding=encoding, seed=seed, best={s: {"mae": score} for s in ("train", "val", "test")}
-        )
-        for seed, score in enumerate(scores)
-    ]
+ROOT = Path(__file__).resolve().parents[2]
+WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
 
 
-def test_table_compares_with_the_first_encoding():
-    walks, paths = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
-    lines = table_lines(seeds("b", "SPSE", paths) + seeds("a", "RRWP", walks))
-    assert len(lines) == 4
-    assert "| RRWP | 3 | mae | 0.3100 ± 0.0100 |  | 473,473 |" in lines[2]
-    assert f"| SPSE | 3 | mae | 0.2100 ± 0.0100 | {student_t_test(walks, paths):.2g} | 473,473 |" in lines[3]
-    assert "| b | ZINC | GRIT | SPSE |" in lines[3]
-    few = table_lines(seeds("a", "RRWP", walks) + seeds("b", "SPSE", paths[:2]))
-    assert "| SPSE | 2 | mae | 0.2100 ± 0.0141 |  |" in few[3]
-    alone = table_lines(seeds("a", "RRWP", walks[:1]))
-    assert "| RRWP | 1 | mae | 0.3000 |  |" in alone[2]
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Runs the script in this process: exit code, output and errors."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["report.py", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            runpy.run_path(str(ROOT / "scripts/report.py"), run_name="__main__")
+        return left.value.code, *capsys.readouterr()
+
+    return run
 
 
-def test_mixed_runs_are_refused():
-    runs = seeds("a", "RRWP", [0.3, 0.4])
-    with pytest.raises(DataError, match="config_hash"):
-        group_cells([runs[0], replace(runs[1], config_hash="other")])
+def rows_of(path):
+    return list(csv.DictReader(path.open()))
 
 
-def test_figure_is_drawn(tmp_path):
-    runs = seeds("a", "RRWP", [0.3, 0.4, 0.5]) + seeds("b", "SPSE", [0.2])
-    for run in runs:
-        folder = tmp_path / run.name / str(run.seed) / "val"
-        folder.mkdir(parents=True)
-        (folder / "stats.json").write_text(
-            "".join(json.dumps({"epoch": e, "mae": 1 / (e + 1)}) + "\n" for e in range(4))
-        )
-    draw_report(runs, tmp_path, tmp_path / "out" / "report.png")
-    assert (tmp_path / "out" / "report.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+def test_files_hold_every_digit(tmp_path):
+    write_pair(tmp_path / "results", WALKS, PATHS)
+    report, paths = make_report(tmp_path / "results", tmp_path / "out")
+    assert {path.name for path in paths} == {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.md", "report.html", "table.tex", "table.csv", "overview.png", "overview.pdf"} <= {
+        p.name for p in paths
+    }
+    (pair,) = rows_of(tmp_path / "out/pairs.csv")
+    assert float(pair["student_p"]) == report.pairs[0].comparison.student_p and pair["gain"] == "True"
+    walks, paths_row = rows_of(tmp_path / "out/cells.csv")
+    assert (walks["cell"], walks["n"], walks["intended"], walks["expected_mean"]) == ("zinc-RWSE", "3", "3", "")
+    assert float(paths_row["mean"]) == report.cells[1].summary.mean
+    seeds = rows_of(tmp_path / "out/seeds.csv")
+    assert [float(row["score"]) for row in seeds] == WALKS + PATHS
+    table = {row["model"]: row for row in rows_of(tmp_path / "out/table.csv")}
+    assert table["GRIT-SPSE"]["ZINC"] == "0.210" and table["GCN"]["source"].startswith("Kipf")
+
+
+def test_script_reports_what_it_can_and_names_the_rest(call, tmp_path):
+    write_pair(tmp_path / "results", WALKS, PATHS)
+    folder = write_run(tmp_path / "results", record(0.1, 3, name="zinc-SPSE"))
+    (folder / "result.json").write_text(json.dumps({"schema": 1, "half": "written"})[:-9])
+    code, out, err = call(tmp_path / "results", "--out", tmp_path / "out", "--no-literature")
+    assert code == 0, err
+    assert "| zinc-SPSE | ZINC | GRIT | SPSE | - | 3/4 |" in out and r"gain \*\*" in out
+    assert "not used: " in err and "zinc-SPSE/3/result.json cannot be read" in err
+    assert "GCN" not in (tmp_path / "out/report.md").read_text()
+    assert "3/result.json cannot be read" in (tmp_path / "out/report.md").read_text()
+
+
+def test_a_report_over_nothing_is_an_error(call, tmp_path):
+    code, out, err = call(tmp_path, "--out", tmp_path / "out")
+    assert code == 2 and "error: no NAME/SEED/result.json below" in err
+    assert not (tmp_path / "out").exists() and not out
+
+
+def test_paper_and_nothing_to_do(call):
+    code, out, _ = call("--paper")
+    assert code == 0 and "2 stars differ" in out
+    code, _, err = call()
+    assert code == 2 and "name the folder of results, or --paper" in err

@@ -1,63 +1,89 @@
 """The record of a run and its aggregate."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
+from records import RESULT, record, write_run
 
-from graphgps_spse.bench.results import RunResult, aggregate, find_results
+from graphgps_spse.bench.results import RunResult, aggregate, check_one_cell, differing_parts, hash_config
 from graphgps_spse.errors import DataError
 
-RESULT = RunResult(
-    name="exp", dataset="ZINC", model="GRIT", encoding="SPSE", seed=0, metric="mae", direction="min", best_epoch=3,
-    best={split: {"mae": 0.1, "loss": 0.2} for split in ("train", "val", "test")}, epochs=5, seconds=1.0,
-    seconds_per_epoch=0.2, num_params=473473, config_hash="c", fingerprints={}, encodings={},
-    expected={}, environment={},
-)  # fmt: skip
-
-
-def write(folder, seed: int, mae: float, name: str = "exp") -> None:
-    best = {split: {"mae": mae, "loss": 0.2} for split in ("train", "val", "test")}
-    path = folder / name / str(seed)
-    path.mkdir(parents=True)
-    replace(RESULT, seed=seed, best=best, name=name).write(path / "result.json")
+CONFIG = {"optim.base_lr": 1e-3, "model.type": "GritTransformer", "gt.layers": 10, "plugins": []}
 
 
 def test_round_trip_and_aggregate(tmp_path):
-    write(tmp_path, 0, 0.1)
-    write(tmp_path, 1, 0.3)
-    results = find_results(tmp_path)
-    assert [r.seed for r in results] == [0, 1] and results[1].score == 0.3
+    write_run(tmp_path, record(0.1, 0, config=CONFIG))
+    path = tmp_path / "exp/1/result.json"
+    path.parent.mkdir()
+    record(0.3, 1, config=CONFIG).write(path)
+    assert RunResult.read(path) == record(0.3, 1, config=CONFIG) and RunResult.read(path).score == 0.3
     for _ in range(2):  # idempotent
         aggregate(tmp_path / "exp")
-        record = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
-        assert record["seeds"] == [0, 1]
-        assert record["mae"] == pytest.approx(0.2) and record["mae_std"] == pytest.approx(0.1 * 2**0.5)
+        best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
+        assert best["seeds"] == [0, 1]
+        assert best["mae"] == pytest.approx(0.2) and best["mae_std"] == pytest.approx(0.1 * 2**0.5)
 
 
-def test_damaged_and_foreign_records_are_named(tmp_path):
-    write(tmp_path, 0, 0.1)
-    path = tmp_path / "exp/0/result.json"
-    path.write_text(path.read_text()[:50])
-    with pytest.raises(DataError, match=r"exp/0/result\.json"):
-        find_results(tmp_path)
-    path.write_text('{"schema": 99}')
-    with pytest.raises(DataError, match="schema 99"):
-        find_results(tmp_path)
+def test_records_older_than_config_and_resources_are_read(tmp_path):
+    old = {key: value for key, value in asdict(RESULT).items() if key not in ("config", "resources")}
+    (tmp_path / "result.json").write_text(json.dumps(old))
+    assert RunResult.read(tmp_path / "result.json") == RESULT
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps(asdict(RESULT))[:50], "cannot be read"),
+        ('{"schema": 99}', "schema 99"),
+        ("[1, 2]", "cannot be read"),
+        ('{"schema": 1, "name": "exp"}', "cannot be read"),
+        (json.dumps({**asdict(RESULT), "seed": "0"}), "seed is '0'"),
+        (json.dumps({**asdict(RESULT), "best": {"test": {"mae": 0.1}}}), "cannot be read"),
+        (json.dumps({**asdict(RESULT), "metric": "ap"}), "no number for ap on train"),
+        (json.dumps({**asdict(RESULT), "direction": "up"}), "direction is 'up'"),
+        (json.dumps({**asdict(RESULT), "best_epoch": 5}), "best epoch is 5 of 5"),
+        (json.dumps({**asdict(RESULT), "encodings": []}), r"encodings is \[\]"),
+        (json.dumps({**asdict(RESULT), "config": CONFIG}), "does not have the hash"),
+    ],
+)
+def test_damaged_foreign_and_contradictory_records_are_named(tmp_path, text, message):
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=rf"result\.json.*{message}"):
+        RunResult.read(path)
 
 
 def test_seeds_of_two_configurations_are_not_averaged(tmp_path):
-    write(tmp_path, 0, 0.1)
-    write(tmp_path, 1, 0.3)
-    path = tmp_path / "exp/1/result.json"
-    replace(RunResult.read(path), config_hash="other").write(path)
-    with pytest.raises(DataError, match="'exp' mixes runs that differ in config_hash"):
+    write_run(tmp_path, record(0.1, 0))
+    write_run(tmp_path, record(0.3, 1, config_hash="other"))
+    with pytest.raises(DataError, match="'exp' mixes runs .*config_hash"):
         aggregate(tmp_path / "exp")
     assert not (tmp_path / "exp/agg").exists()
 
 
-def test_copied_record_is_named(tmp_path):
-    write(tmp_path, 0, 0.1)
-    (tmp_path / "exp/0").rename(tmp_path / "exp/7")
-    with pytest.raises(DataError, match="record of exp/0"):
-        find_results(tmp_path)
+def test_differences_name_runs_and_keys():
+    runs = [record(0.1, seed, config=CONFIG) for seed in range(3)]
+    other = record(0.1, 3, config=CONFIG | {"optim.base_lr": 5e-4})
+    check_one_cell(runs)
+    with pytest.raises(
+        DataError, match="seeds 3 differ from seeds 0, 1, 2 in config_hash .optim.base_lr 0.001 and 0.0"
+    ):
+        check_one_cell([*runs, other])
+    assert differing_parts(runs[0], replace(runs[1], fingerprints={"train": "f", "test": "g"})) == ["the data (test)"]
+    assert differing_parts(runs[0], replace(runs[1], num_params=1)) == ["num_params (473473 and 1)"]
+
+
+def test_encodings_count_by_what_they_are_not_by_where_they_were_kept():
+    counted = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 7}}}
+    stored = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 9, "stored": {"a": 1}}}}
+    bounds = {"SPSE": {"train": {"method": "auto", "status": ["exact", "lower_bound"], "work": 7}}}
+    first = record(encodings=counted)
+    assert not differing_parts(first, record(encodings=stored))
+    assert differing_parts(first, record(encodings=bounds)) == ["the encodings (SPSE.train.status)"]
+    assert differing_parts(first, record(encodings={})) == ["the encodings (SPSE.train.method, SPSE.train.status)"]
+
+
+def test_hash_does_not_depend_on_the_order_of_keys():
+    assert hash_config(CONFIG) == hash_config(dict(reversed(CONFIG.items())))
+    assert hash_config(CONFIG) != hash_config(CONFIG | {"gt.layers": 9})

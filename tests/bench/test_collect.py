@@ -1,0 +1,89 @@
+"""What is found below a folder of results, whatever else lies there."""
+
+import json
+import math
+
+import pytest
+from records import record, write_cell, write_run
+
+from graphgps_spse.bench.collect import collect_runs
+from graphgps_spse.errors import DataError
+
+
+def test_runs_are_found_at_any_depth(tmp_path):
+    write_cell(tmp_path / "GRIT", [0.1, 0.2], name="zinc-SPSE")
+    write_cell(tmp_path / "GPS", [0.3], name="zinc-SPSE", model="GPSModel")
+    write_cell(tmp_path, [0.4], name="plain")
+    found = collect_runs(tmp_path)
+    assert {found.label(folder): len(runs) for folder, runs in found.finished.items()} == {
+        "GPS/zinc-SPSE": 1,
+        "GRIT/zinc-SPSE": 2,
+        "plain": 1,
+    }
+    assert not found.problems and not found.unfinished
+    one = collect_runs(tmp_path / "GRIT" / "zinc-SPSE")
+    assert [one.label(folder) for folder in one.finished] == ["zinc-SPSE"]
+
+
+def test_bad_records_are_listed_and_the_rest_is_read(tmp_path):
+    write_cell(tmp_path, [0.1, 0.2, 0.3, math.nan, 0.5])
+    half = tmp_path / "exp/1/result.json"
+    half.write_text(half.read_text()[:99])
+    (tmp_path / "exp/2").rename(tmp_path / "exp/22")
+    (tmp_path / "exp/agg").mkdir()
+    (tmp_path / "exp/agg/result.json").write_text("{}")
+    found = collect_runs(tmp_path)
+    (folder,) = found.finished
+    assert [run.result.seed for run in found.finished[folder]] == [0, 4]
+    assert sorted(found.unfinished[folder]) == [1, 3, 22]
+    for text in ("1/result.json cannot be read", "record of exp/2", "test mae is nan", "agg/result.json lies in no"):
+        assert sum(text in problem for problem in found.problems) == 1, text
+    assert len(found.problems) == 4
+
+
+def test_unfinished_runs_say_how_far_they_came(tmp_path):
+    write_run(tmp_path, record())
+    for seed, names in ((1, ["config.yaml", "checkpoint.pt"]), (2, ["run.lock"]), (3, ["config.yaml"])):
+        folder = tmp_path / "exp" / str(seed)
+        folder.mkdir()
+        for name in names:
+            (folder / name).touch()
+    (tmp_path / "exp/1/train").mkdir()
+    (tmp_path / "exp/1/train/stats.json").write_text('{"epoch": 0}\n{"epoch": 1}\n')
+    ended = {"event": "ended", "exit_code": 1, "reason": "error: CUDA out of memory", "seconds": 3.0, "time": "now"}
+    (tmp_path / "exp/3/attempts.jsonl").write_text(json.dumps(ended) + "\n")
+    (tmp_path / "exp/notes").mkdir()
+    ((states),) = collect_runs(tmp_path).unfinished.values()
+    assert states == {
+        1: "no result, after 2 epochs",
+        2: "no result, before any checkpoint",
+        3: "no result, before any checkpoint; the last attempt: error: CUDA out of memory",
+    }
+
+
+def test_planned_runs_that_nobody_began_are_missing(tmp_path):
+    write_cell(tmp_path / "GRIT", [0.1, 0.2], name="zinc-SPSE")
+    runs = [
+        {"config": "c.yaml", "name": name, "seed": seed, "dir": f"GRIT/{name}/{seed}", "overrides": [], "sweeps": ["s"]}
+        for name, seeds in (("zinc-SPSE", 3), ("zinc-RWSE", 1))
+        for seed in range(seeds)
+    ]
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": 1, "runs": runs}))
+    found = collect_runs(tmp_path)
+    assert {found.label(folder): seeds for folder, seeds in found.unfinished.items()} == {
+        "GRIT/zinc-SPSE": {2: "not begun"},
+        "GRIT/zinc-RWSE": {0: "not begun"},
+    }
+    (tmp_path / "sweep.json").write_text("{")
+    found = collect_runs(tmp_path)
+    assert not found.unfinished and "sweep.json" in found.problems[0]
+
+
+def test_nothing_at_all_is_an_error_that_says_what_to_name(tmp_path):
+    with pytest.raises(DataError, match="no NAME/SEED/result.json below"):
+        collect_runs(tmp_path)
+    with pytest.raises(DataError, match="is no folder"):
+        collect_runs(tmp_path / "absent")
+    write_run(tmp_path, record())
+    with pytest.raises(DataError, match="is one run"):
+        collect_runs(tmp_path / "exp" / "0")

@@ -1,0 +1,28 @@
+"""Learning curves over seeds that may not be complete."""
+
+import numpy as np
+import pytest
+from records import record, write_run
+
+from graphgps_spse.bench.collect import collect_runs
+from graphgps_spse.bench.comparison import build_report
+from graphgps_spse.bench.curves import mean_curve, read_histories
+
+
+def test_mean_over_the_seeds_that_have_an_epoch():
+    epochs, mean, std, number = mean_curve([{0: 1.0, 2: 4.0}, {0: 3.0, 1: 7.0, 2: float("nan")}, {0: 5.0}])
+    assert epochs.tolist() == [0, 1, 2] and number.tolist() == [3, 1, 1]
+    assert mean.tolist() == [3.0, 7.0, 4.0]
+    assert std[0] == pytest.approx(2.0) and np.isnan(std[1:]).all()
+
+
+def test_missing_and_damaged_curves_are_named(tmp_path):
+    write_run(tmp_path, record(0.1, 0))
+    write_run(tmp_path, record(0.1, 1), curve=False)
+    for seed, text in ((2, "{"), (3, '{"epoch": 0}\n'), (4, "[1]\n")):
+        folder = write_run(tmp_path, record(0.1, seed))
+        (folder / "val/stats.json").write_text(text)
+    histories, problems = read_histories(build_report(collect_runs(tmp_path)).cells)
+    assert [list(h) for h in histories["exp"]] == [[0, 1, 2, 3, 4]]
+    assert histories["exp"][0][4] == pytest.approx(0.1)
+    assert [f"exp/{seed}:" in problem for seed, problem in zip((1, 2, 3, 4), problems)] == [True] * 4

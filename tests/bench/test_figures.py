@@ -1,0 +1,74 @@
+"""Which figures are drawn of what, and what is in them."""
+
+import pytest
+from records import write_cell, write_pair
+
+from graphgps_spse.bench.collect import collect_runs
+from graphgps_spse.bench.comparison import build_report
+from graphgps_spse.bench.curves import read_histories
+from graphgps_spse.bench.figures import colours_of, draw_figures, group_panels, save_figures
+
+WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
+
+
+def draw(root):
+    report = build_report(collect_runs(root))
+    return report, draw_figures(report, read_histories(report.cells)[0])
+
+
+def test_one_pair(tmp_path):
+    write_pair(tmp_path, WALKS, PATHS, expected={"mean": 0.3, "std": 0.01, "seeds": 10})
+    _, figures = draw(tmp_path)
+    assert set(figures) == {"scores", "curves", "differences", "costs", "overview"}
+    (axes,) = figures["scores"].axes
+    dots = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata()) == 3]
+    assert [sorted(line.get_ydata()) for line in dots] == [sorted(WALKS), sorted(PATHS)]
+    assert [text.get_text() for text in axes.texts] == ["**"]
+    (curves,) = figures["curves"].axes
+    assert curves.lines[0].get_ydata()[-1] == pytest.approx(0.31) and len(curves.collections) == 2  # lines and bands
+    (forest,) = figures["differences"].axes
+    centre = next(line for line in forest.lines if line.get_marker() == "o")
+    assert centre.get_xdata()[0] == pytest.approx(10.0)  # 0.1 less error, in deviations of 0.01: a gain
+
+
+def test_a_loss_is_marked_too(tmp_path):
+    write_pair(tmp_path, PATHS, WALKS)
+    _, figures = draw(tmp_path)
+    assert [text.get_text() for text in figures["scores"].axes[0].texts] == ["** loss"]
+
+
+def test_one_seed_without_curve(tmp_path):
+    write_cell(tmp_path, [0.1])
+    (tmp_path / "exp/0/val/stats.json").unlink()
+    _, figures = draw(tmp_path)
+    assert set(figures) == {"scores", "costs"}
+    (tmp_path / "out").mkdir()
+    paths = save_figures(figures, tmp_path / "out")
+    for path in paths.values():
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.with_suffix(".pdf").read_bytes()[:5] == b"%PDF-"
+
+
+def test_parts_of_a_metric(tmp_path):
+    write_pair(tmp_path, WALKS, PATHS, dataset="Cycles")
+    report, _ = draw(tmp_path)
+    for cell in report.cells:
+        for result in cell.results:
+            result.best["test"]["mae_length3"] = 0.5
+    figures = draw_figures(report, {})
+    assert set(figures) == {"scores", "targets", "differences", "costs"}
+    assert [label.get_text() for label in figures["targets"].axes[0].get_xticklabels()] == ["all", "length3"]
+
+
+def test_panels(tmp_path):
+    for stem in ("easy", "hard"):
+        write_pair(tmp_path, WALKS, PATHS, stem=stem)
+    write_pair(tmp_path / "GPS", WALKS, PATHS, model="GPSModel")
+    report, _ = draw(tmp_path)
+    panels = group_panels(report.cells)
+    assert [[cell.label for cell in panel] for panel in panels] == [
+        ["GPS/zinc-RWSE", "GPS/zinc-SPSE"],
+        ["easy-RWSE", "easy-SPSE"],
+        ["hard-RWSE", "hard-SPSE"],
+    ]
+    assert len(set(colours_of(panels[0]))) == 2 and colours_of(panels[0]) == colours_of(panels[1])
+    assert len(set(colours_of([*panels[0], *panels[1]]))) == 4
