@@ -1,4 +1,4 @@
-"""The encodings of a data set's splits: computed in memory or kept in the store, for runs and for scripts/encode.py."""
+"""The encodings of a data set's splits: in memory, from the store or on the fly, for runs and for scripts/encode.py."""
 
 import logging
 import shutil
@@ -15,7 +15,8 @@ import torch
 from tqdm import tqdm
 
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
+from graphgps_spse.encodings.base import ON_THE_FLY, Encoding, EncodingArrays, GraphArrays, Place
+from graphgps_spse.encodings.on_the_fly import OnTheFly, select
 from graphgps_spse.encodings.request import as_duration, as_size
 from graphgps_spse.encodings.store import CountStore, StoreOptions
 from graphgps_spse.errors import DataError
@@ -26,21 +27,24 @@ log = logging.getLogger(__name__)
 def encode(
     splits: dict[str, GraphDataset], encodings: list[Encoding], num_threads: int, store: StoreOptions
 ) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
-    """Return the splits with every encoding, and a record of how each was made."""
+    """Return the splits with every encoding, and a record of how each was made.
+
+    Where an encoding goes is the choice of `Encoding.place`, unless `store.on_the_fly` has all computed in batches.
+    """
     records: dict[str, Any] = {}
     for encoding in encodings:
         num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
         with _progress_bar(encoding.name, num_graphs) as bar:
             for split, graphs in splits.items():
-                encoded = _encode_split(encoding, graphs, num_threads, store, bar)
-                pair, node = dict(graphs.pair), dict(graphs.node)
-                if encoded.pair is not None:
-                    values = encoded.pair
-                    pair[encoding.name] = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
-                if encoded.node is not None:
-                    node[encoding.name] = torch.from_numpy(encoded.node)
-                splits = {**splits, split: replace(graphs, pair=pair, node=node)}
-                records.setdefault(encoding.name, {})[split] = encoded.record
+                place = _place(encoding, graphs, store)
+                if place.where == ON_THE_FLY:
+                    encoded, record = _encode_on_the_fly(encoding, graphs)
+                    bar.update(len(graphs))
+                else:
+                    encoded, record = _encode_split(encoding, graphs, place, num_threads, store, bar)
+                splits = {**splits, split: encoded}
+                log.info("%s, %s: %s (%s)", encoding.name, split, place.where, place.reason)
+                records.setdefault(encoding.name, {})[split] = record | {"place": place.where}
         seconds = time.perf_counter() - started
         log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
     return splits, records
@@ -84,29 +88,60 @@ def fill_stores(
         log.info("%s: %d of %d shards are there, after %s", kept.name, len(kept.find_files()), len(kept), seconds)
 
 
-def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphDataset) -> None:
+def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphArrays, split: str) -> None:
     """Raise DataError where an encoding breaks its own word: float32 arrays of one row a pair or node."""
     for what, array, rows, columns in (
-        ("pair", encoded.pair, int(graphs.pair_ptr[-1]), encoding.dim_pair),
+        ("pair", encoded.pair, int(np.square(np.diff(graphs.node_ptr)).sum()), encoding.dim_pair),
         ("node", encoded.node, int(graphs.node_ptr[-1]), encoding.dim_node),
     ):
         found = ("no array", ()) if array is None else (str(array.dtype), array.shape)
         if found != (("float32", (rows, columns)) if columns else ("no array", ())):
             raise DataError(
-                f"encoding {encoding.name}, {graphs.split} split: {what} must be float32 [{rows}, {columns}] "
+                f"encoding {encoding.name}, {split} split: {what} must be float32 [{rows}, {columns}] "
                 f"(no array where dim_{what} is 0), not {found[0]} {list(found[1])}"
             )
 
 
+def _place(encoding: Encoding, graphs: GraphDataset, store: StoreOptions) -> Place:
+    if store.on_the_fly:
+        return Place(ON_THE_FLY, "dataset.pe_transform_on_the_fly")
+    return encoding.place(_arrays(graphs), name=_name(graphs), store=store)
+
+
 def _encode_split(
-    encoding: Encoding, graphs: GraphDataset, num_threads: int, store: StoreOptions, bar: tqdm
-) -> EncodingArrays:
-    with _naming(f"{graphs.name}, {graphs.split} split"):
+    encoding: Encoding, graphs: GraphDataset, place: Place, num_threads: int, store: StoreOptions, bar: tqdm
+) -> tuple[GraphDataset, dict[str, Any]]:
+    arrays = _arrays(graphs)
+    arrays = arrays._replace(edge_index=np.ascontiguousarray(arrays.edge_index, dtype=np.int64))
+    with _naming(_where(graphs)):
         encoded = encoding.provide(
-            _arrays(graphs), name=_name(graphs), store=store, num_threads=num_threads, progress=bar.update
+            arrays, name=_name(graphs), place=place, store=store, num_threads=num_threads, progress=bar.update
         )
-    check_arrays(encoding, encoded, graphs)
-    return encoded
+    check_arrays(encoding, encoded, arrays, graphs.split)
+    pair, node = dict(graphs.pair), dict(graphs.node)
+    if encoded.pair is not None:
+        values = encoded.pair
+        pair[encoding.name] = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+    if encoded.node is not None:
+        node[encoding.name] = torch.from_numpy(encoded.node)
+    return replace(graphs, pair=pair, node=node), encoded.record
+
+
+def _encode_on_the_fly(encoding: Encoding, graphs: GraphDataset) -> tuple[GraphDataset, dict[str, Any]]:
+    """Return a split whose batches compute the encoding, and the record of a sample, which is computed here.
+
+    So what a graph of the split would raise is often raised now, and kernels are compiled here, not in every process.
+    """
+    encoder, numbers = OnTheFly(encoding, _where(graphs)), encoding.sample(_arrays(graphs))
+    sample = select(_arrays(graphs), numbers)
+    encoded = encoder.encode(sample, numbers)
+    check_arrays(encoding, encoded, sample, graphs.split)
+    record = encoded.record | {"sampled_graphs": len(numbers), "num_graphs": len(graphs)}
+    return replace(graphs, encoders={**graphs.encoders, encoding.name: encoder}), record
+
+
+def _where(graphs: GraphDataset) -> str:
+    return f"{graphs.name}, {graphs.split} split"
 
 
 def _stores(splits: dict[str, GraphDataset], encodings: list[Encoding], store: StoreOptions) -> Iterator[CountStore]:

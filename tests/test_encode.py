@@ -72,6 +72,26 @@ def test_trained_from_the_store_equals_trained_in_memory(tmp_path, config):
     assert len(list((tmp_path / "encodings").glob("Cycles-*/manifest.json"))) == 3
 
 
+def test_trained_on_the_fly_equals_trained_in_memory(tmp_path, config, caplog):
+    """Encodings are computed in the loader's processes; every loss is equal to the last bit, and the record says so."""
+    run.run(config("name=memory", "store.mode=never", "optim.max_epoch=1"))
+    fly = ("dataset.pe_transform_on_the_fly=True", "num_workers=1")
+    result = run.run(config("name=fly", "optim.max_epoch=1", *fly))
+    with caplog.at_level("INFO"):
+        run.run(config("name=large", "store.mode=never", "store.min_gib=0", "optim.max_epoch=1"))
+    assert lines(tmp_path, "memory") == lines(tmp_path, "fly") == lines(tmp_path, "large")
+    record = result.encodings["SPSE"]["train"]
+    assert record["place"] == "on the fly" and record["method"] == "auto" and record["status"] == ["exact"] * 6
+    assert (record["sampled_graphs"], record["num_graphs"]) == (16, 16)
+    assert "SPSE, train: on the fly (0.0 GiB of arrays, above store.min_gib)" in caplog.text
+    assert not (tmp_path / "encodings").exists()
+
+
+def test_on_the_fly_or_always_kept(config):
+    with pytest.raises(ConfigError, match="store.mode: is always, but dataset.pe_transform_on_the_fly keeps nothing"):
+        run.run(config("dataset.pe_transform_on_the_fly=True", "store.mode=always"))
+
+
 def test_store_keys_say_how_not_what(tmp_path, config):
     """A finished run is the same run with another store."""
     first = run.run(config("optim.max_epoch=1"))

@@ -89,7 +89,10 @@ class GraphLoader:
         return len(self._order)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
-        """Yield the batches of an epoch from number `start` on, None for an empty part. Raises DataError where a batch cannot be built."""
+        """Yield the batches of an epoch from number `start` on, None for an empty part.
+
+        Raises DataError where a batch cannot be built, in whichever process that was.
+        """
         self._order.epoch, self._order.start = epoch, start
         return map(_sound, self._loader)
 

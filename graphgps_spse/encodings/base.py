@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from graphgps_spse.counting.graph import pair_offsets
+
 if TYPE_CHECKING:
     from graphgps_spse.encodings.store import CountStore, StoreOptions
     from graphgps_spse.encodings.stored import StoredPairs
@@ -42,6 +44,17 @@ class EncodingArrays:
     """What a result must say of it (method, exact or estimated, work done): plain types, kept in result.json."""
 
 
+class Place(NamedTuple):
+    """Where the encoding of a split is to be, and why, for people."""
+
+    where: str
+    """MEMORY, STORE or ON_THE_FLY."""
+    reason: str
+
+
+MEMORY, STORE, ON_THE_FLY = "memory", "store", "on the fly"
+
+
 class Encoding(ABC):
     """One encoding with its options. Subclasses register under the name that YAML uses after `posenc_`."""
 
@@ -57,17 +70,37 @@ class Encoding(ABC):
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
         """Encode every graph. Pure: equal input gives equal bits, whatever the number of threads."""
 
+    def place(self, graphs: GraphArrays, *, name: str, store: "StoreOptions") -> Place:
+        """Choose where the encoding of the split `name` is to be: the same on every machine.
+
+        Here: in memory, or computed as batches are built where its arrays would take more than `store.min_gib`.
+        """
+        gib = self.gib(graphs)
+        if gib > store.min_gib:
+            return Place(ON_THE_FLY, f"{gib:.1f} GiB of arrays, above store.min_gib")
+        return Place(MEMORY, f"{gib:.2g} GiB of arrays")
+
+    def gib(self, graphs: GraphArrays) -> float:
+        """GiB that the arrays of a split take in memory."""
+        pairs, nodes = int(pair_offsets(graphs.node_ptr)[-1]), int(graphs.node_ptr[-1])
+        return (pairs * self.dim_pair + nodes * self.dim_node) * 4 / (1 << 30)
+
     def provide(
         self,
         graphs: GraphArrays,
         *,
         name: str,
+        place: Place,
         store: "StoreOptions",
         num_threads: int = 1,
         progress: Progress | None = None,
     ) -> EncodingArrays:
-        """Encode the split `name` for a run, which may keep what is costly in `store`. Here: compute it anew."""
+        """Encode the split `name` for a run, in memory or, where `place` says so, by way of the store."""
         return self.compute(graphs, num_threads=num_threads, progress=progress)
+
+    def sample(self, graphs: GraphArrays) -> list[int]:
+        """Return the graphs from which the record of an encoding is made that is computed on the fly."""
+        return [0]
 
     def store_of(self, graphs: GraphArrays, *, name: str, root: Path) -> "CountStore | None":
         """Return what `provide` keeps of the split `name` under `root`, filled or not; None if it keeps nothing."""

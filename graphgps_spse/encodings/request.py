@@ -136,7 +136,7 @@ def estimate(graphs: GraphArrays, request: CountRequest) -> Estimate:
     sizes: np.ndarray = np.diff(graphs.node_ptr)
     counter, options = get_counter(request.method), CountOptions(**request.options)
     counted, work, num_bytes, pairs, too_much = 0, 0, 0, 0, False
-    for graph in _spread_by_size(sizes).tolist():
+    for graph in spread_by_size(sizes).tolist():
         simple = simplify(*check_graphs(*take(*graphs, graph, graph + 1)), directed=request.directed)
         allowed = _SAMPLED_WORK // _LEAST_SAMPLE
         limit, zeros = np.array([allowed]), np.zeros((int(sizes[graph]) ** 2, request.max_length))
@@ -184,7 +184,7 @@ def as_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
-def _spread_by_size(sizes: np.ndarray) -> np.ndarray:
+def spread_by_size(sizes: np.ndarray) -> np.ndarray:
     """Return graphs at even ranks of the order by size, shuffled so that the first few are spread as well."""
     number = min(_SAMPLED_GRAPHS, len(sizes))
     ranks = ((np.arange(number) + 0.5) * len(sizes) / max(1, number)).astype(np.int64)

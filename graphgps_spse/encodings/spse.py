@@ -12,11 +12,20 @@ from graphgps_spse.counting.jit import kernel
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import chunk_bounds, for_each_chunk
 from graphgps_spse.counting.records import ChunkCounts
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
+from graphgps_spse.encodings.base import (
+    MEMORY,
+    ON_THE_FLY,
+    STORE,
+    Encoding,
+    EncodingArrays,
+    GraphArrays,
+    Place,
+    Progress,
+)
 from graphgps_spse.encodings.packing import TABLE_SIZE
-from graphgps_spse.encodings.request import CountRequest, describe_status
+from graphgps_spse.encodings.request import CountRequest, as_duration, describe_status, estimate, spread_by_size
 from graphgps_spse.encodings.scaling import scale_counts, scale_table
-from graphgps_spse.encodings.store import CountStore, StoreOptions
+from graphgps_spse.encodings.store import CountStore, StoreOptions, may_hold
 from graphgps_spse.encodings.stored import StoredCounts, StoredPairs
 from graphgps_spse.encodings.walks import walk_probabilities
 from graphgps_spse.errors import ConfigError
@@ -26,6 +35,7 @@ NODE_PES = ("rwse", "cycles", "spse_diag", "none")
 DEFAULT_METHOD = "auto"
 
 _CHUNK_PAIRS = 1 << 16
+_CHEAP_WORK = 4  # for each count: some times what it takes to read one; molecules take about 1, SBM graphs hundreds
 
 
 @encodings.register("SPSE")
@@ -122,18 +132,48 @@ class SPSE(Encoding):
         """Return the store of the counts of a split, filled or not; None where nothing is counted."""
         return CountStore(root, name, graphs, self.request()) if self.num_lengths else None
 
+    def place(self, graphs: GraphArrays, *, name: str, store: StoreOptions) -> Place:
+        """Choose between memory, the store and computing on the fly; what counting costs is predicted from a sample.
+
+        What is in the store is read. Else arrays above `store.min_gib` are computed on the fly where counting costs
+        little more than reading counts, as with molecules. What is large or slow otherwise goes through the store.
+        """
+        if not self.num_lengths or store.mode == "never":
+            return super().place(graphs, name=name, store=store)
+        if store.mode == "always":
+            return Place(STORE, "store.mode is always")
+        if may_hold(store.dir, graphs, self.request()):
+            kept = self.store_of(graphs, name=name, root=store.dir)
+            if kept is not None and kept.find_files():
+                return Place(STORE, f"{kept.path} is there")
+        cost, gib = estimate(graphs, self.request()), self.gib(graphs)
+        num_counts = int(pair_offsets(graphs.node_ptr)[-1]) * self.num_lengths
+        if gib > store.min_gib and not cost.at_least and cost.work <= _CHEAP_WORK * num_counts:
+            counting = f"counting them all takes one core about {as_duration(cost.seconds())}"
+            return Place(ON_THE_FLY, f"{gib:.1f} GiB of arrays, above store.min_gib, and {counting}")
+        if gib > store.min_gib:
+            return Place(STORE, f"{gib:.1f} GiB of arrays, above store.min_gib, and counting is costly")
+        if cost.seconds() > store.min_seconds:
+            return Place(STORE, f"counting takes one core about {as_duration(cost.seconds())}, above store.min_seconds")
+        return Place(MEMORY, f"{gib:.2g} GiB of arrays, counted in {as_duration(cost.seconds())}")
+
+    def sample(self, graphs: GraphArrays) -> list[int]:
+        """Return up to 64 graphs, evenly spread over the sizes."""
+        return spread_by_size(np.diff(graphs.node_ptr)).tolist()
+
     def provide(
         self,
         graphs: GraphArrays,
         *,
         name: str,
+        place: Place,
         store: StoreOptions,
         num_threads: int = 1,
         progress: Progress | None = None,
     ) -> EncodingArrays:
-        """Encode the split `name` by way of the store, if that is asked for or worth it; else in memory."""
-        kept = None if store.mode == "never" else self.store_of(graphs, name=name, root=store.dir)
-        if kept is None or not (store.mode == "always" or kept.find_files() or self._is_costly(kept, store)):
+        """Encode the split `name`, by way of the store where `place` says so; else in memory."""
+        kept = self.store_of(graphs, name=name, root=store.dir) if place.where == STORE else None
+        if kept is None:
             return self.compute(graphs, num_threads=num_threads, progress=progress)
         counts = kept.complete(num_threads=num_threads, progress=progress)
         pairs = StoredPairs(counts, alpha=self.alpha, beta=self.beta, n=self.n, num_channels=self.dim_pair)
@@ -145,10 +185,6 @@ class SPSE(Encoding):
         stored = {"folder": kept.path.name, "max_error_of_ln": counts.max_error()}
         record = self._record(counts.status_GK(), counts.work()) | {"stored": stored}
         return EncodingArrays(pairs, self._nodes(graphs, cycles, empty, num_threads), record)
-
-    def _is_costly(self, kept: CountStore, store: StoreOptions) -> bool:
-        gib = int(pair_offsets(kept.graphs.node_ptr)[-1]) * self.dim_pair * 4 / (1 << 30)
-        return gib > store.min_gib or kept.estimate.seconds() > store.min_seconds
 
     def _no_cycles(self, node_ptr: np.ndarray) -> np.ndarray:
         return np.zeros((int(node_ptr[-1]), self.dim_pair) if self.node_pe == "cycles" else (0, 0))

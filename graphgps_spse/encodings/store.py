@@ -50,6 +50,7 @@ _FORMAT = 1
 _SHARD_VALUES = 1 << 24  # counts of one shard: 64 MiB of float32 when decoded, seconds to minutes of counting
 _SECONDS_BETWEEN_LINES = 60
 _ROUNDS = 3
+_HASHED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,16 @@ class StoreOptions:
     min_seconds: float = 20.0
     """auto: splits that take one core longer than this are kept."""
     min_gib: float = 4.0
-    """auto: so are those whose pairs would take more memory than this."""
+    """auto: so are those whose arrays would take more memory than this, if counting costs much more than reading.
+
+    Encodings that are not kept, or are cheap, are computed as batches are built where their arrays exceed this.
+    """
+    on_the_fly: bool = False
+    """Every encoding is computed as batches are built; nothing is kept."""
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "StoreOptions":
-        """Read and check cfg.store."""
+        """Read and check cfg.store and `dataset.pe_transform_on_the_fly`."""
         store = cfg.store
         if store.mode not in MODES:
             raise ConfigError(f"store.mode: unknown value '{store.mode}'. Known: {', '.join(MODES)}")
@@ -75,7 +81,10 @@ class StoreOptions:
                 raise ConfigError(f"store.{key}: {value} is below 0")
         if not store.dir:
             raise ConfigError("store.dir: is empty; name a folder, or set store.mode to never")
-        return cls(store.mode, Path(store.dir), store.min_seconds, store.min_gib)
+        on_the_fly = cfg.dataset.pe_transform_on_the_fly
+        if on_the_fly and store.mode == "always":
+            raise ConfigError("store.mode: is always, but dataset.pe_transform_on_the_fly keeps nothing; choose one")
+        return cls(store.mode, Path(store.dir), store.min_seconds, store.min_gib, on_the_fly)
 
 
 class CountStore:
@@ -277,11 +286,25 @@ class CountStore:
         )
 
 
+def may_hold(root: Path, graphs: GraphArrays, request: CountRequest) -> bool:
+    """Whether a folder under `root` could be that of these graphs, from its manifest alone, which is quick to see."""
+    wanted = json.loads(json.dumps({"num_graphs": len(graphs.node_ptr) - 1, **request.key()}))
+    for path in root.glob("*/manifest.json"):
+        try:
+            manifest = json.loads(path.read_text())
+        except (OSError, ValueError):
+            return True  # looked at more closely by whoever opens it
+        if all(manifest.get(key) == value for key, value in wanted.items()):
+            return True
+    return False
+
+
 def fingerprint(graphs: GraphArrays) -> str:
     """Return a SHA-256 over the graphs alone, so that data sets that differ in features or targets share counts."""
     digest = hashlib.sha256()
-    for array in graphs:
-        digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+    for row in (graphs.node_ptr, graphs.edge_ptr, *graphs.edge_index):
+        for first in range(0, len(row), _HASHED_AT_ONCE):
+            digest.update(np.ascontiguousarray(row[first : first + _HASHED_AT_ONCE], dtype="<i8").tobytes())
     return digest.hexdigest()
 
 

@@ -21,7 +21,8 @@ def _several_shards(monkeypatch):
 
 
 def provide(encoding, split, root, mode="always", **options):
-    return encoding.provide(split, name="Random-train", store=StoreOptions(mode, root, **options))
+    asked = {"name": "Random-train", "store": StoreOptions(mode, root, **options)}
+    return encoding.provide(split, place=encoding.place(split, **asked), **asked)
 
 
 @pytest.mark.parametrize(

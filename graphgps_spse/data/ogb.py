@@ -1,0 +1,37 @@
+"""Molecular benchmarks under the format that GraphGPS calls OGB: both Peptides, and PCQM4Mv2."""
+
+from pathlib import Path
+from typing import Any
+
+from graphgps_spse.data.molecules import count_workers
+from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
+from graphgps_spse.data.peptides import Peptides
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import datasets, nearest
+
+
+@datasets.register("OGB")
+class OGB:
+    """Peptides (Dwivedi et al. 2022) by PyG's loader, and PCQM4Mv2 (Hu et al. 2021) from OGB's files."""
+
+    names = (*(f"peptides-{kind}" for kind in Peptides.kinds), *(f"PCQM4Mv2-{kind}" for kind in PCQM4Mv2.kinds))
+    """What `dataset.name` may be."""
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> Peptides | PCQM4Mv2:
+        """Read `dataset.name` and `dataset.dir`; for PCQM4Mv2 `num_threads` and `train.mode` as well."""
+        name, root = cfg.dataset.name, Path(cfg.dataset.dir)
+        if name not in cls.names:
+            raise ConfigError(
+                f"dataset.name: '{name}' is no data set of OGB.{nearest(name, list(cls.names))} "
+                f"Known: {', '.join(cls.names)}"
+            )
+        family, kind = name.split("-")
+        if family == "peptides":
+            return Peptides(root=root / "LRGB", kind=kind)
+        if kind == "inference" and cfg.train.mode == "custom":
+            raise ConfigError(
+                f"dataset.name: {name} has no training split; it is for predictions of a finished run, with "
+                "python scripts/predict.py"
+            )
+        return PCQM4Mv2(root=root, kind=kind, num_workers=count_workers(cfg.num_threads))

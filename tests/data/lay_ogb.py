@@ -1,0 +1,68 @@
+"""Miniature raw files where PyG's and OGB's own loaders look for them, so that nothing is downloaded.
+
+`root` is what a configuration calls `dataset.dir`.
+"""
+
+import csv
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from graphgps_spse.data.molecules import featurise
+
+SMILES = (
+    "CC(C)CC(NC(=O)C(N)C)C(=O)O", "C", "NCC(=O)NCC(=O)O", "c1ccccc1", "N[C@@H](CO)C(=O)O", "C1CC1C", "OC1CCC(O)C1",
+    "CC#N", "O=C(O)C1CCCN1", "CSCCC(N)C(=O)O", "c1ccc2ccccc2c1", "[NH3+]CC([O-])=O",
+)  # fmt: skip
+
+
+def lay_peptides(root: Path, name: str, *, num_graphs: Sequence[int] = (12, 6, 6)) -> None:
+    """Lay peptides-functional or peptides-structural, of so many graphs in train, val and test."""
+    functional = name == "peptides-functional"
+    targets = torch.randn(sum(num_graphs), 11, generator=torch.Generator().manual_seed(0))
+    if functional:
+        targets = (targets[:, :10] > 0).float()
+        targets[0], targets[-1] = 0, 1
+        first = 0
+        for number in num_graphs:  # every label has both values in every split, as average precision needs
+            targets[first], targets[first + 1] = 0, 1
+            first += number
+    rows = iter((SMILES[k % len(SMILES)], y) for k, y in enumerate(targets))
+    write_peptides(root, name, {split: [next(rows) for _ in range(n)] for split, n in zip(SPLITS, num_graphs)})
+
+
+SPLITS = ("train", "val", "test")
+
+
+def write_peptides(root: Path, name: str, splits: dict[str, list[tuple[str, torch.Tensor]]]) -> None:
+    """Write lists of SMILES and targets [T] as the benchmark's three files."""
+    raw = (
+        root / "LRGB" / {"peptides-functional": "peptides-func", "peptides-structural": "peptides-struct"}[name] / "raw"
+    )
+    raw.mkdir(parents=True)
+    for split, rows in splits.items():
+        graphs = []
+        for smiles, y in rows:
+            x, edge_index, edge_attr = (torch.from_numpy(array).long() for array in featurise(smiles))
+            graphs.append((x, edge_attr, edge_index, y.reshape(1, -1)))
+        torch.save(graphs, raw / f"{split}.pt")
+
+
+def lay_pcqm(root: Path, *, smiles: Sequence[str] = SMILES, num_graphs: Sequence[int] = (36, 6, 4, 5)) -> None:
+    """Lay PCQM4Mv2, of so many graphs in OGB's train, valid, test-dev and test-challenge."""
+    folder = root / "pcqm4m-v2"
+    (folder / "raw").mkdir(parents=True)
+    (folder / "RELEASE_v1.txt").touch()
+    bounds = np.cumsum([0, *num_graphs])
+    with gzip.open(folder / "raw" / "data.csv.gz", "wt", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["idx", "smiles", "homolumogap"])
+        for row in range(bounds[-1]):
+            gap = f"{5 + 0.01 * row:.4f}" if row < bounds[2] else ""
+            table.writerow([row, smiles[row % len(smiles)], gap])
+    parts = ("train", "valid", "test-dev", "test-challenge")
+    split = {part: np.arange(first, last) for part, first, last in zip(parts, bounds, bounds[1:])}
+    torch.save(split, folder / "split_dict.pt")

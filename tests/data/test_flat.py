@@ -1,0 +1,158 @@
+"""Graphs on disk: the same as in memory, whole or absent, and checked where they might not be what they were."""
+
+import json
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+import torch
+from test_base import make_dataset
+
+from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
+from graphgps_spse.errors import DataError
+
+KINDS = {"x": np.uint8, "edge_index": np.int16, "edge_attr": np.int32, "y": np.float32}
+
+
+def blocks(graphs, bounds):
+    """Parts of a data set as a writer takes them."""
+    for first, last in zip(bounds, bounds[1:]):
+        (n0, n1), (e0, e1) = (ptr[[first, last]].tolist() for ptr in (graphs.node_ptr, graphs.edge_ptr))
+        arrays = {
+            "x": graphs.x_NF[n0:n1], "edge_index": graphs.edge_index_2E[:, e0:e1],
+            "edge_attr": graphs.edge_attr_EF[e0:e1], "y": graphs.y[first:last],
+        }  # fmt: skip
+        yield {
+            "sizes": graphs.node_ptr[first : last + 1].diff().numpy(),
+            "num_edges": graphs.edge_ptr[first : last + 1].diff().numpy(),
+            **{name: array.numpy().astype(KINDS[name]) for name, array in arrays.items()},
+        }
+
+
+def write(path, bounds=(0, 1, 3), graphs=None, **changes):
+    writer = FlatWriter(path)
+    for block in blocks(graphs or make_dataset(), bounds):
+        writer.append(**{**block, **changes})
+    writer.close(name="Named", split="train")
+
+
+@pytest.mark.parametrize("bounds", [(0, 3), (0, 1, 2, 3)])
+def test_read_back(tmp_path, bounds):
+    write(tmp_path / "flat", bounds)
+    expected, found = make_dataset(), load_flat(tmp_path / "flat")
+    assert (found.x_NF.dtype, found.edge_index_2E.dtype) == (torch.uint8, torch.int16)
+    for name in ("x_NF", "edge_index_2E", "edge_attr_EF", "y", "node_ptr", "edge_ptr"):
+        assert torch.equal(getattr(found, name), getattr(expected, name).to(getattr(found, name).dtype)), name
+    assert found.fingerprint() == found.kept_fingerprint == expected.fingerprint()
+    ours, theirs = found.batch([2, 0]), expected.batch([2, 0])
+    for name in ("x_NF", "edge_index_2E", "edge_attr_EF", "y", "log_deg_N"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name))
+    assert np.load(tmp_path / "flat" / "edge_index.npy").tolist() == expected.edge_index_2E.T.tolist()
+
+
+def test_the_first_graphs_are_views(tmp_path):
+    write(tmp_path / "flat")
+    two = load_flat(tmp_path / "flat", num_graphs=2)
+    assert len(two) == 2 and two.y.tolist() == [[1.0], [2.0]] and two.edge_index_2E.shape == (2, 6)
+    assert not two.kept_fingerprint and two.fingerprint() != load_flat(tmp_path / "flat").fingerprint()
+    assert load_flat(tmp_path / "flat", num_graphs=3).kept_fingerprint
+
+
+def test_without_edges_and_edge_features(tmp_path):
+    writer = FlatWriter(tmp_path / "flat")
+    one, none = np.ones((2, 1), np.uint8), np.empty((2, 0), np.int16)
+    writer.append(sizes=[1, 1], num_edges=[0, 0], x=one, edge_index=none, edge_attr=None, y=one.astype(np.float32))
+    writer.close(name="Named", split="train")
+    found = load_flat(tmp_path / "flat")
+    assert len(found) == 2 and found.edge_attr_EF is None and found.batch([0]).edge_index_2E.shape == (2, 0)
+
+
+def test_bad_graphs_are_refused_when_they_are_written(tmp_path):
+    with pytest.raises(DataError, match="graph 0: edge .* points outside"):
+        write(tmp_path / "flat", (0, 3), edge_index=np.full((2, 8), 6, np.int16))
+    assert not (tmp_path / "flat" / "meta.json").exists()
+    with pytest.raises(ValueError, match="rows of int64"):
+        write_two(tmp_path)
+
+
+def write_two(tmp_path):
+    writer = FlatWriter(tmp_path / "two")
+    first, second = blocks(make_dataset(), (0, 1, 3))
+    writer.append(**first)
+    writer.append(**{**second, "x": second["x"].astype(np.int64)})
+
+
+def damage_meta(path):
+    (path / "meta.json").write_text("{")
+
+
+def shorten(path):
+    file = path / "x.npy"
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def exchange(path):
+    (path / "y.npy").write_bytes((path / "node_ptr.npy").read_bytes())
+
+
+def drop(path):
+    (path / "edge_ptr.npy").unlink()
+
+
+@pytest.mark.parametrize("damage", [damage_meta, shorten, exchange, drop])
+def test_a_damaged_folder_is_named(tmp_path, damage):
+    write(tmp_path / "flat")
+    damage(tmp_path / "flat")
+    with pytest.raises(DataError, match="flat is damaged .*written anew"):
+        load_flat(tmp_path / "flat")
+
+
+def test_another_format_is_refused(tmp_path):
+    write(tmp_path / "flat")
+    meta = json.loads((tmp_path / "flat/meta.json").read_text())
+    (tmp_path / "flat/meta.json").write_text(json.dumps(meta | {"format": 99}))
+    with pytest.raises(DataError, match="has format 99, and this version reads 1"):
+        load_flat(tmp_path / "flat")
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    def half(path):
+        path.mkdir()
+        (path / "x.npy").write_text("half")
+        raise KeyboardInterrupt
+
+    target = tmp_path / "deep" / "flat"
+    with pytest.raises(KeyboardInterrupt):
+        make_once(target, half)
+    assert [path.name for path in target.parent.iterdir()] == [".flat.lock"]
+    killed = target.parent / ".flat.99999999.tmp"
+    killed.mkdir()
+    make_once(target, lambda path: path.mkdir())
+    assert target.is_dir() and not killed.exists()
+    make_once(target, half)  # it is there, so nothing is made
+
+
+def make_slowly(target, log):
+    def make(path):
+        path.mkdir()
+        log.put("made")
+
+    make_once(target, make)
+    log.put("done")
+
+
+def test_of_several_processes_one_makes_it(tmp_path):
+    context = get_context("fork")
+    log = context.SimpleQueue()
+    processes = [context.Process(target=make_slowly, args=(tmp_path / "flat", log)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert sorted(log.get() for _ in range(4)) == ["done"] * 3 + ["made"] and log.empty()
+
+
+def test_a_disk_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"flat cannot be written \(.*set dataset.dir"):
+        make_once(tmp_path / "file" / "flat", lambda path: path.mkdir())

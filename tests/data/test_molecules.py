@@ -1,0 +1,165 @@
+"""SMILES to graphs: equal to OGB's own function, in any number of processes, and a reason for what is no molecule."""
+
+import csv
+import gzip
+import time
+from multiprocessing import active_children, get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphgps_spse.data import molecules
+from graphgps_spse.data.molecules import featurise, featurise_block, featurise_many, fold_chirality
+from graphgps_spse.errors import DataError
+from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
+
+ODD = [
+    "C", "[H][H]", "[NH4+].[Cl-]", "O=C=O", "*CC*", "[13CH4]", "[CH3]", "[C-]#[O+]", "C[N+](=O)[O-]", "F/C=C/F",
+    "F/C=C\\F", "N[C@@H](C)C(=O)O",
+    "N[C@H](C)C(=O)O", "C1=CC=CC=C1", "c1ccc2[nH]ccc2c1", "S(F)(F)(F)(F)(F)F", "FP(F)(F)(F)F",
+    "[NH3]->[Cu]", "C[Pt@SP1](F)(Cl)Br", "[Fe+3]", "[U+6]", "O1C=C[C@H]([C@H]1O2)c3c2cc(OC)c4c3OC(=O)C5=C4CCC(=O)5",
+    "C$C", "[O-][Cl+3]([O-])([O-])[O-]", "C[Si](C)(C)C", "[He]", "[B-](F)(F)(F)F", "OO", "[OH]", "N#N", "[C]",
+]  # fmt: skip
+
+
+def check_equal_to_ogb(smiles):
+    smiles2graph = pytest.importorskip("ogb.utils").smiles2graph
+    for text in smiles:
+        expected, found = smiles2graph(text), featurise(text)
+        assert found.x.tolist() == np.minimum(expected["node_feat"], [999, 3, *[999] * 7]).tolist(), text
+        assert found.edge_index.tolist() == expected["edge_index"].tolist(), text
+        assert found.edge_attr.tolist() == expected["edge_feat"].tolist(), text
+        assert (found.x.max(0) < [size for _, size in ATOM_COLUMNS]).all()
+        assert (found.edge_attr.reshape(-1, 3).max(0, initial=0) < [size for _, size in BOND_COLUMNS]).all()
+    return len(smiles)
+
+
+def test_features_are_ogbs():
+    assert check_equal_to_ogb(ODD) == 31
+
+
+def test_features_of_real_molecules_are_ogbs(shared_dir):
+    for file, step, number in (
+        ("pcqm4mv2/pcqm4mv2_first1999.csv.gz", 20, 100),
+        ("peptides/peptide_multi_class_dataset.csv.gz", 1000, 16),
+    ):
+        with gzip.open(shared_dir / "data" / file, "rt", newline="") as lines:
+            assert check_equal_to_ogb([row["smiles"] for row in csv.DictReader(lines)][::step]) == number
+
+
+def test_features_by_hand():
+    """Alanine's ion: N+ with three hydrogens, the chiral carbon, methyl, carboxylate."""
+    found = featurise("[NH3+][C@@H](C)C(=O)[O-]")
+    #                          number, chirality, degree, charge + 5, H, radicals, hybridization (sp2 1, sp3 2), ...
+    assert found.x.tolist() == [
+        [6, 0, 4, 6, 3, 0, 2, 0, 0],
+        [5, 1, 4, 5, 1, 0, 2, 0, 0],
+        [5, 0, 4, 5, 3, 0, 2, 0, 0],
+        [5, 0, 3, 5, 0, 0, 1, 0, 0],
+        [7, 0, 1, 5, 0, 0, 1, 0, 0],
+        [7, 0, 1, 4, 0, 0, 1, 0, 0],
+    ]
+    assert found.edge_index.tolist() == [[0, 1, 1, 2, 1, 3, 3, 4, 3, 5], [1, 0, 2, 1, 3, 1, 4, 3, 5, 3]]
+    assert found.edge_attr.tolist() == [[0, 0, 0]] * 6 + [[1, 0, 1]] * 2 + [[0, 0, 1]] * 2
+
+
+def test_single_atom_has_no_edges():
+    found = featurise("C")
+    assert found.x.shape == (1, 9) and found.edge_index.shape == (2, 0) and found.edge_attr.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "words"),
+    [
+        ("C(C)(C)(C)(C)C", "valence for atom # 0 C"),
+        ("c1ccc", "cannot be parsed as SMILES"),
+        ("c1cccc1", "Can't kekulize"),
+        ("", "has 0 atoms"),
+        (None, "None is no text"),
+        (3.0, "3.0 is no text"),
+    ],
+)
+def test_reason_why_there_is_no_graph(smiles, words):
+    with pytest.raises(DataError, match=words):
+        featurise(smiles)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_blocks_are_the_molecules_one_by_one(monkeypatch, num_workers):
+    monkeypatch.setattr(molecules, "_BLOCK", 7)
+    smiles = [*ODD[:10], "c1ccc", *ODD[10:], "?"]
+    drawn, blocks = iter(smiles), []
+    for block in featurise_many(drawn, num_workers=num_workers):
+        blocks.append(block)
+    assert len(blocks) == 5
+    rows = np.concatenate([block.rows for block in blocks])
+    assert rows.tolist() == [row for row in range(33) if row not in (10, 32)]
+    assert [row for block in blocks for row, _ in block.bad] == [10, 32] and "'c1ccc'" in blocks[1].bad[0][1]
+    node, edge = 0, 0
+    axes = {"sizes": 0, "num_edges": 0, "x": 0, "edge_index": 1, "edge_attr": 0}
+    whole = [np.concatenate([getattr(b, name) for b in blocks], axis=axis) for name, axis in axes.items()]
+    for row, size, num_edges in zip(rows, *whole[:2]):
+        alone = featurise(smiles[row])
+        assert np.array_equal(whole[2][node : node + size], alone.x)
+        assert np.array_equal(whole[3][:, edge : edge + num_edges], alone.edge_index)
+        assert np.array_equal(whole[4][edge : edge + num_edges], alone.edge_attr)
+        node, edge = node + size, edge + num_edges
+    assert (node, edge) == (len(whole[2]), len(whole[4]))
+
+
+def test_only_some_blocks_are_read_ahead(monkeypatch):
+    monkeypatch.setattr(molecules, "_BLOCK", 5)
+    drawn = iter(["CC"] * 1000)
+    blocks = featurise_many(drawn, num_workers=2)
+    next(blocks)
+    assert len(list(drawn)) == 1000 - 6 * 5
+    blocks.close()
+
+
+def test_workers_end_with_the_process_that_started_them(monkeypatch, tmp_path):
+    """Killed as a job is: nothing is left behind that waits for work."""
+    monkeypatch.setattr(molecules, "_BLOCK", 5)
+
+    def start():
+        blocks = featurise_many(iter(lambda: "CC", None), num_workers=2)
+        next(blocks)
+        (tmp_path / "pids").write_text(" ".join(str(child.pid) for child in active_children()))
+        time.sleep(60)
+
+    process = get_context("fork").Process(target=start)
+    process.start()
+    try:
+        wait_for(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text())
+    finally:
+        process.kill()
+        process.join()
+    workers = (tmp_path / "pids").read_text().split()
+    assert len(workers) == 2
+    wait_for(lambda: not any(is_running(worker) for worker in workers))
+
+
+def is_running(pid):
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for(condition):
+    limit = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def test_block_of_nothing_but_bad_rows():
+    block = featurise_block(["?", ""], first_row=40)
+    assert [row for row, _ in block.bad] == [40, 41]
+    assert (block.x.shape, block.edge_index.shape, block.edge_attr.shape) == ((0, 9), (2, 0), (0, 3))
+    assert len(block.rows) == len(block.sizes) == 0
+
+
+def test_the_fifth_chirality_is_other():
+    features = np.array([[5, 4, 4, 5, 0, 0, 2, 0, 0], [5, 2, 4, 5, 0, 0, 2, 0, 0]])
+    assert fold_chirality(features)[:, 1].tolist() == [3, 2] and features[0, 1] == 4

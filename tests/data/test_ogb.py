@@ -1,0 +1,70 @@
+"""What `dataset.format: OGB` names, from the configuration to a result."""
+
+import pytest
+import yaml
+from lay_ogb import lay_pcqm, lay_peptides
+
+from graphgps_spse.config import load_config
+from graphgps_spse.data.ogb import OGB
+from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
+from graphgps_spse.data.peptides import Peptides
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.run import build_parts, run
+
+TINY = {
+    "dataset": {"format": "OGB", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"},
+    "posenc_SPSE": {"enable": True, "max_length": 3},
+    "train": {"batch_size": 8},
+    "gnn": {"dim_inner": 8},
+    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8},
+    "optim": {"max_epoch": 1},
+    "accelerator": "cpu",
+    "num_threads": 1,
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(TINY))
+    folders = [f"out_dir={tmp_path}/results", f"dataset.dir={tmp_path}", f"store.dir={tmp_path}/encodings"]
+    return lambda name, *overrides: load_config(path, [f"dataset.name={name}", *folders, *overrides])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "spec_name"),
+    [
+        ("peptides-functional", Peptides, "Peptides-func"),
+        ("peptides-structural", Peptides, "Peptides-struct"),
+        ("PCQM4Mv2-full", PCQM4Mv2, "PCQM4Mv2"),
+        ("PCQM4Mv2-subset", PCQM4Mv2, "PCQM4Mv2-subset"),
+    ],
+)
+def test_names(config, name, kind, spec_name):
+    dataset = OGB.from_cfg(config(name))
+    assert isinstance(dataset, kind) and dataset.spec.name == spec_name
+
+
+def test_names_that_are_none(config):
+    with pytest.raises(ConfigError, match=r"'peptides-func' is no data set of OGB.*Did you mean 'peptides-functional'"):
+        OGB.from_cfg(config("peptides-func"))
+    with pytest.raises(ConfigError, match="PCQM4Mv2-inference has no training split"):
+        OGB.from_cfg(config("PCQM4Mv2-inference"))
+    inference = OGB.from_cfg(config("PCQM4Mv2-inference", "train.mode=eval"))
+    assert inference.kind == "inference" and inference.spec.name == "PCQM4Mv2"
+
+
+@pytest.mark.parametrize("name", ["peptides-functional", "peptides-structural", "PCQM4Mv2-full", "PCQM4Mv2-subset"])
+def test_one_epoch(config, tmp_path, name):
+    """Trained from the files to the result; with PCQM4Mv2 encodings are computed on the fly, from mapped arrays."""
+    if name.startswith("peptides"):
+        lay_peptides(tmp_path, name)
+    else:
+        lay_pcqm(tmp_path, num_graphs=(60, 6, 4, 5))
+    fly = () if name.startswith("peptides") else ("dataset.pe_transform_on_the_fly=True", "num_workers=1")
+    result = run(config(name, *fly))
+    metric = "ap" if name == "peptides-functional" else "mae"
+    assert result.metric == metric and result.best["test"][metric] > 0
+    assert result.encodings["SPSE"]["train"]["place"] == ("on the fly" if fly else "memory")
+    splits = build_parts(config(name)).dataset.load()
+    assert result.fingerprints == {split: graphs.fingerprint() for split, graphs in splits.items()}

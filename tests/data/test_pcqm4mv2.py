@@ -1,0 +1,214 @@
+"""PCQM4Mv2 from OGB's files: the split of GraphGPS, arrays on disk equal to OGB's own graphs, and submissions."""
+
+import csv
+import gzip
+import inspect
+import shutil
+import urllib.error
+
+import numpy as np
+import pytest
+import torch
+from lay_ogb import SMILES, lay_pcqm
+from torch_geometric.data import InMemoryDataset
+
+from graphgps_spse.data import pcqm4mv2
+from graphgps_spse.data.molecules import featurise
+from graphgps_spse.data.pcqm4mv2 import NUM_TRAIN, NUM_VAL, PCQM4Mv2, read_split, split_parts, write_submission
+from graphgps_spse.errors import DataError
+
+NAMES = ("x_NF", "edge_index_2E", "edge_attr_EF", "y", "node_ptr", "edge_ptr")
+
+
+def make(root, kind="full", **changes):
+    return PCQM4Mv2(root=root, kind=kind, **changes)
+
+
+@pytest.fixture(scope="module")
+def laid(tmp_path_factory):
+    root = tmp_path_factory.mktemp("datasets")
+    lay_pcqm(root, num_graphs=(60, 6, 4, 5))
+    make(root).load()
+    return root
+
+
+def test_the_split_is_that_of_the_benchmark():
+    """Rows by hand from numpy's generator; of fewer molecules the same share."""
+    split = {"train": np.arange(NUM_TRAIN), "valid": np.array([NUM_TRAIN]), "test-dev": [], "test-challenge": []}
+    parts = split_parts(split)
+    order = np.random.default_rng(42).permutation(NUM_TRAIN)
+    assert (len(parts["val"]), len(parts["train"])) == (NUM_VAL, NUM_TRAIN - NUM_VAL) == (150_000, 3_228_606)
+    assert (parts["val"] == order[:150_000]).all() and (parts["train"] == order[150_000:]).all()
+    small = split_parts(split | {"train": np.arange(60)})
+    assert [len(small[part]) for part in ("train", "val")] == [58, 2]
+
+
+def rows_of(root, part):
+    return split_parts(read_split(root / "pcqm4m-v2/split_dict.pt"))[part]
+
+
+def test_graphs_are_the_molecules_of_their_rows(laid):
+    splits = make(laid).load()
+    assert {split: len(graphs) for split, graphs in splits.items()} == {"train": 58, "val": 2, "test": 6}
+    for split, part in (("train", "train"), ("val", "val"), ("test", "valid")):
+        graphs = splits[split]
+        assert graphs.split == split and graphs.name == make(laid).spec.name == "PCQM4Mv2"
+        assert (graphs.x_NF.dtype, graphs.edge_index_2E.dtype) == (torch.uint8, torch.int16)
+        for g, row in enumerate(rows_of(laid, part)):
+            batch, expected = graphs.batch([g]), featurise(SMILES[row % len(SMILES)])
+            assert batch.x_NF.tolist() == expected.x.tolist()
+            assert batch.edge_index_2E.tolist() == expected.edge_index.tolist()
+            assert batch.edge_attr_EF.tolist() == expected.edge_attr.tolist()
+            assert batch.y.item() == pytest.approx(5 + 0.01 * row, abs=1e-6) and batch.y.dtype == torch.float32
+
+
+def test_subset_is_the_first_part(laid):
+    full, subset = make(laid).load(), make(laid, "subset").load()
+    assert [len(graphs) for graphs in subset.values()] == [5, 1, 6]
+    for split, graphs in subset.items():
+        assert graphs.name == "PCQM4Mv2-subset"
+        assert torch.equal(graphs.y, full[split].y[: len(graphs)])
+        assert torch.equal(graphs.x_NF, full[split].x_NF[: len(graphs.x_NF)])
+    prints = [graphs.fingerprint() for graphs in (*full.values(), *subset.values())]
+    assert len(set(prints)) == 6
+
+
+def test_inference_has_the_unknown_targets(laid):
+    splits = make(laid, "inference").load()
+    assert {split: len(graphs) for split, graphs in splits.items()} == {"valid": 6, "test-dev": 4, "test-challenge": 5}
+    assert make(laid, "inference").spec.may_miss_targets and not make(laid).spec.may_miss_targets
+    assert torch.isnan(splits["test-dev"].y).all() and not torch.isnan(splits["valid"].y).any()
+    assert all(graphs.split == split for split, graphs in splits.items())
+    sizes = [len(featurise(SMILES[row % 12]).x) for row in range(66, 70)]
+    assert splits["test-dev"].sizes_G.tolist() == sizes
+
+
+def test_ogbs_processed_file_gives_the_same_arrays(laid, tmp_path, monkeypatch):
+    """Where OGB's own class has been run, its file is read; the SMILES need not be."""
+    lsc = pytest.importorskip("ogb.lsc")
+    for name in ("raw", "split_dict.pt", "RELEASE_v1.txt"):
+        source, target = laid / "pcqm4m-v2" / name, tmp_path / "pcqm4m-v2" / name
+        target.parent.mkdir(exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    load = torch.load
+    with monkeypatch.context() as patch:  # this version of OGB cannot read its own files with torch 2.6 or later
+        patch.setattr(torch, "load", lambda *args, **kwargs: load(*args, **kwargs | {"weights_only": False}))
+        assert isinstance(lsc.PygPCQM4Mv2Dataset(root=str(tmp_path)), InMemoryDataset)
+    monkeypatch.setattr(pcqm4mv2, "featurise_many", None)
+    for kind in ("full", "inference"):
+        expected, found = make(laid, kind).load(), make(tmp_path, kind).load()
+        for split in expected:
+            for name in NAMES:
+                ours, theirs = getattr(found[split], name), getattr(expected[split], name)
+                assert torch.equal(ours.nan_to_num(-1.0), theirs.nan_to_num(-1.0)), (split, name)
+
+
+def test_workers_write_the_same(laid, tmp_path):
+    lay_pcqm(tmp_path, num_graphs=(60, 6, 4, 5))
+    found = make(tmp_path, num_workers=2).load()
+    assert [g.fingerprint() for g in found.values()] == [g.fingerprint() for g in make(laid).load().values()]
+
+
+def test_real_molecules(shared_dir, tmp_path):
+    with gzip.open(shared_dir / "data/pcqm4mv2/pcqm4mv2_first1999.csv.gz", "rt", newline="") as lines:
+        smiles = [row["smiles"] for row in csv.DictReader(lines)][:300]
+    lay_pcqm(tmp_path, smiles=smiles, num_graphs=(260, 20, 10, 10))
+    splits = make(tmp_path).load()
+    assert [len(graphs) for graphs in splits.values()] == [249, 11, 20]
+    batch = splits["val"].batch(range(11))
+    sizes = sorted(len(featurise(smiles[row]).x) for row in rows_of(tmp_path, "val"))
+    assert list(batch.sizes) == sizes and 8 <= sizes[0] and sizes[-1] <= 19
+
+
+def test_a_row_that_is_no_molecule_is_named(tmp_path):
+    lay_pcqm(tmp_path, smiles=[*SMILES[:3], "c1ccc"], num_graphs=(4, 1, 1, 1))
+    with pytest.raises(DataError, match=r"data.csv.gz, molecule 3: 'c1ccc' is no molecule"):
+        make(tmp_path).load()
+    assert not (tmp_path / "pcqm4m-v2/flat").exists()
+
+
+def test_files_that_are_not_what_they_should_be(tmp_path):
+    lay_pcqm(tmp_path)
+    split = tmp_path / "pcqm4m-v2/split_dict.pt"
+    whole = split.read_bytes()
+    split.write_bytes(whole[:100])
+    with pytest.raises(DataError, match=r"split_dict.pt is not OGB's split"):
+        make(tmp_path).load()
+    torch.save({"train": np.arange(99), "valid": np.arange(2), "test-dev": [], "test-challenge": []}, split)
+    with pytest.raises(DataError, match="names more molecules in train"):
+        make(tmp_path).load()
+    (tmp_path / "pcqm4m-v2/raw/data.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    with pytest.raises(DataError, match="is not OGB's table"):
+        make(tmp_path).load()
+
+
+def test_split_file_runs_no_code(tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return (tmp_path.joinpath("ran").write_text, ("x",))
+
+    torch.save({"train": Harmful()}, tmp_path / "split_dict.pt")
+    with pytest.raises(DataError, match="is not OGB's split"):
+        read_split(tmp_path / "split_dict.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+class Answer:
+    """What opening a URL returns: so many bytes."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def info(self):
+        return {"Content-Length": self.size}
+
+
+def test_ogbs_question_is_an_error_and_not_a_wait(tmp_path, monkeypatch):
+    url = pytest.importorskip("ogb.utils.url")
+    monkeypatch.setattr(url.ur, "urlopen", lambda _: Answer(2 << 30))
+    with pytest.raises(DataError, match="OGB's loader asks before it downloads.*by hand"):
+        make(tmp_path).load()
+
+
+def test_failed_download_says_what_to_do(tmp_path, monkeypatch):
+    url = pytest.importorskip("ogb.utils.url")
+
+    def refuse(_):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr(url.ur, "urlopen", refuse)
+    with pytest.raises(DataError, match="no route to host.*pcqm4m-v2.zip by hand .*data.csv.gz"):
+        make(tmp_path).load()
+    (tmp_path / "pcqm4m-v2" / "raw").mkdir()
+    with pytest.raises(DataError, match="lacks .*data.csv.gz, .*split_dict.pt"):
+        make(tmp_path).load()
+
+
+def test_the_address_is_ogbs():
+    lsc = pytest.importorskip("ogb.lsc")
+    assert pcqm4mv2._URL in inspect.getsource(lsc.PygPCQM4Mv2Dataset)
+
+
+def test_submission(tmp_path):
+    pytest.importorskip("ogb.lsc")
+    rng = np.random.default_rng(0)
+    predictions = {"test-dev": rng.normal(size=147_037), "test-challenge": torch.randn(147_432, 1)}
+    files = write_submission(predictions, tmp_path / "out")
+    assert [file.name for file in files] == ["y_pred_pcqm4m-v2_test-dev.npz", "y_pred_pcqm4m-v2_test-challenge.npz"]
+    for file, values in zip(files, predictions.values()):
+        with np.load(file) as content:
+            assert content.files == ["y_pred"] and content["y_pred"].dtype == np.float32
+            assert np.array_equal(content["y_pred"], np.asarray(values, np.float32).reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "words"),
+    [
+        ("valid", np.zeros(3), "'valid' is not submitted"),
+        ("test-dev", np.zeros(147_036), "147,036 predictions are not as many"),
+        ("test-challenge", np.array([0.0, np.nan]), "prediction of molecule 1 is not finite"),
+    ],
+)
+def test_submission_is_checked(tmp_path, part, values, words):
+    with pytest.raises(DataError, match=words):
+        write_submission({part: values}, tmp_path)

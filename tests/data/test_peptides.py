@@ -1,0 +1,97 @@
+"""Both Peptides through PyG's own loader: miniature files, the real molecules where they are at hand."""
+
+import ast
+import csv
+import gzip
+import io
+import pickle
+import urllib.error
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from lay_ogb import SMILES, lay_peptides, write_peptides
+from torch_geometric.datasets import LRGBDataset
+
+from graphgps_spse.data.molecules import featurise
+from graphgps_spse.data.ogb import OGB
+from graphgps_spse.data.peptides import Peptides
+from graphgps_spse.errors import DataError
+from graphgps_spse.models.features import ATOM_COLUMNS
+
+
+def from_name(root, name):
+    data = SimpleNamespace(name=name, dir=str(root))
+    return OGB.from_cfg(SimpleNamespace(dataset=data, num_threads=1, train=SimpleNamespace(mode="custom")))
+
+
+@pytest.mark.parametrize(
+    ("name", "spec_name", "task", "targets", "metric"),
+    [
+        ("peptides-functional", "Peptides-func", "multilabel", 10, "ap"),
+        ("peptides-structural", "Peptides-struct", "regression", 11, "mae"),
+    ],
+)
+def test_what_the_files_hold(tmp_path, name, spec_name, task, targets, metric):
+    lay_peptides(tmp_path, name)
+    dataset = from_name(tmp_path, name)
+    spec = dataset.spec
+    assert (spec.name, spec.task, spec.num_targets, spec.metric) == (spec_name, task, targets, metric)
+    assert (spec.node_input, spec.edge_input) == (("ogb", 9), ("ogb", 3))
+    splits = dataset.load()
+    assert {split: len(graphs) for split, graphs in splits.items()} == {"train": 12, "val": 6, "test": 6}
+    graphs = splits["val"]
+    assert graphs.y.shape == (6, targets) and graphs.y.dtype == torch.float32
+    for g in range(6):
+        batch, expected = graphs.batch([g]), featurise(SMILES[g])
+        assert batch.x_NF.tolist() == expected.x.tolist()
+        assert batch.edge_index_2E.tolist() == expected.edge_index.tolist()
+        assert batch.edge_attr_EF.tolist() == expected.edge_attr.tolist()
+
+
+def test_the_fifth_chirality_is_folded(tmp_path):
+    lay_peptides(tmp_path, "peptides-functional")
+    file = tmp_path / "LRGB/peptides-func/raw/val.pt"
+    graphs = torch.load(file)
+    graphs[0][0][0, 1] = 4
+    torch.save(graphs, file)
+    x_NF = from_name(tmp_path, "peptides-functional").load()["val"].x_NF
+    assert x_NF[0, 1] == 3 and int(x_NF[:, 1].max()) < dict(ATOM_COLUMNS)["chirality"]
+
+
+def test_real_molecules(shared_dir, tmp_path):
+    """Every tenth official molecule, laid as the benchmark's files; counts of all are those that it publishes."""
+    folder = shared_dir / "data/peptides"
+    with gzip.open(folder / "peptide_multi_class_dataset.csv.gz", "rt", newline="") as lines:
+        rows = [(row["smiles"], ast.literal_eval(row["labels"])) for row in csv.DictReader(lines)]
+    index = PlainUnpickler(io.BytesIO((folder / "splits_random_stratified_peptide.pickle").read_bytes())).load()
+    assert {split: len(ids) for split, ids in index.items()} == {"train": 10873, "val": 2331, "test": 2331}
+    splits = {s: [(rows[i][0], torch.tensor(rows[i][1]).float()) for i in ids[::200]] for s, ids in index.items()}
+    write_peptides(tmp_path, "peptides-functional", splits)
+    for split, graphs in from_name(tmp_path, "peptides-functional").load().items():
+        assert len(graphs) == len(splits[split])
+        assert torch.equal(graphs.y, torch.stack([y for _, y in splits[split]]))
+        found = [featurise(smiles) for smiles, _ in splits[split]]
+        assert graphs.x_NF.tolist() == np.concatenate([molecule.x for molecule in found]).tolist()
+        assert 120 < len(graphs.x_NF) / len(graphs) < 180  # 150.94 in all of them
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Arrays and nothing else."""
+
+    def find_class(self, module, name):
+        assert (module.split(".")[0], name) in {("numpy", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"),
+                                                ("_codecs", "encode")}, (module, name)  # fmt: skip
+        return super().find_class(module, name)
+
+
+def test_failed_download_says_what_to_do(tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr("torch_geometric.datasets.lrgb.download_url", refuse)
+    with pytest.raises(DataError) as error:
+        Peptides(root=tmp_path / "LRGB", kind="structural").load()
+    for word in (LRGBDataset.urls["peptides-struct"], str(tmp_path / "LRGB/peptides-struct/raw"), "val.pt", "no route"):
+        assert word in str(error.value)
