@@ -33,6 +33,7 @@ def default_tree() -> CfgNode:
     c.round = 5  # decimals of metrics on the console; records keep every digit
     c.metric_best = "auto"  # metric that picks the best validation epoch; auto: the benchmark's
     c.tensorboard_each_run = False
+    c.resolved = False  # in the config.yaml of a run: all keys are set, so one that nothing reads is no mistake
     c.plugins = []  # modules to import before names are looked up, e.g. [my_lab.my_encoding]
 
     c.expected = CfgNode()  # what the paper or the official code reports for this file; kept in result.json
@@ -302,7 +303,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     # Keys of the file may go unread in a section that an override touches, say by posenc_RRWP.enable=False.
     touched = {key.rpartition(".")[0] for key in reading.words}
     checked = {key for key in reading.own if key.rpartition(".")[0] not in touched} | reading.words
-    set_keys = {key: reading.leaves[key][1] for key in checked - {"plugins"}}
+    if tree.resolved:
+        checked = set(reading.words)
+    set_keys = {key: reading.leaves[key][1] for key in checked - {"plugins", "resolved"}}
     return Config(tree, set_keys, excused=frozenset(reading.excused))
 
 

@@ -27,6 +27,7 @@ HOW_NOT_WHAT = (
     "num_workers",
     "out_dir",
     "plugins",
+    "resolved",
     "round",
     "store",
     "tensorboard_each_run",
@@ -114,7 +115,7 @@ class RunDir:
                     "Start beside it with --fresh, or under another name with name=NAME"
                 )
         else:
-            write_atomic(path, yaml.safe_dump(config, sort_keys=True).encode())
+            write_atomic(path, yaml.safe_dump({**config, "resolved": True}, sort_keys=True).encode())
 
     def _take_lock(self) -> None:
         """Hold a lock that the kernel gives back however the process ends; the file's text says who holds it."""

@@ -79,7 +79,8 @@ def test_trains_and_leaves_the_run_directory(tiny, capsys):
     before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
     capsys.readouterr()
     assert tiny("seed=3") == 0
-    assert "finished, nothing to do" in capsys.readouterr().out
+    assert main_module.main(["--cfg", str(run_dir / "config.yaml")]) == 0, "it is a configuration like any other"
+    assert capsys.readouterr().out.count("finished, nothing to do") == 2
     assert before == {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
 
     assert tiny("seed=3", "train.mode=eval") == 0

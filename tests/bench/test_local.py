@@ -200,6 +200,19 @@ def test_sweep_on_one_machine(lab):
     assert "2 runs: 2 done" in planned and "still to go: 0.00 h" in planned
 
 
+def test_dry_run_prints_a_script_and_nothing_else(lab, capsys, monkeypatch):
+    monkeypatch.chdir(lab)
+    bad = lab / "results/s/A/tiny-base_lr1e-30/0"
+    bad.mkdir(parents=True)
+    (bad / "attempts.jsonl").write_text('{"event": "ended", "exit_code": 1, "reason": "loss is nan"}\n')
+    assert sweep_script.main(["s.yaml", "--dry-run", "--slurm", "partition=gpu", "cpus=3"]) == 0
+    output = capsys.readouterr()
+    assert "left as it is (loss is nan)" in output.err
+    assert output.out.startswith("#!/bin/bash\n") and output.out.count(") run ") == 1 and "num_threads=3" in output.out
+    assert subprocess.run(["bash", "-n"], input=output.out, text=True, check=False).returncode == 0
+    assert not (lab / "results/s/sweep.json").exists()
+
+
 def test_stopped_sweep_saves_exits_75_and_goes_on(lab):
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 3\noverrides: [optim.max_epoch=2000]\n")
     command = [sys.executable, str(ROOT / "scripts/sweep.py"), "s.yaml", "--jobs", "1"]

@@ -86,17 +86,20 @@ def dense_layer(layer: torch.nn.Module, x: Tensor, e: Tensor, dense: Dense, adja
     return masked_batch_norm(x + layer.ffn(x), mask, layer.norm_ffn), e
 
 
+def raw_edges(batch: GraphBatch) -> Tensor:
+    """Features of the edges; no columns where the data has none."""
+    return torch.empty(batch.edge_index_2E.shape[1], 0) if batch.edge_attr_EF is None else batch.edge_attr_EF
+
+
 def dense_gps(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
-    """Return what GPSModel should return, for heads that pool first."""
+    """Return what GPSModel should return."""
     dense = Dense(batch)
     x = dense.of_nodes(model.node_encoder(batch))
     e = torch.zeros(())
     if model.edge_encoder is not None:
-        e = dense.of_edges(model.edge_encoder.raw(batch.edge_attr_EF))
-        pairs = model.edge_encoder.pairs
-        if pairs is not None:
-            pe = dense.of_pairs(batch.pair[pairs.encoding])[..., int(pairs.has_identity) :]
-            e = torch.cat([e, pairs.linear(pe)], dim=-1)
+        e = dense.of_edges(model.edge_encoder.raw(raw_edges(batch)))
+        if model.edge_encoder.pairs is not None:
+            e = torch.cat([e, dense_encoding(model.edge_encoder.pairs, batch, dense)], dim=-1)
     for layer in model.layers:
         attend = None
         if layer.attention is not None:
@@ -105,38 +108,43 @@ def dense_gps(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
     return dense_head(model.head, x, dense.mask)
 
 
+def dense_encoding(pairs: torch.nn.Module, batch: GraphBatch, dense: Dense) -> Tensor:
+    """The encoding's columns of all pairs, [B, M, M, D/2]."""
+    given = dense.of_pairs(batch.pair[pairs.encoding])
+    if pairs.encoding == "SPD":
+        far = given[..., 0].long()
+        return pairs.embedding.weight[far.clamp(min=0)] * (far >= 0).unsqueeze(-1)
+    return pairs.linear(given[..., int(pairs.has_identity) :])
+
+
 def dense_features(model: torch.nn.Module, batch: GraphBatch, dense: Dense) -> tuple[Tensor, Tensor, Tensor]:
     """Return CSA's pair features, those of edges without kinds, both [B, M, M, D], and which pairs are edges."""
     encoder, adjacent = model.pair_encoder, dense.adjacent
     size = dense.size
-    ring = dense.of_pairs(batch.pair["Rings"])[..., 0] > 0
+    ring = torch.zeros_like(dense.adjacent)
+    if encoder.rings != "none":
+        ring = dense.of_pairs(batch.pair["Rings"])[..., 0] > 0
     if encoder.rings == "edges":
         types = dense.of_edges(batch.edge_attr_EF)[..., 0]
         types = torch.where(ring, types + encoder.num_types, types)
         adjacent = adjacent | ring
         raw = encoder.raw(types.reshape(-1, 1)).unflatten(0, types.shape) * adjacent.unsqueeze(-1)
     else:
-        raw = dense.of_edges(encoder.raw(batch.edge_attr_EF))
+        raw = dense.of_edges(encoder.raw(raw_edges(batch)))
     diagonal = torch.eye(size, dtype=torch.bool).expand_as(adjacent)
     types = raw + encoder.kind.weight[0] * diagonal.unsqueeze(-1)
     types = types + encoder.kind.weight[1] * (~diagonal & ~adjacent).unsqueeze(-1)
     if encoder.rings == "kinds":
         types = types + encoder.ring_kind.weight[0] * (ring & adjacent).unsqueeze(-1)
         types = types + encoder.ring_kind.weight[1] * (ring & ~adjacent).unsqueeze(-1)
-    if encoder.walks is not None:
-        pe = encoder.walks.linear(
-            dense.of_pairs(batch.pair[encoder.walks.encoding])[..., int(encoder.walks.has_identity) :]
-        )
-    elif encoder.distance is not None:
-        far = dense.of_pairs(batch.pair["SPD"])[..., 0].long()
-        pe = encoder.distance.weight[far.clamp(min=0)] * (far >= 0).unsqueeze(-1)
-    else:
+    if encoder.pairs is None:
         return types, raw, adjacent
+    pe = dense_encoding(encoder.pairs, batch, dense)
     return torch.cat([types, pe], dim=-1), torch.cat([raw, pe], dim=-1), adjacent
 
 
 def dense_csa(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
-    """Return what CSAModel should return, for heads that pool first."""
+    """Return what CSAModel should return."""
     dense = Dense(batch)
     x = dense.of_nodes(model.node_encoder(batch))
     pairs, e, adjacent = dense_features(model, batch, dense)

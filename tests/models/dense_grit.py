@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.models.grit import GritLayer, GritTransformer
-from graphgps_spse.models.heads import NodeHead
+from graphgps_spse.models.heads import NodeHead, SANNodesHead
 
 
 def masked_batch_norm(x: Tensor, mask: Tensor, norm: nn.Module) -> Tensor:
     """BatchNorm of the last dimension over the entries of x that `mask` selects; the others become zero."""
     if norm.training:
-        count = mask.sum()
+        count = mask.sum().clamp(min=1)
         weight = mask.unsqueeze(-1).to(x.dtype)
         dims = tuple(range(x.dim() - 1))
         mean = (x * weight).sum(dims) / count
@@ -55,10 +55,12 @@ def dense_grit(model: GritTransformer, batch: GraphBatch) -> Tensor:
     size = int(sizes.max())
     mask = torch.arange(size) < sizes.unsqueeze(1)
     pair_mask = mask.unsqueeze(2) & mask.unsqueeze(1)
-    dtype = model.pair_encoding.weight.dtype
+    dtype = model.layers[0].degree.dtype
     graph_N, node_N = mask.nonzero(as_tuple=True)
 
-    x_ND = model.node_encoder(batch.x_NF) + model.node_encoding(batch.node[model.encoding])
+    x_ND = model.node_encoder(batch)
+    if model.node_encoding is not None:
+        x_ND = x_ND + model.node_encoding(batch.node[model.encoding])
     x = torch.zeros(len(sizes), size, x_ND.shape[1], dtype=dtype).index_put((graph_N, node_N), x_ND)
     log_deg = torch.zeros(len(sizes), size, dtype=dtype)
     log_deg[mask] = batch.log_deg_N.to(dtype)
@@ -78,5 +80,7 @@ def dense_head(head: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
     """Predict from nodes [B, M, D]: one row for each graph, or for each node in the order of the batch."""
     if isinstance(head, NodeHead):
         return head.mlp(x[mask])
-    total = (x * mask.unsqueeze(-1)).sum(1)
-    return head.mlp(total / mask.sum(1, keepdim=True) if head.pool.kind == "mean" else total)
+    pools_last = isinstance(head, SANNodesHead)
+    total = ((head.mlp(x) if pools_last else x) * mask.unsqueeze(-1)).sum(1)
+    pooled = total / mask.sum(1, keepdim=True) if head.pool.kind == "mean" else total
+    return pooled if pools_last else head.mlp(pooled)

@@ -25,6 +25,7 @@ ENCODINGS = {
     "RWSE": SimpleNamespace(name="RWSE", dim_pair=0, dim_node=NUM_STEPS, has_identity=False),
     "walks": SimpleNamespace(name="RWSE", dim_pair=NUM_STEPS, dim_node=NUM_STEPS, has_identity=False),
     "SPSE": SimpleNamespace(name="SPSE", dim_pair=NUM_STEPS, dim_node=0, has_identity=True),
+    "RRWP": SimpleNamespace(name="RRWP", dim_pair=NUM_STEPS + 1, dim_node=NUM_STEPS + 1, has_identity=True),
     "LapPE": SimpleNamespace(name="LapPE", dim_pair=0, dim_node=2 * NUM_FREQS, has_identity=False),
     "SPD": SimpleNamespace(name="SPD", dim_pair=1, dim_node=0, has_identity=False),
     "Rings": SimpleNamespace(name="Rings", dim_pair=1, dim_node=0, has_identity=False),
@@ -32,7 +33,7 @@ ENCODINGS = {
 
 
 def random_graphs(sizes: tuple[int, ...] = SIZES, seed: int = 0, *, density: float = 0.4) -> GraphDataset:
-    """Directed graphs, the first node isolated where there are three or more; graphs of one node have no edges.
+    """Return directed graphs, the first node isolated where there are three or more; graphs of one node have no edges.
 
     Encodings are random numbers; SPD holds distances up to MAX_DISTANCE or -1, rings are symmetric.
     """
@@ -70,8 +71,14 @@ def random_graphs(sizes: tuple[int, ...] = SIZES, seed: int = 0, *, density: flo
             "SPSE": random(num_pairs, NUM_STEPS),
             "SPD": torch.cat(distance).unsqueeze(1).double(),
             "Rings": torch.cat(rings).unsqueeze(1).double(),
+            "RRWP": random(num_pairs, NUM_STEPS + 1),
         },
-        node={"RWSE": random(num_nodes, NUM_STEPS), "LapPE": laplacian},
+        node={
+            "RWSE": random(num_nodes, NUM_STEPS),
+            "LapPE": laplacian,
+            "RRWP": random(num_nodes, NUM_STEPS + 1),
+            "SPSE": random(num_nodes, NUM_STEPS),
+        },
     )
 
 

@@ -7,7 +7,8 @@ HEAD = [
 ]
 
 GRIT = [
-    (r"encoder\.(node|edge)_encoder\.encoder\.weight", r"\1_encoder.embedding.weight"),
+    (r"encoder\.node_encoder\.encoder\.weight", "node_encoder.raw.embedding.weight"),
+    (r"encoder\.edge_encoder\.encoder\.weight", "edge_encoder.embedding.weight"),
     (r"rrwp_abs_encoder\.fc\.weight", "node_encoding.weight"),
     (r"rrwp_rel_encoder\.fc\.weight", "pair_encoding.weight"),
     (r"(layers\.\d+)\.deg_coef", r"\1.degree"),
@@ -50,7 +51,7 @@ GPS = [
 CSA = [
     (r"encoder\.edge_encoder\.type_encoder\.0\.encoder\.", "pair_encoder.raw.embedding."),
     (r"encoder\.edge_encoder\.type_encoder\.1\.encoder\.", "pair_encoder.kind."),
-    (r"encoder\.edge_encoder\.encoder2\.encoder\.", "pair_encoder.walks.linear."),
+    (r"encoder\.edge_encoder\.encoder2\.encoder\.", "pair_encoder.pairs.linear."),
     (r"encoder\.edge_encoder\.shared_edge_encoder\.attention_encoder\.", "pair_score."),
     (r"encoder\.edge_encoder\.shared_edge_encoder\.value_encoder\.", "pair_value."),
     (r"(layers\.\d+)\.self_attn\.Q\.", r"\1.attention.query."),

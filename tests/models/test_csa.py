@@ -12,13 +12,12 @@ from model_graphs import (
     as_type,
     assert_same_gradients,
     gradients,
-    permuted,
     random_graphs,
     shaken,
 )
 
 from graphgps_spse.config import default_tree
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.models import csa, csa_fused
 from graphgps_spse.models.build import build_model
 
@@ -73,18 +72,6 @@ def test_output_and_gradients_equal_those_of_the_dense_twin(path, variant, train
     out = model(batch)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
     assert_same_gradients(gradients(model, out), theirs)
-
-
-@pytest.mark.parametrize("sizes", [(1,), (1, 1), (2,), (1, 3), (3, 3, 3), (40,)])
-def test_unusual_batches_equal_the_dense_twin(path, sizes):
-    model, batch = small_model().eval(), random_graphs(sizes).batch(range(len(sizes)))
-    torch.testing.assert_close(model(batch), dense_csa(model, batch), rtol=1e-10, atol=1e-10)
-
-
-def test_a_training_batch_without_edges_equals_the_dense_twin(path):
-    model, batch = small_model().train(), random_graphs((3, 1, 3), density=0.0).batch(range(3))
-    assert batch.edge_index_2E.shape == (2, 0)
-    torch.testing.assert_close(model(batch), dense_csa(model, batch), rtol=1e-10, atol=1e-10)
 
 
 def test_fused_attention_equals_finite_differences():
@@ -162,21 +149,6 @@ def test_autocast_is_close():
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
-def test_renumbered_nodes_change_nothing(path, variant):
-    model, dataset = small_model(variant).eval(), random_graphs()
-    shuffled, _ = permuted(dataset)
-    every = range(len(SIZES))
-    torch.testing.assert_close(model(shuffled.batch(every)), model(dataset.batch(every)), rtol=1e-10, atol=1e-10)
-
-
-def test_a_graph_is_predicted_alike_in_any_batch(path, variant):
-    model, dataset = small_model(variant).eval(), random_graphs()
-    batch = dataset.batch(range(len(SIZES)))
-    together = model(batch)
-    for row, graph in enumerate(batch.index_B.tolist()):
-        torch.testing.assert_close(model(dataset.batch([graph]))[0], together[row], rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("name", ["RWSE", "SPSE"])
 def test_a_pair_of_query_and_key_is_not_its_mirror(name):
     model = small_model("walks" if name == "RWSE" else "SPSE").eval()
@@ -207,11 +179,6 @@ def test_an_edge_that_stands_twice_adds_up_and_a_loop_keeps_the_diagonal():
     torch.testing.assert_close(dense[1 * 4 + 2], raw[0] + raw[1])
     torch.testing.assert_close(dense[2 * 4 + 2], raw[2] + kind[0])
     torch.testing.assert_close(dense[2 * 4 + 1], kind[1])
-
-
-def test_a_training_batch_of_one_node_is_refused():
-    with pytest.raises(DataError, match="single node.*batch_size"):
-        small_model().train()(random_graphs((1,)).batch([0]))
 
 
 @pytest.mark.parametrize(

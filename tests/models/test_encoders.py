@@ -7,7 +7,7 @@ from model_graphs import ENCODINGS, SPEC, as_type, random_graphs
 from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.encoders import PairLinear, build_edge_encoder, build_node_encoder
+from graphgps_spse.models.encoders import PairDistance, PairLinear, build_edge_encoder, build_node_encoder
 from graphgps_spse.models.pairs import PairLayout
 
 
@@ -86,3 +86,20 @@ def test_every_positional_encoder_is_reached_by_its_encodings_name():
     encoding = SimpleNamespace(name="SPSE", dim_pair=0, dim_node=5, has_identity=True)
     encoder = build_node_encoder(config("TypeDictNode+SPSE"), SPEC, [encoding], 20)
     assert tuple(encoder.parts["SPSE"].linear.weight.shape) == (16, 5)
+
+
+def test_a_distance_reads_its_own_vector_and_what_is_farther_none():
+    pairs = PairDistance("SPD", 2, 3)
+    far_R1 = torch.tensor([[0.0], [2.0], [-1.0], [1.0], [3.0]])
+    vectors = pairs.embedding.weight
+    expected = torch.stack([vectors[0], vectors[2], torch.zeros(3), vectors[1], torch.zeros(3)])
+    torch.testing.assert_close(pairs(far_R1), expected)
+    torch.testing.assert_close(pairs.channels(far_R1) @ pairs.weight().t() + pairs.constant(), expected)
+
+
+def test_edges_read_distances_too():
+    tree = config(edge="TypeDictEdge+SPD")
+    tree.posenc_SPD.max_length = 3
+    encoder = build_edge_encoder(tree, SPEC, [ENCODINGS["SPD"]], 8).double()
+    batch = random_graphs((4, 5)).batch([0, 1])
+    assert isinstance(encoder.pairs, PairDistance) and encoder(batch, PairLayout(batch.sizes)).shape[1] == 8

@@ -12,7 +12,6 @@ from model_graphs import (
     as_type,
     assert_same_gradients,
     gradients,
-    permuted,
     random_graphs,
     shaken,
 )
@@ -75,45 +74,6 @@ def test_output_and_gradients_equal_those_of_the_dense_twin(variant, training, s
 def test_unusual_batches_equal_the_dense_twin(variant, sizes):
     model, batch = small_model(variant).eval(), random_graphs(sizes).batch(range(len(sizes)))
     torch.testing.assert_close(model(batch), dense_gps(model, batch), rtol=1e-10, atol=1e-10)
-
-
-def test_a_training_batch_without_edges_equals_the_dense_twin(variant):
-    batch = random_graphs((3, 3), density=0.0).batch(range(2))
-    assert batch.edge_index_2E.shape == (2, 0)
-    expected = dense_gps(small_model("GINE").train(), batch)
-    torch.testing.assert_close(small_model("GINE").train()(batch), expected, rtol=1e-10, atol=1e-10)
-    assert bool(small_model(variant).train()(batch).isfinite().all())
-
-
-def test_renumbered_nodes_change_nothing(variant):
-    model, dataset = small_model(variant).eval(), random_graphs()
-    shuffled, _ = permuted(dataset)
-    every = range(len(SIZES))
-    torch.testing.assert_close(model(shuffled.batch(every)), model(dataset.batch(every)), rtol=1e-10, atol=1e-10)
-
-
-def test_nodes_move_with_their_numbers():
-    """A head on nodes: the prediction of a node is that of its new number."""
-    tree = small_config()
-    tree.gnn.head = "inductive_node"
-    torch.manual_seed(2)
-    dataset = random_graphs()
-    dataset = replace(dataset, level="node", y=torch.zeros(len(dataset.x_NF), 1))
-    model = shaken(build_model(tree, replace(SPEC, level="node"), [ENCODINGS["RWSE"]], 2)).eval()
-    shuffled, old_N = permuted(dataset)
-    every = torch.argsort(dataset.sizes_G, stable=True).tolist()
-    ours, theirs = model(dataset.batch(every)), model(shuffled.batch(every))
-    in_batch = torch.cat([torch.arange(*dataset.node_ptr[g : g + 2].tolist()) for g in every])
-    place = torch.empty_like(in_batch).index_copy(0, in_batch, torch.arange(len(in_batch)))
-    torch.testing.assert_close(theirs, ours[place[old_N[in_batch]]], rtol=1e-10, atol=1e-10)
-
-
-def test_a_graph_is_predicted_alike_in_any_batch(variant):
-    model, dataset = small_model(variant).eval(), random_graphs()
-    batch = dataset.batch(range(len(SIZES)))
-    together = model(batch)
-    for row, graph in enumerate(batch.index_B.tolist()):
-        torch.testing.assert_close(model(dataset.batch([graph]))[0], together[row], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

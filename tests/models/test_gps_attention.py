@@ -50,3 +50,23 @@ def test_dropout_only_in_training():
     attention, blocks, x_ND = GraphAttention(4, 2, dropout=0.5), NodeBlocks((3, 3)), torch.randn(6, 4)
     assert torch.equal(attention.eval()(x_ND, blocks), attention(x_ND, blocks))
     assert not torch.equal(attention.train()(x_ND, blocks), attention(x_ND, blocks))
+
+
+@pytest.mark.parametrize("free", [0, 4096])
+def test_dropped_weights_give_nothing_and_kept_ones_more(free, monkeypatch):
+    """Given the mask, attention with dropout is a softmax over the nodes of the graph, times the mask, times values."""
+    monkeypatch.setattr(gps_attention, "FREE_PAIRS", free)
+    monkeypatch.setattr(gps_attention, "draw_keep", lambda rows, columns, rate, like: like.new_full((rows, columns), 3))
+    torch.manual_seed(0)
+    attention, sizes = GraphAttention(6, 2, dropout=0.5).double(), (1, 2, 5, 30)
+    x_ND = torch.randn(sum(sizes), 6, dtype=torch.float64)
+    plain = attention.eval()(x_ND, NodeBlocks(sizes)) - attention.out.bias
+    torch.testing.assert_close(attention.train()(x_ND, NodeBlocks(sizes)) - attention.out.bias, 3 * plain)
+
+
+def test_dropout_keeps_the_mean():
+    torch.manual_seed(0)
+    attention, blocks = GraphAttention(4, 2, dropout=0.3).double(), NodeBlocks((3, 60))
+    x_ND = torch.randn(63, 4, dtype=torch.float64)
+    mean = torch.stack([attention.train()(x_ND, blocks) for _ in range(300)]).mean(0)
+    torch.testing.assert_close(mean, attention.eval()(x_ND, blocks), rtol=0, atol=0.05)

@@ -7,55 +7,25 @@ from types import SimpleNamespace
 import pytest
 import torch
 from dense_grit import dense_grit
+from model_graphs import (
+    ENCODINGS,
+    NUM_NODE_TYPES,
+    SIZES,
+    SPEC,
+    as_type,
+    assert_same_gradients,
+    gradients,
+    random_graphs,
+    shaken,
+)
 
 from graphgps_spse.config import default_tree
-from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, InputSpec
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.data.base import GraphBatch, InputSpec
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.models import grit, grit_fused
 from graphgps_spse.models.build import build_model, count_parameters, describe
 
-NUM_CHANNELS = 5
-NUM_NODE_TYPES, NUM_EDGE_TYPES = 6, 3
-SPEC = DatasetSpec(
-    name="random",
-    level="graph",
-    task="regression",
-    num_targets=1,
-    num_classes=0,
-    metric="mae",
-    node_input=InputSpec("types", NUM_NODE_TYPES),
-    edge_input=InputSpec("types", NUM_EDGE_TYPES),
-)
-ENCODING = SimpleNamespace(name="RRWP", dim_pair=NUM_CHANNELS, dim_node=NUM_CHANNELS)
-SIZES = (1, 4, 9, 2, 6, 1, 4)
-
-
-def random_graphs(sizes: tuple[int, ...], seed: int = 0) -> GraphDataset:
-    """Graphs with the first node isolated where there are three or more; graphs of one node have no edges."""
-    generator = torch.Generator().manual_seed(seed)
-    edges, num_edges = [], []
-    for size in sizes:
-        adjacent = torch.rand(size, size, generator=generator) < 0.4
-        adjacent.fill_diagonal_(False)
-        if size > 2:
-            adjacent[0, :] = adjacent[:, 0] = False
-        edges.append(adjacent.nonzero().t())
-        num_edges.append(edges[-1].shape[1])
-    sizes_G = torch.tensor(sizes)
-    num_nodes, num_pairs = int(sizes_G.sum()), int(sizes_G.square().sum())
-    zero = torch.zeros(1, dtype=torch.int64)
-    return GraphDataset(
-        name="random",
-        split="train",
-        x_NF=torch.randint(NUM_NODE_TYPES, (num_nodes, 1), generator=generator),
-        edge_index_2E=torch.cat(edges, dim=1),
-        edge_attr_EF=torch.randint(NUM_EDGE_TYPES, (sum(num_edges), 1), generator=generator),
-        y=torch.randn(len(sizes), 1, generator=generator, dtype=torch.float64),
-        node_ptr=torch.cat([zero, sizes_G.cumsum(0)]),
-        edge_ptr=torch.cat([zero, torch.tensor(num_edges).cumsum(0)]),
-        pair={"RRWP": torch.randn(num_pairs, NUM_CHANNELS, generator=generator, dtype=torch.float64)},
-        node={"RRWP": torch.randn(num_nodes, NUM_CHANNELS, generator=generator, dtype=torch.float64)},
-    )
+ENCODING = ENCODINGS["RRWP"]
 
 
 def small_config(**gt: object):
@@ -67,26 +37,9 @@ def small_config(**gt: object):
     return tree
 
 
-def small_model(dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
+def small_model(encoding: str = "RRWP", dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
     torch.manual_seed(1)
-    model = build_model(small_config(**gt), SPEC, [ENCODING], 1).to(dtype)
-    for parameter in model.parameters():  # no zero biases, so that nothing cancels by accident
-        parameter.data += 0.1 * torch.randn_like(parameter)
-    return model
-
-
-def gradients(model: torch.nn.Module, out: torch.Tensor) -> dict[str, torch.Tensor]:
-    model.zero_grad()
-    (out * torch.linspace(1, 2, out.numel(), dtype=out.dtype).reshape(out.shape)).sum().backward()
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-
-
-def assert_same_gradients(ours: dict, theirs: dict, tolerance: float) -> None:
-    scale = max(float(g.norm()) for g in theirs.values())
-    assert len(ours) > 50
-    for name, gradient in ours.items():
-        error = float((gradient - theirs[name]).norm()) / max(float(theirs[name].norm()), 1e-6 * scale)
-        assert error < tolerance, f"{name}: {error:.1e}"
+    return shaken(build_model(small_config(**gt), SPEC, [ENCODINGS[encoding]], 1), dtype)
 
 
 @pytest.fixture(params=["fused", "fused, one receiver at a time", "plain"])
@@ -106,13 +59,7 @@ def test_output_and_gradients_equal_those_of_the_dense_twin(path, training, seed
     theirs = gradients(model, expected)
     out = model(batch)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
-    assert_same_gradients(gradients(model, out), theirs, 1e-8)
-
-
-@pytest.mark.parametrize("sizes", [(1, 1), (2,), (1, 3), (40,)])
-def test_unusual_batches_equal_the_dense_twin(path, sizes):
-    model, batch = small_model().eval(), random_graphs(sizes).batch(range(len(sizes)))
-    torch.testing.assert_close(model(batch), dense_grit(model, batch), rtol=1e-10, atol=1e-10)
+    assert_same_gradients(gradients(model, out), theirs)
 
 
 def test_a_tight_clamp_stops_the_same_gradients_as_in_the_twin(path):
@@ -123,7 +70,7 @@ def test_a_tight_clamp_stops_the_same_gradients_as_in_the_twin(path):
     expected = dense_grit(model, batch)
     assert not torch.allclose(expected, free)
     theirs = gradients(model, expected)
-    assert_same_gradients(gradients(model, model(batch)), theirs, 1e-8)
+    assert_same_gradients(gradients(model, model(batch)), theirs)
 
 
 def test_a_zero_under_the_root_has_gradient_zero(path):
@@ -134,7 +81,7 @@ def test_a_zero_under_the_root_has_gradient_zero(path):
     theirs = gradients(model, dense_grit(model, batch))
     ours = gradients(model, model(batch))
     assert not ours["layers.0.attention.query.weight"].any()
-    assert_same_gradients(ours, theirs, 1e-8)
+    assert_same_gradients(ours, theirs)
 
 
 def test_clamp_zero_means_no_clamp():
@@ -169,13 +116,13 @@ def test_equal_dropout_masks_give_equal_results_on_both_paths(monkeypatch):
     torch.manual_seed(5)
     plain = model(batch)
     torch.testing.assert_close(fused, plain, rtol=1e-10, atol=1e-10)
-    assert_same_gradients(ours, gradients(model, plain), 1e-8)
+    assert_same_gradients(ours, gradients(model, plain))
     assert not torch.allclose(plain, model(batch)), "another draw must give another result"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_same_input_gives_the_same_bits(dtype):
-    model = small_model(dtype, attn_dropout=0.2).train()
+    model = small_model(dtype=dtype, attn_dropout=0.2).train()
     dataset = random_graphs(SIZES)
     batch = as_type(dataset.batch(range(len(SIZES))), dtype)
     runs = []
@@ -186,43 +133,11 @@ def test_same_input_gives_the_same_bits(dtype):
     assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
-def as_type(batch: GraphBatch, dtype: torch.dtype) -> GraphBatch:
-    pair, node = ({k: v.to(dtype) for k, v in d.items()} for d in (batch.pair, batch.node))
-    return replace(batch, pair=pair, node=node)
-
-
 def test_float32_agrees_with_float64(path):
     batch = random_graphs(SIZES).batch(range(len(SIZES)))
     exact = small_model().eval()(batch)
     single = small_model().eval().float()(as_type(batch, torch.float32))
     torch.testing.assert_close(single.double(), exact, rtol=1e-4, atol=1e-4)
-
-
-def test_a_graph_is_predicted_alike_in_any_batch(path):
-    model, dataset = small_model().eval(), random_graphs(SIZES)
-    together = dataset.batch(range(len(SIZES)))
-    out = model(together)
-    for row, graph in enumerate(together.index_B.tolist()):
-        torch.testing.assert_close(model(dataset.batch([graph]))[0], out[row], rtol=1e-9, atol=1e-9)
-
-
-def test_numbering_of_nodes_does_not_matter():
-    model, size = small_model().eval(), 9
-    batch = random_graphs((size,), seed=4).batch([0])
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(0))
-    inverse = torch.argsort(order)
-    pair = batch.pair["RRWP"].view(size, size, -1)[order][:, order].reshape(size * size, -1)
-    permuted = replace(
-        batch,
-        x_NF=batch.x_NF[order],
-        edge_index_2E=inverse[batch.edge_index_2E],
-        log_deg_N=batch.log_deg_N[order],
-        pair={"RRWP": pair},
-        node={"RRWP": batch.node["RRWP"][order]},
-    )
-    torch.testing.assert_close(model(permuted), model(batch), rtol=1e-9, atol=1e-9)
-    wrong = replace(permuted, pair=batch.pair)
-    assert not torch.allclose(model(wrong), model(batch), rtol=1e-6)
 
 
 def test_a_pair_of_receiver_and_sender_is_not_its_mirror():
@@ -277,13 +192,8 @@ def test_eval_reads_running_statistics_and_writes_none():
     assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())
 
 
-def test_a_training_batch_of_one_node_is_refused(path):
-    with pytest.raises(DataError, match="batch_size"):
-        small_model().train()(random_graphs((1,)).batch([0]))
-
-
 def test_autocast_on_the_plain_path_is_close():
-    model, batch = small_model(torch.float32).eval(), as_type(random_graphs(SIZES).batch(range(7)), torch.float32)
+    model, batch = small_model(dtype=torch.float32).eval(), as_type(random_graphs(SIZES).batch(range(7)), torch.float32)
     exact = model(batch)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = model(batch)
@@ -396,4 +306,33 @@ def test_unknown_model_names_the_nearest():
     tree = small_config()
     tree.model.type = "GritTransfomer"
     with pytest.raises(ConfigError, match="Did you mean 'GritTransformer'"):
+        build_model(tree, SPEC, [ENCODING], 1)
+
+
+def test_nodes_may_read_further_encodings_beside_the_pairs_own():
+    tree = small_config()
+    tree.dataset.node_encoder_name, tree.posenc_LapPE.dim_pe = "TypeDictNode+LapPE+RWSE", 4
+    tree.posenc_RWSE.dim_pe = 3
+    encodings = [ENCODINGS[name] for name in ("LapPE", "RRWP", "RWSE")]
+    model, batch = shaken(build_model(tree, SPEC, encodings, 1)).eval(), random_graphs().batch(range(len(SIZES)))
+    torch.testing.assert_close(model(batch), dense_grit(model, batch), rtol=1e-10, atol=1e-10)
+    without = replace(batch, node=batch.node | {"LapPE": torch.zeros_like(batch.node["LapPE"])})
+    assert not torch.allclose(model(without), model(batch), rtol=1e-6)
+
+
+def test_an_encoding_of_nodes_that_nothing_reads_is_named():
+    with pytest.raises(ConfigError, match="nothing reads the node part of LapPE"):
+        build_model(small_config(), SPEC, [ENCODINGS["LapPE"], ENCODING], 1)
+
+
+@pytest.mark.parametrize(("key", "value"), [("bn_momentum", 2.0), ("dropout", 1.0), ("layers", 0)])
+def test_numbers_that_cannot_be_are_named(key, value):
+    with pytest.raises(ConfigError, match=f"gt.{key}"):
+        build_model(small_config(**{key: value}), SPEC, [ENCODING], 1)
+
+
+def test_a_clamp_below_zero_is_named():
+    tree = small_config()
+    tree.gt.attn.clamp = -1.0
+    with pytest.raises(ConfigError, match="gt.attn.clamp: -1.0"):
         build_model(tree, SPEC, [ENCODING], 1)

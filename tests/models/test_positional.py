@@ -27,6 +27,11 @@ def test_without_norm_the_map_is_all():
     assert encoder.raw_norm is None and torch.equal(encoder(node_NC), encoder.linear(node_NC))
 
 
+def test_each_encoding_of_walks_has_a_section_of_its_own():
+    for name in ("RWSE", "RRWP", "SPSE"):
+        assert build(name, 3, dim_pe=5).linear.weight.shape == (5, 3)
+
+
 def test_lappe_sums_over_the_frequencies_that_are_there():
     encoder = LapPEEncoder(2, 3, num_layers=2).eval()
     node_NC = torch.tensor([[0.5, -0.1, 0.0, 2.0], [0.7, math.nan, 0.0, math.nan]])
