@@ -1,12 +1,18 @@
-"""Training steps of GRIT on real ZINC: ours, the dense padded twin of the tests and, given a clone, the official code.
+"""Training steps of every model on graphs of ZINC's, Peptides', PATTERN's and MNIST's sizes, against its peers.
 
-    python benchmarks/bench_training.py [--data datasets/ZINC] [--batch-sizes 32 256] [--steps 8]
-                                        [--official CLONE_OF_LiamMa/GRIT]
+    python benchmarks/bench_training.py [--data datasets/ZINC] [--cases GPS-zinc CSA-pattern GRIT-zinc:256 ...]
+                                        [--steps 6] [--official CLONE ...]
 
-One step is forward, backward, gradient clipping and AdamW, in float32 on one thread, with the settings of GRIT-ZINC.
-Outputs and gradients of all are compared in float64 first. Then each runs in a process of its own, all on the same
-batches in turns, so that they share the machine's moods; figures are medians of process CPU time. Each is measured
-with glibc's allocator as it comes and with the two variables that keep it from returning memory to the system.
+Peers are the dense padded twin of the tests; given clones of rampasek/GraphGPS, inria-thoth/csa or LiamMa/GRIT, the
+official code on ZINC; and for GPS on ZINC PyG's own GPSConv. Settings are those of configs/*/*-RWSE.yaml. Graphs are
+real for ZINC where --data is given, and otherwise generated with the published sizes and degrees.
+
+One step is forward, backward, gradient clipping and AdamW, in float32 on one thread. Loss and gradients of all are
+compared in float64 first. Then each runs in a process of its own, all on the same batches in turns, so that they share
+the machine's moods; figures are medians of process CPU time, and the peak memory of each process. Each is measured
+with glibc's allocator as it comes and with the two variables that keep it from returning memory to the system. The
+twins leave out dropout, and so are a little faster than they would be with it. A case replaces its own records in the
+file of results and leaves those of others.
 """
 
 import argparse
@@ -16,138 +22,172 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests" / "models")]
 
+import training_cases  # noqa: E402
+from dense_gps import dense_csa, dense_gps  # noqa: E402
 from dense_grit import dense_grit  # noqa: E402
-from official_names import our_name  # noqa: E402
+from golden import our_name  # noqa: E402
+from official_names import CSA, GPS, GRIT  # noqa: E402
 
-from graphgps_spse.config import default_tree  # noqa: E402
 from graphgps_spse.data.base import GraphBatch  # noqa: E402
-from graphgps_spse.data.zinc import Zinc  # noqa: E402
-from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
-from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
-from graphgps_spse.models.build import build_model, count_parameters  # noqa: E402
-from graphgps_spse.models.grit_fused import compile_kernels  # noqa: E402
+from graphgps_spse.models.build import count_parameters  # noqa: E402
 
 ALLOCATORS = {
     "default": {},
     "tuned": {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184"},
 }
-DENSE_MAX_BATCH = 64  # the twin keeps about 20 padded [B, M, M, D] tensors a layer: tens of GiB at 256
-SEED = 0
+TWINS = {"GRIT": dense_grit, "CSA": dense_csa, "GPS": dense_gps}
+NAMES = {"GRIT": GRIT, "CSA": CSA, "GPS": GPS}
+OFFICIAL_CONFIG = {"CSA": "CSA/zinc-CSA+RWSE.yaml", "GPS": "GPS/zinc-GPS+RWSE.yaml"}
+UNREAD = {"GRIT": ("padding",), "CSA": ("eps", "norm1_local"), "GPS": ("eps",)}  # of official tensors, by their names
+MAX_DENSE_GIB = 12.0
 
 
-def zinc(root: Path = Path("datasets/ZINC")) -> Zinc:
-    """ZINC subset as configs/GRIT/zinc-RWSE.yaml describes it."""
-    return Zinc(root=root, subset=True, num_node_types=21, num_edge_types=4)
+class Case(NamedTuple):
+    """A model on a family of graphs."""
 
+    model: str
+    family: str
+    batch_size: int
 
-def load_batches(data: Path, batch_size: int, num_batches: int) -> list[GraphBatch]:
-    """Draw batches of training molecules without replacement within each, and give them their RRWP."""
-    graphs = zinc(data).load()["train"]
-    rng = np.random.default_rng(SEED)
-    draws = [rng.choice(len(graphs), batch_size, replace=False) for _ in range(num_batches)]
-    return [with_rrwp(graphs.batch(draw)) for draw in draws]
-
-
-def with_rrwp(batch: GraphBatch) -> GraphBatch:
-    """Encode the graphs of one batch alone: the encoding of all of ZINC would hide the peak memory of training."""
-    node_ptr = np.cumsum([0, *batch.sizes])
-    edges = batch.edge_index_2E.numpy()
-    graph_E = np.searchsorted(node_ptr, edges[0], side="right") - 1
-    edge_ptr = np.searchsorted(graph_E, np.arange(len(batch.sizes) + 1))
-    encoded = RRWP(num_channels=21).compute(GraphArrays(node_ptr, edge_ptr, edges - node_ptr[graph_E]))
-    pair, node = torch.from_numpy(encoded.pair), torch.from_numpy(encoded.node)
-    return replace(batch, pair={"RRWP": pair}, node={"RRWP": node})
-
-
-def grit_zinc(attn_dropout: float) -> torch.nn.Module:
-    """GRIT-ZINC in the default tree, which holds its sizes."""
-    tree = default_tree()
-    tree.gt.attn_dropout = attn_dropout
-    torch.manual_seed(SEED)
-    return build_model(tree, zinc().spec, [RRWP(num_channels=21)], 1)
+    @classmethod
+    def parse(cls, text: str) -> "Case":
+        """Read MODEL-family or MODEL-family:batch size."""
+        name, _, size = text.partition(":")
+        model, _, family = name.partition("-")
+        return cls(model, family, int(size or training_cases.FAMILIES[family].batch_size))
 
 
 class Runner:
     """One implementation behind one interface: loss of a batch."""
 
-    def __init__(self, name: str, official: str, dtype: torch.dtype, attn_dropout: float) -> None:
-        self.name, self.dtype = name, dtype
-        self.model = grit_zinc(attn_dropout).to(dtype)
-        if name == "official":
-            import official_grit
+    def __init__(self, name: str, case: Case, clones: dict[str, Path], dtype: torch.dtype, *, dropout: bool) -> None:
+        self.name, self.case, self.dtype, self.names = name, case, dtype, str
+        self.cfg = training_cases.load(case.model, case.family, dropout)
+        self.family = training_cases.FAMILIES[case.family]
+        self.model = training_cases.model_of(self.cfg, self.family).to(dtype)
+        if name == "GPSConv":
+            import pyg_gps
 
-            ours, self.module = self.model.state_dict(), official_grit
-            self.model = official_grit.build_official(Path(official)).to(dtype)
-            for layer in self.model.layers:
-                layer.attention.dropout.p = attn_dropout
-            state = self.model.state_dict()
-            self.model.load_state_dict({k: v if "padding" in k else ours[our_name(k)] for k, v in state.items()})
+            self.model, self.names = pyg_gps.PyGStack(self.model).to(dtype), pyg_gps.our_name
+        if name == "official":
+            self._become_official(clones[case.model], dropout)
+
+    def _become_official(self, clone: Path, dropout: bool) -> None:
+        ours, kind = self.model.state_dict(), self.case.model
+        if kind == "GRIT":
+            import official_grit as official
+
+            self.model = official.build_official(clone).to(self.dtype)
+        else:
+            import official_gps as official
+
+            self.model = official.build_official(clone, OFFICIAL_CONFIG[kind]).to(self.dtype)
+        self.module, self.names = official, lambda name: our_name(name, NAMES[kind])
+        for module in self.model.modules() if not dropout else ():  # its own configuration has our rates
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+            if isinstance(module, torch.nn.MultiheadAttention):
+                module.dropout = 0.0
+        state = self.model.state_dict()
+        for name, value in state.items():
+            if not any(word in name for word in UNREAD[kind]):
+                theirs = ours[self.names(name)]
+                # CSA has a first row of zeros
+                value.copy_(theirs if value.shape == theirs.shape else torch.nn.functional.pad(theirs, (0, 0, 1, 0)))
 
     def prepare(self, batch: GraphBatch) -> Any:
         """Return the batch in the form and type that `loss` reads."""
         pair, node = ({k: v.to(self.dtype) for k, v in d.items()} for d in (batch.pair, batch.node))
-        batch = replace(batch, pair=pair, node=node, y=batch.y.to(self.dtype))
-        return self.module.official_batch(batch, "RRWP") if self.name == "official" else batch
+        x = batch.x_NF.to(self.dtype) if batch.x_NF.is_floating_point() else batch.x_NF
+        edge = batch.edge_attr_EF
+        edge = edge.to(self.dtype) if edge is not None and edge.is_floating_point() else edge
+        batch = replace(batch, pair=pair, node=node, x_NF=x, edge_attr_EF=edge, y=batch.y.to(self.dtype))
+        return self.module.official_batch(batch) if self.name == "official" else batch
 
     def loss(self, batch: Any) -> torch.Tensor:
         """Return the mean absolute error."""
         if self.name == "official":
             out, y = self.model(batch.clone())
             return (out[:, 0] - y).abs().mean()
-        out = dense_grit(self.model, batch) if self.name == "dense" else self.model(batch)
+        out = TWINS[self.case.model](self.model, batch) if self.name == "dense" else self.model(batch)
         return (out - batch.y).abs().mean()
 
     def gradients(self, batch: Any) -> dict[str, torch.Tensor]:
         """Return the loss and every parameter's gradient under our names."""
         loss = self.loss(batch)
         loss.backward()
-        names = our_name if self.name == "official" else str
-        found = {names(n): p.grad for n, p in self.model.named_parameters() if p.grad is not None}
+        found = {
+            self.names(n): p.grad
+            for n, p in self.model.named_parameters()
+            if p.grad is not None and not any(word in n for word in UNREAD[self.case.model])
+        }
         return {"loss": loss.detach(), **found}
 
 
-def check(runners: list[str], official: str, batch: GraphBatch) -> dict[str, float]:
-    """Return each runner's largest relative difference from ours, over the loss and all gradients, in float64."""
+def check(names: list[str], case: Case, args: argparse.Namespace) -> dict[str, float]:
+    """Return each runner's largest relative difference from ours, over the loss and all gradients, in float64.
+
+    Relative to a tensor's norm, or to a millionth of the largest: some gradients are zero but for rounding.
+    """
     results = {}
-    for name in ["ours", *(r for r in runners if r != "ours")]:
-        runner = Runner(name, official, torch.float64, attn_dropout=0.0)
-        runner.model.train()
-        results[name] = runner.gradients(runner.prepare(batch))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            path = Path(folder) / name
+            small = case._replace(batch_size=min(case.batch_size, 4))
+            subprocess.run([*command_of(name, small, args), "--check", str(path)], check=True)
+            results[name] = torch.load(path)
     ours = results.pop("ours")
     scale = max(float(g.norm()) for g in ours.values())
     errors = {}
     for name, theirs in results.items():
-        differences = {k: float((ours[k] - theirs[k]).norm() / max(ours[k].norm(), 1e-9 * scale)) for k in ours}
+        differences = {}
+        for key, gradient in ours.items():
+            same = theirs[key] if theirs[key].shape == gradient.shape else theirs[key][1:]  # CSA's row of zeros
+            differences[key] = float((gradient - same).norm() / max(gradient.norm(), 1e-6 * scale))
         worst = max(differences, key=differences.__getitem__)
         errors[name] = differences[worst]
         if not errors[name] < 1e-6:
-            raise SystemExit(f"{name} disagrees with ours in {worst}: relative difference {errors[name]:.1e}")
+            raise SystemExit(f"{case}: {name} disagrees with ours in {worst}: relative difference {errors[name]:.1e}")
     return errors
+
+
+def command_of(name: str, case: Case, args: argparse.Namespace) -> list[str]:
+    """Return the command that runs one implementation in a process of its own."""
+    command = [sys.executable, __file__, "--steps", str(args.steps), "--worker", name]
+    command += ["--cases", f"{case.model}-{case.family}:{case.batch_size}"]
+    command += ["--data", str(args.data)] if args.data else []
+    return [*command, "--official", *map(str, args.official)]
 
 
 def work(args: argparse.Namespace) -> None:
     """Be one runner: for each line on standard input do one step, and print its times and the peak memory."""
     torch.set_num_threads(1)
-    batches = load_batches(args.data, args.batch_sizes[0], args.steps + 1)
-    if args.worker == "ours":
-        compile_kernels(64, 8)
-    runner = Runner(args.worker, args.official, torch.float32, attn_dropout=0.2)
+    case, clones = args.cases[0], clones_of(args.official)
+    dtype = torch.float64 if args.check else torch.float32
+    runner = Runner(args.worker, case, clones, dtype, dropout=not args.check)
+    runner.model.train()
+    num_batches = 1 if args.check else args.steps + 1
+    batches = training_cases.batches_of(runner.cfg, runner.family, args.data, case.batch_size, num_batches)
+    if args.check:
+        torch.save(runner.gradients(runner.prepare(batches[0])), args.check)
+        return
+    if args.worker == "ours" and hasattr(runner.model, "compile_kernels"):
+        runner.model.compile_kernels()
     # Each as its users run it: our training loop asks for the fused kernel, the official one does not.
     fused = args.worker == "ours"
     optimizer = torch.optim.AdamW(runner.model.parameters(), lr=1e-3, weight_decay=1e-5, fused=fused)
-    runner.model.train()
     for line in sys.stdin:
         batch = runner.prepare(batches[int(line)])
         wall, cpu = time.perf_counter(), time.process_time()
@@ -165,14 +205,12 @@ def peak_memory() -> float:
     return int(line.split()[1]) / 1024
 
 
-def measure(names: list[str], batch_size: int, allocator: str, args: argparse.Namespace) -> dict[str, dict[str, float]]:
+def measure(names: list[str], case: Case, allocator: str, args: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Step every runner through the same batches in turns; the first step of each is not counted."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **ALLOCATORS[allocator]}
-    command = [sys.executable, __file__, "--data", str(args.data), "--steps", str(args.steps)]
-    command += ["--batch-sizes", str(batch_size), "--official", args.official]
     workers = {
         name: subprocess.Popen(
-            [*command, "--worker", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            command_of(name, case, args), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         for name in names
     }
@@ -185,7 +223,7 @@ def measure(names: list[str], batch_size: int, allocator: str, args: argparse.Na
     for worker in workers.values():
         worker.stdin.close()
         worker.wait()
-    return {name: summary(values, batch_size) for name, values in records.items()}
+    return {name: summary(values, case.batch_size) for name, values in records.items()}
 
 
 def summary(records: list[dict[str, float]], batch_size: int) -> dict[str, float]:
@@ -198,6 +236,26 @@ def summary(records: list[dict[str, float]], batch_size: int) -> dict[str, float
         "graphs_per_s": batch_size / cpu_s,
         "peak_MiB": records[-1]["peak_MiB"],
     }
+
+
+def peers_of(case: Case, clones: dict[str, Path]) -> tuple[list[str], float]:
+    """Return whom to compare with, ourselves first, and what the dense twin would take of memory at least, GiB."""
+    cfg, family = training_cases.load(case.model, case.family, True), training_cases.FAMILIES[case.family]
+    mean, deviation, _, largest = family.sizes
+    padded = case.batch_size * min(largest, mean + 2 * deviation) ** 2
+    tensors = {"GRIT": 20 * cfg.gt.layers, "CSA": 8 * cfg.gt.layers, "GPS": 6 * cfg.gt.layers}[case.model]
+    gib = 4 * padded * cfg.gt.dim_hidden * tensors / 2**30
+    names = ["ours", *(["dense"] if gib <= MAX_DENSE_GIB else [])]
+    if case.family == "zinc":
+        names += ["official"] if case.model in clones else []
+        names += ["GPSConv"] if case.model == "GPS" else []
+    return names, gib
+
+
+def clones_of(paths: list[Path]) -> dict[str, Path]:
+    """Tell the clones apart by what they hold."""
+    marks = {"GRIT": "grit/layer/grit_layer.py", "CSA": "graphgps/layer/csa_layer.py", "GPS": "graphgps"}
+    return {next(kind for kind, mark in marks.items() if (path / mark).exists()): path for path in paths}
 
 
 def hardware() -> dict[str, Any]:
@@ -220,15 +278,48 @@ def commit() -> str:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = [f"{model}-{family}" for family in training_cases.FAMILIES for model in ("GPS", "CSA", "GRIT")]
+    parser.add_argument("--data", type=Path, help="folder that PyG reads and downloads ZINC into; generated without")
     parser.add_argument(
-        "--data", type=Path, default=ROOT / "datasets" / "ZINC", help="folder that PyG reads and downloads ZINC into"
+        "--cases", type=Case.parse, nargs="+", default=[Case.parse(c) for c in [*every, "GRIT-zinc:256"]]
     )
-    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[32, 256])
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--official", default="", help="a clone of the official GRIT repository")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "training.json")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--check", help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def run_case(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Check and time one case; return its records."""
+    names, dense_gib = peers_of(case, clones_of(args.official))
+    errors = check(names, case, args)
+    cfg, family = training_cases.load(case.model, case.family, True), training_cases.FAMILIES[case.family]
+    about = {
+        "model": case.model,
+        "data": case.family,
+        "real": bool(args.data) and case.family == "zinc",
+        "batch_size": case.batch_size,
+        "parameters": count_parameters(training_cases.model_of(cfg, family)),
+        "max_relative_difference_float64": errors,
+    }
+    if "dense" not in names:
+        about["dense"] = f"left out: it would keep {dense_gib:.0f} GiB"
+    records = []
+    for allocator in ALLOCATORS:
+        runs = measure(names, case, allocator, args)
+        records.append({**about, "allocator": allocator, "runs": runs})
+        for name, run in runs.items():
+            ratio = run["step_cpu_ms"] / runs["ours"]["step_cpu_ms"]
+            memory = run["peak_MiB"] / runs["ours"]["peak_MiB"]
+            print(
+                f"{case.model:4s} {case.family:13s} {case.batch_size:4d}  {allocator:8s} {name:9s}"
+                f" {run['step_cpu_ms']:9.1f} ms/step {run['graphs_per_s']:8.1f} graphs/s {run['peak_MiB']:7.0f} MiB"
+                f"   {ratio:5.2f} x our time, {memory:4.2f} x our memory",
+                flush=True,
+            )
+    return records
 
 
 def main() -> None:
@@ -236,35 +327,28 @@ def main() -> None:
     if args.worker:
         work(args)
         return
-    names = ["ours", "dense", *(["official"] if args.official else [])]
-    errors = check(names, args.official, load_batches(args.data, 8, 1)[0])
-    print("largest relative difference from ours in float64, loss and gradients:", errors)
-    results = []
-    for batch_size in args.batch_sizes:
-        runners = [name for name in names if name != "dense" or batch_size <= DENSE_MAX_BATCH]
-        for allocator in ALLOCATORS:
-            record = measure(runners, batch_size, allocator, args)
-            results.append({"batch_size": batch_size, "allocator": allocator, "runs": record})
-            for name, run in record.items():
-                ratio = run["step_cpu_ms"] / record["ours"]["step_cpu_ms"]
-                memory = run["peak_MiB"] / record["ours"]["peak_MiB"]
-                print(
-                    f"batch {batch_size:4d}  {allocator:8s} {name:9s} {run['step_cpu_ms']:9.1f} ms/step"
-                    f" {run['graphs_per_s']:8.1f} graphs/s {run['peak_MiB']:7.0f} MiB"
-                    f"   {ratio:5.2f} x our time, {memory:4.2f} x our memory"
-                )
-    command = [Path(sys.executable).name, "benchmarks/bench_training.py", *sys.argv[1:]]
-    record = {
-        "what": "one training step of GRIT-ZINC with RRWP on real molecules, one thread, float32, median CPU time",
-        "parameters": count_parameters(grit_zinc(0.2)),
-        "max_relative_difference_float64": errors,
-        "results": results,
+    command = ["python", "benchmarks/bench_training.py", *sys.argv[1:]]
+    private = {str(path) for path in [args.data, args.out, *args.official] if path}
+    how = {
         "hardware": hardware(),
         "commit": commit(),
-        "command": " ".join("CLONE" if word == args.official and word else word for word in command),
+        "command": " ".join("FOLDER" if word in private else word for word in command),
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(record, indent=2) + "\n")
+    for case in args.cases:
+        write(args.out, [{**record, **how} for record in run_case(case, args)])
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> None:
+    """Put a case's records into the file, in the place of older ones of the same case."""
+    key = ("model", "data", "real", "batch_size")
+    old = json.loads(path.read_text())["results"] if path.is_file() else []
+    kept = [r for r in old if [r[k] for k in key] != [records[0][k] for k in key]]
+    content = {
+        "what": "one training step of the shipped RWSE configurations, one thread, float32, median process CPU time",
+        "results": sorted([*kept, *records], key=lambda r: [r[k] for k in key]),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

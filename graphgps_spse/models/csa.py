@@ -4,6 +4,7 @@ The features of pairs (csa_pairs.py) are the same in every layer; the attention 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -11,20 +12,19 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.checks import check_batch
 from graphgps_spse.models.csa_attention import AttentionInput, plain_attention
 from graphgps_spse.models.csa_fused import compile_kernels, fused_attention
 from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures, PairMap
 from graphgps_spse.models.encoders import (
     NodeEncoder,
     build_node_encoder,
-    build_pair_linear,
+    build_pair_map,
     check_all_used,
-    check_half,
-    enabled_encoding,
     split_edge_name,
 )
-from graphgps_spse.models.gps import GPSLayer, check_batch, check_sizes, local_part, split_layer_type
-from graphgps_spse.models.grit_fused import has_kernels
+from graphgps_spse.models.fused import draw_keep, has_kernels
+from graphgps_spse.models.gps_layer import build_layers, split_layer_type
 from graphgps_spse.models.local import EdgeLayout
 from graphgps_spse.models.pairs import PairLayout
 from graphgps_spse.registry import edge_encoders, heads, models
@@ -54,9 +54,7 @@ class ChromaticAttention(nn.Module):
     def forward(self, x_ND: Tensor, pairs: PairInput) -> Tensor:
         """Return [N, D]."""
         layout, features = pairs.layout, pairs.features
-        keep_P = None
-        if self.training and self.dropout:
-            keep_P = x_ND.new_empty(layout.num_pairs, 1).uniform_().ge_(self.dropout).mul_(1 / (1 - self.dropout))
+        keep_P = draw_keep(layout.num_pairs, 1, self.dropout, x_ND) if self.training and self.dropout else None
         score, value = pairs.shared or (features.mapped(m) for m in (self.pair_score, self.pair_value) if m is not None)
         given = AttentionInput(
             q_ND=self.query(x_ND) * (x_ND.shape[1] // self.num_heads) ** -0.5,
@@ -81,53 +79,27 @@ class CSAModel(nn.Module):
         *,
         node_encoder: NodeEncoder,
         pair_encoder: PairEncoder,
+        layers: nn.ModuleList,
         head: nn.Module,
-        local: str,
-        share_maps: bool,
-        dim: int,
-        num_layers: int,
-        num_heads: int,
-        dropout: float,
-        attn_dropout: float,
-        activation: str,
+        dim_shared: int = 0,
     ) -> None:
-        """`share_maps`: one map of the pair features to scores and one to values, with bias, for all layers."""
+        """`dim_shared` > 0: one map of the pair features to scores and one to values, with bias, for all layers."""
         super().__init__()
-        check_sizes(dim, num_layers, num_heads, dropout, attn_dropout)
-        self.node_encoder, self.pair_encoder = node_encoder, pair_encoder
-        self.pair_score = nn.Linear(dim, dim) if share_maps else None
-        self.pair_value = nn.Linear(dim, dim) if share_maps else None
-        self.layers = nn.ModuleList(
-            GPSLayer(
-                dim,
-                local=local_part(local, dim, activation, dropout, is_last=index == num_layers - 1),
-                attention=ChromaticAttention(dim, num_heads, dropout=attn_dropout, has_maps=not share_maps),
-                activation=activation,
-                dropout=dropout,
-            )
-            for index in range(num_layers)
-        )
-        self.head = head
+        self.node_encoder, self.pair_encoder, self.layers, self.head = node_encoder, pair_encoder, layers, head
+        self.pair_score = nn.Linear(dim_shared, dim_shared) if dim_shared else None
+        self.pair_value = nn.Linear(dim_shared, dim_shared) if dim_shared else None
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "CSAModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
-        local, _ = split_layer_type(cfg.gt.layer_type, ("CSA",))
-        dim = cfg.gt.dim_hidden
-        if cfg.gnn.dim_inner != dim:
-            raise ConfigError(f"gnn.dim_inner={cfg.gnn.dim_inner} must equal gt.dim_hidden={dim}")
+        split_layer_type(cfg.gt.layer_type, ("CSA",))
+        dim, share_maps = cfg.gt.dim_hidden, cfg.dataset.edge_encoder_shared
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             pair_encoder=build_pair_encoder(cfg, spec, encodings, dim),
             head=heads.get(cfg.gnn.head).from_cfg(cfg, dim, dim_out),
-            local=local,
-            share_maps=cfg.dataset.edge_encoder_shared,
-            dim=dim,
-            num_layers=cfg.gt.layers,
-            num_heads=cfg.gt.n_heads,
-            dropout=cfg.gt.dropout,
-            attn_dropout=cfg.gt.attn_dropout,
-            activation=cfg.gnn.act,
+            layers=build_layers(cfg, partial(ChromaticAttention, has_maps=not share_maps)),
+            dim_shared=dim if share_maps else 0,
         )
 
     def forward(self, batch: GraphBatch) -> Tensor:
@@ -158,27 +130,21 @@ class CSAModel(nn.Module):
 
 
 def build_pair_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:
-    """Read `dataset.edge_encoder_name`, X, X+<encoding> or X+SPD, and what rings are, if they are encoded."""
-    names = [encoding.name for encoding in encodings]
+    """Read `dataset.edge_encoder_name`, X or X+<encoding>, and what rings are, if they are encoded."""
     raw, name = split_edge_name(cfg.dataset.edge_encoder_name)
     rings = "none"
-    if "Rings" in names:
+    if any(encoding.name == "Rings" for encoding in encodings):
         rings = "edges" if cfg.dataset.rings_coalesce_edges else "kinds"
-    if name is not None:
-        check_half(dim, enabled_encoding(encodings, name, "pair", cfg.dataset.edge_encoder_name))
     check_all_used(encodings, node_name=cfg.dataset.node_encoder_name, pair_names=[name or "", "Rings"])
-    walks = None if name is None or name == "SPD" else build_pair_linear(cfg, encodings, name, dim)
     edge_input = spec.edge_input
     if rings == "edges":
         if edge_input.kind != "types":
             raise ConfigError("dataset.rings_coalesce_edges: ring pairs become edges only where edges have a type")
         edge_input = InputSpec("types", 2 * edge_input.size)
-    dim_raw = dim if name is None else dim // 2
     return PairEncoder(
-        edge_encoders.get(raw).from_spec(edge_input, dim_raw),
+        edge_encoders.get(raw).from_spec(edge_input, dim if name is None else dim // 2),
         dim,
-        walks=walks,
-        distances=cfg.posenc_SPD.max_length if name == "SPD" else 0,
+        pairs=None if name is None else build_pair_map(cfg, encodings, name, dim),
         rings=rings,
         num_types=spec.edge_input.size,
     )

@@ -16,7 +16,7 @@ from torch import Tensor
 from graphgps_spse.models.csa_attention import AttentionInput
 from graphgps_spse.models.csa_kernels import Kernels, kernels
 from graphgps_spse.models.csa_pairs import PairMap
-from graphgps_spse.models.grit_fused import arrays
+from graphgps_spse.models.fused import arrays
 from graphgps_spse.models.pairs import Chunk, PairLayout
 
 CHUNK_ROWS = 2048
@@ -60,7 +60,7 @@ class _FusedAttention(torch.autograd.Function):
         keep_array, *results, top_array, dot = arrays(keep, y, share, top, q.new_empty(heads))
         for chunk, edges in _chunks(layout, rows):
             w = _mapped(kernel, chunk, edges, z, map_a, edge_a)
-            kernel.score(chunk, *layout.arrays, *nodes[:2], w.numpy(), top_array, dot)
+            kernel.score(chunk, *layout.arrays, *nodes[:2], w.numpy(), True, top_array, dot)
             b = _mapped(kernel, chunk, edges, z, map_b, edge_b)
             kernel.attend(chunk, *layout.arrays, nodes[2], *arrays(w.exp_(), b), keep_array, *results)
         ctx.layout, ctx.heads = layout, heads
@@ -79,7 +79,7 @@ class _FusedAttention(torch.autograd.Function):
         inputs = arrays(keep, y, share, grad_y.contiguous(), grad_q, grad_k, grad_v, q.new_empty(q.shape[1]))
         for chunk, edges in _chunks(layout, rows):
             w = _mapped(kernel, chunk, edges, z, map_a, edge_a)
-            kernel.shift(chunk, *layout.arrays, *nodes[:2], w.numpy(), top_array, dot)
+            kernel.score(chunk, *layout.arrays, *nodes[:2], w.numpy(), False, top_array, dot)
             b = _mapped(kernel, chunk, edges, z, map_b, edge_b)
             kernel.attend_backward(chunk, *layout.arrays, *nodes, *arrays(w.exp_(), b), *inputs, dot)
             for grad, grad_map, grad_edge in ((w, grad_map_a, grad_edge_a), (b, grad_map_b, grad_edge_b)):

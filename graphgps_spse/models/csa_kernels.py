@@ -1,24 +1,21 @@
 """Compiled CPU kernels of CSA's attention on packed pairs; csa_fused.py calls them chunk by chunk.
 
-Unvalidated and private, under the conventions of grit_kernels.py: columns are ordered (position in head, head), `chunk`
-is a pairs.Chunk and `r` a row in its window, and no two arrays overlap.
+The conventions are those of grit_kernels.py: columns are ordered (position in head, head), `chunk` is a pairs.Chunk and
+`r` a row in its window.
 """
 
 from functools import cache
 from typing import Any, NamedTuple
 
-from numba import njit
-
-from graphgps_spse.models.grit_kernels import FASTMATH, DistinctArrays
+from graphgps_spse.models.fused import jit
 
 
 class Kernels(NamedTuple):
-    """The kernels for one head layout; numba compiles one version for each floating point type."""
+    """The kernels for one head layout."""
 
     add_edges: Any
     take_edges: Any
     score: Any
-    shift: Any
     attend: Any
     attend_backward: Any
 
@@ -27,7 +24,6 @@ class Kernels(NamedTuple):
 def kernels(dim_head: int, num_heads: int) -> Kernels:
     """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
     D, H, C = dim_head * num_heads, num_heads, dim_head
-    jit = njit(fastmath=FASTMATH, cache=True, nogil=True, error_model="numpy", pipeline_class=DistinctArrays)
 
     @jit
     def add_edges(chunk, rows, first, last, edge, a):
@@ -46,8 +42,11 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                 y[d] = x[d]
 
     @jit
-    def score(chunk, first, size, row, q, k, a, top, dot):
-        """Turn A of the chunk into <q_i, k_j> + A_ij - top_i, top_i being the largest of a receiver, by channel."""
+    def score(chunk, first, size, row, q, k, a, find_top, top, dot):
+        """Turn A of the chunk into <q_i, k_j> + A_ij - top_i, top_i being the largest of a receiver, by channel.
+
+        With `find_top` the tops are written first; without, they are read as an earlier call left them.
+        """
         zero = q.dtype.type(0)
         for i in range(chunk.first, chunk.last):
             f, n, p = first[i], size[i], row[i] - chunk.window
@@ -62,33 +61,15 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                 for c in range(C):
                     for h in range(H):
                         x[c * H + h] += dot[h]
-                if j == 0:
-                    for d in range(D):
-                        ti[d] = x[d]
+            if find_top:
                 for d in range(D):
-                    ti[d] = ti[d] if ti[d] >= x[d] else x[d]
+                    ti[d] = a[p, d]
+                for j in range(n):
+                    x = a[p + j]
+                    for d in range(D):
+                        ti[d] = ti[d] if ti[d] >= x[d] else x[d]
             for j in range(n):
                 x = a[p + j]
-                for d in range(D):
-                    x[d] -= ti[d]
-
-    @jit
-    def shift(chunk, first, size, row, q, k, a, top, dot):
-        """Turn A of the chunk into <q_i, k_j> + A_ij - top_i, with top_i as `score` left it."""
-        zero = q.dtype.type(0)
-        for i in range(chunk.first, chunk.last):
-            f, n, p = first[i], size[i], row[i] - chunk.window
-            qi, ti = q[i], top[i]
-            for j in range(n):
-                kj, x = k[f + j], a[p + j]
-                for h in range(H):
-                    dot[h] = zero
-                for c in range(C):
-                    for h in range(H):
-                        dot[h] += qi[c * H + h] * kj[c * H + h]
-                for c in range(C):
-                    for h in range(H):
-                        x[c * H + h] += dot[h]
                 for d in range(D):
                     x[d] -= ti[d]
 
@@ -148,4 +129,4 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                     for h in range(H):
                         gk[c * H + h] += dot[h] * qi[c * H + h]
 
-    return Kernels(add_edges, take_edges, score, shift, attend, attend_backward)
+    return Kernels(add_edges, take_edges, score, attend, attend_backward)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.models.encoders import PairLinear, edge_features
+from graphgps_spse.models.encoders import PairDistance, PairLinear, edge_features
 from graphgps_spse.models.pairs import PairLayout
 
 
@@ -77,19 +77,18 @@ class PairEncoder(nn.Module):
     """Parameters of the pair features: raw edge features, kinds, rings and the encoding."""
 
     def __init__(
-        self, raw: nn.Module, dim: int, *, walks: PairLinear | None, distances: int, rings: str, num_types: int
+        self, raw: nn.Module, dim: int, *, pairs: PairLinear | PairDistance | None, rings: str, num_types: int
     ) -> None:
-        """`walks` or `distances`, the largest shortest-path distance with a vector (0: none), is the encoding.
+        """`pairs` is the encoding's share, half of `dim`; without it types take all columns.
 
         `rings` is "none"; "kinds", a vector for ring pairs with and one for those without an edge; or "edges": ring
         pairs are edges, and in rings the `num_types` edge types are others.
         """
         super().__init__()
-        self.raw, self.walks, self.rings, self.num_types = raw, walks, rings, num_types
-        self.dim, self.dim_type = dim, dim if walks is None and not distances else dim // 2
+        self.raw, self.pairs, self.rings, self.num_types = raw, pairs, rings, num_types
+        self.dim, self.dim_type = dim, dim if pairs is None else dim // 2
         self.kind = nn.Embedding(2, self.dim_type)
         self.ring_kind = nn.Embedding(2, self.dim_type) if rings == "kinds" else None
-        self.distance = nn.Embedding(distances + 1, dim - self.dim_type) if distances else None
 
     def edges(self, batch: GraphBatch, layout: PairLayout) -> Edges:
         """Return what counts as edges, in the order of their rows."""
@@ -107,33 +106,25 @@ class PairEncoder(nn.Module):
         is_edge_P[rows_E] = True
         is_diagonal_P = torch.zeros_like(is_edge_P)
         is_diagonal_P[layout.diagonal_rows] = True
-        bias_D = self.kind.weight.new_zeros(self.dim)
-        if self.walks is not None:
-            bias_D = F.pad(self.walks.linear.bias, (self.dim_type, 0))
+        constant_D = self.kind.weight.new_zeros(self.dim)
+        if self.pairs is not None:
+            constant_D = F.pad(self.pairs.constant(), (self.dim_type, 0))
         channels = [torch.ones_like(is_edge_P), is_diagonal_P, ~is_edge_P & ~is_diagonal_P]
         channels = [channel.unsqueeze(1) for channel in channels]
-        basis = [bias_D.unsqueeze(0), F.pad(self.kind.weight, (0, self.dim - self.dim_type))]
+        basis = [constant_D.unsqueeze(0), F.pad(self.kind.weight, (0, self.dim - self.dim_type))]
         if self.ring_kind is not None:
             in_ring_P1 = batch.pair["Rings"] > 0
             channels += [in_ring_P1 & is_edge_P.unsqueeze(1), in_ring_P1 & ~is_edge_P.unsqueeze(1)]
             basis.append(F.pad(self.ring_kind.weight, (0, self.dim - self.dim_type)))
-        if self.distance is not None:
-            lengths = torch.arange(self.distance.num_embeddings, device=rows_E.device)
-            channels.append(batch.pair["SPD"] == lengths)
-            basis.append(F.pad(self.distance.weight, (self.dim_type, 0)))
-        if self.walks is not None:
-            channels.append(batch.pair[self.walks.encoding])
-            basis.append(F.pad(self.walks.weight().t(), (self.dim_type, 0)))
+        if self.pairs is not None:
+            channels.append(self.pairs.channels(batch.pair[self.pairs.encoding]))
+            basis.append(F.pad(self.pairs.weight().t(), (self.dim_type, 0)))
         z_PC = torch.cat([channel.to(dtype) for channel in channels], dim=1)
         return PairFeatures(z_PC, torch.cat(basis), rows_E, self.raw(edges.raw_EF).to(dtype))
 
     def of_edges(self, batch: GraphBatch, features: PairFeatures) -> Tensor:
         """Return the features of the edges alone, [E, D], without kinds: what message passing beside CSA reads."""
         raw_ER, rows_E = features.raw_ER, features.rows_E
-        if self.walks is not None:
-            return torch.cat([raw_ER, self.walks(batch.pair[self.walks.encoding][rows_E])], dim=1)
-        if self.distance is not None:
-            lengths = torch.arange(self.distance.num_embeddings, device=rows_E.device)
-            is_length_EL = (batch.pair["SPD"][rows_E] == lengths).to(raw_ER.dtype)
-            return torch.cat([raw_ER, is_length_EL @ self.distance.weight], dim=1)
-        return raw_ER
+        if self.pairs is None:
+            return raw_ER
+        return torch.cat([raw_ER, self.pairs(batch.pair[self.pairs.encoding][rows_E])], dim=1)

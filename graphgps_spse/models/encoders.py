@@ -38,19 +38,53 @@ class PairLinear(nn.Module):
         self.encoding, self.has_identity = encoding, has_identity
         self.linear = nn.Linear(num_channels - has_identity, dim)
 
+    def channels(self, pair_RC: Tensor) -> Tensor:
+        """Return the channels that `weight` maps."""
+        return pair_RC
+
     def weight(self) -> Tensor:
         """Return [dim, C] with a zero column for the identity."""
         return F.pad(self.linear.weight, (1, 0)) if self.has_identity else self.linear.weight
+
+    def constant(self) -> Tensor:
+        """Return what every pair gets, [dim]."""
+        return self.linear.bias
 
     def forward(self, pair_RC: Tensor) -> Tensor:
         """Return [rows, dim]."""
         return F.linear(pair_RC, self.weight(), self.linear.bias)
 
 
+class PairDistance(nn.Module):
+    """One learned vector for each shortest-path distance 0..max_length; zero for pairs that are farther apart."""
+
+    def __init__(self, encoding: str, max_length: int, dim: int) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.embedding = nn.Embedding(max_length + 1, dim)
+
+    def channels(self, pair_R1: Tensor) -> Tensor:
+        """Return which distance it is, one-hot, [rows, max_length + 1]; no 1 for others, -1 among them."""
+        lengths = torch.arange(self.embedding.num_embeddings, device=pair_R1.device)
+        return (pair_R1 == lengths).to(pair_R1.dtype)
+
+    def weight(self) -> Tensor:
+        """Return [dim, max_length + 1]."""
+        return self.embedding.weight.t()
+
+    def constant(self) -> Tensor:
+        """Return what every pair gets, [dim]: nothing."""
+        return self.embedding.weight.new_zeros(self.embedding.embedding_dim)
+
+    def forward(self, pair_R1: Tensor) -> Tensor:
+        """Return [rows, dim]."""
+        return F.linear(self.channels(pair_R1), self.weight())
+
+
 class EdgeEncoder(nn.Module):
     """Raw features of edges, and beside them the encoding of their pairs: edge u -> v reads row (u, v)."""
 
-    def __init__(self, raw: nn.Module, pairs: PairLinear | None) -> None:
+    def __init__(self, raw: nn.Module, pairs: PairLinear | PairDistance | None) -> None:
         super().__init__()
         self.raw, self.pairs = raw, pairs
 
@@ -90,24 +124,19 @@ def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
 def build_edge_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> EdgeEncoder:
     """Read `dataset.edge_encoder_name`."""
     raw, name = split_edge_name(cfg.dataset.edge_encoder_name)
-    pairs = None if name is None else build_pair_linear(cfg, encodings, name, dim)
+    pairs = None if name is None else build_pair_map(cfg, encodings, name, dim)
     dim_raw = dim if pairs is None else dim // 2
     return EdgeEncoder(edge_encoders.get(raw).from_spec(spec.edge_input, dim_raw), pairs)
 
 
-def build_pair_linear(cfg: Any, encodings: Sequence[Encoding], name: str, dim: int) -> PairLinear:
+def build_pair_map(cfg: Any, encodings: Sequence[Encoding], name: str, dim: int) -> PairLinear | PairDistance:
     """Return the map of an encoding to the second half of `dim` columns."""
     encoding = enabled_encoding(encodings, name, "pair", cfg.dataset.edge_encoder_name)
-    check_half(dim, encoding)
-    return PairLinear(name, encoding.dim_pair, dim // 2, has_identity=encoding.has_identity)
-
-
-def check_half(dim: int, encoding: Encoding) -> None:
-    """Raise ConfigError unless an encoding can take half of the columns."""
     if dim % 2:
-        raise ConfigError(
-            f"gt.dim_hidden={dim} must be even: '+{encoding.name}' in dataset.edge_encoder_name takes half of it"
-        )
+        raise ConfigError(f"gt.dim_hidden={dim} must be even: '+{name}' in dataset.edge_encoder_name takes half of it")
+    if name == "SPD":
+        return PairDistance(name, cfg.posenc_SPD.max_length, dim // 2)
+    return PairLinear(name, encoding.dim_pair, dim // 2, has_identity=encoding.has_identity)
 
 
 def split_edge_name(name: str) -> tuple[str, str | None]:

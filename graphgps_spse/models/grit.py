@@ -5,7 +5,7 @@ after each update. The pair work is in grit_attention.py.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,12 +13,18 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.checks import check_batch, check_sizes
+from graphgps_spse.models.encoders import NodeEncoder, PairDistance, build_node_encoder, check_all_used, edge_features
+from graphgps_spse.models.fused import draw_keep, has_kernels
 from graphgps_spse.models.grit_attention import PairOptions, PairStream, PairWeights, plain_layer
-from graphgps_spse.models.grit_fused import compile_kernels, fused_layer, has_kernels
+from graphgps_spse.models.grit_fused import compile_kernels, fused_layer
 from graphgps_spse.models.heads import build_activation
 from graphgps_spse.models.pairs import PairLayout
-from graphgps_spse.registry import edge_encoders, heads, models, node_encoders
+from graphgps_spse.registry import edge_encoders, heads, models
+
+Moments = Callable[[Tensor, Tensor, Any], tuple[Tensor, Tensor, Tensor]]
+"""Mean [D], biased variance [D] and number of the rows of one process -> those of all."""
 
 
 def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:
@@ -42,14 +48,19 @@ class PairNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(dim))
         self.register_buffer("running_var", torch.ones(dim))
         self.register_buffer("num_batches_tracked", torch.tensor(0))
+        self.moments: Moments | None = None
 
-    def forward(self, mean_D: Tensor | None, var_D: Tensor | None, num_rows: int) -> tuple[Tensor, Tensor]:
+    def synchronise(self, moments: Moments) -> None:
+        """From now on turn a batch's statistics into those that `moments` returns: of all processes of a run."""
+        self.moments = moments
+
+    def forward(self, mean_D: Tensor | None, var_D: Tensor | None, num_rows: int | Tensor) -> tuple[Tensor, Tensor]:
         """Return scale and shift: from the batch's mean and biased variance, or where None from the running ones."""
         if mean_D is None or var_D is None:
             mean_D, var_D = self.running_mean, self.running_var
-        elif num_rows < 2:
-            raise DataError("a training batch is a single node, which BatchNorm cannot use; raise train.batch_size")
         else:
+            if self.moments is not None:
+                mean_D, var_D, num_rows = self.moments(mean_D, var_D, num_rows)
             with torch.no_grad():
                 self.running_mean.lerp_(mean_D, self.momentum)
                 self.running_var.lerp_(var_D * (num_rows / (num_rows - 1)), self.momentum)
@@ -116,10 +127,7 @@ class GritAttention(nn.Module):
         return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
 
     def _keep(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
-        """Draw a dropout mask from torch's generator, scaled to keep the mean; None where nothing is dropped."""
-        if not self.training or rate == 0:
-            return None
-        return like.new_empty(rows, columns).uniform_().ge_(rate).mul_(1 / (1 - rate))
+        return draw_keep(rows, columns, rate, like) if self.training and rate else None
 
 
 class GritLayer(nn.Module):
@@ -170,55 +178,19 @@ class GritTransformer(nn.Module):
     def __init__(
         self,
         *,
-        node_encoder: nn.Module,
+        node_encoder: NodeEncoder,
         edge_encoder: nn.Module,
-        head: nn.Module,
         encoding: str,
-        dim_pair: int,
-        dim_node: int,
-        dim: int,
-        num_layers: int,
-        num_heads: int,
-        clamp: float,
-        dropout: float,
-        attn_dropout: float,
-        bn_momentum: float,
-        activation: str,
+        node_encoding: nn.Module | None,
+        pair_encoding: nn.Module,
+        layers: nn.ModuleList,
+        head: nn.Module,
     ) -> None:
+        """`node_encoding` and `pair_encoding` map the parts of `encoding`; what they give is added to raw features."""
         super().__init__()
-        if num_layers < 1 or num_heads < 1 or dim < 1 or dim % num_heads:
-            raise ConfigError(
-                f"gt.layers={num_layers}, gt.n_heads={num_heads}, gt.dim_hidden={dim}: at least one layer and "
-                "one head, and a width that is a multiple of the heads"
-            )
-        for key, rate in (("gt.dropout", dropout), ("gt.attn_dropout", attn_dropout)):
-            if not 0 <= rate < 1:
-                raise ConfigError(f"{key}: {rate} is not a rate of at least 0 and below 1")
-        if not 0 <= bn_momentum <= 1:
-            raise ConfigError(f"gt.bn_momentum: {bn_momentum} is not between 0 and 1")
-        if clamp <= 0:
-            raise ConfigError(f"gt.attn.clamp: {clamp} is below 0; 0 means no clamp")
-        self.encoding = encoding
         self.node_encoder, self.edge_encoder = node_encoder, edge_encoder
-        self.node_encoding = nn.Linear(dim_node, dim, bias=False) if dim_node else None
-        self.pair_encoding = nn.Linear(dim_pair, dim, bias=False)
-        for linear in (self.node_encoding, self.pair_encoding):
-            if linear is not None:
-                nn.init.xavier_uniform_(linear.weight)
-        self.layers = nn.ModuleList(
-            GritLayer(
-                dim,
-                num_heads,
-                clamp=clamp,
-                dropout=dropout,
-                attn_dropout=attn_dropout,
-                bn_momentum=bn_momentum,
-                activation=activation,
-                update_pairs=index < num_layers - 1,
-            )
-            for index in range(num_layers)
-        )
-        self.head = head
+        self.encoding, self.node_encoding, self.pair_encoding = encoding, node_encoding, pair_encoding
+        self.layers, self.head = layers, head
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GritTransformer":
@@ -230,29 +202,25 @@ class GritTransformer(nn.Module):
                 f"GritTransformer reads exactly one encoding of node pairs, but this config enables {names}; "
                 "enable one of posenc_RRWP and posenc_SPSE"
             )
-        dim, encoding = cfg.gt.dim_hidden, of_pairs[0]
-        if cfg.gnn.dim_inner != dim:
-            raise ConfigError(f"gnn.dim_inner={cfg.gnn.dim_inner} must equal gt.dim_hidden={dim}")
+        dim, encoding, node_name = cfg.gt.dim_hidden, of_pairs[0], cfg.dataset.node_encoder_name
+        check_all_used(encodings, node_name=f"{node_name}+{encoding.name}", pair_names=[encoding.name])
         return cls(
-            node_encoder=node_encoders.get(cfg.dataset.node_encoder_name).from_spec(spec.node_input, dim),
+            node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             edge_encoder=edge_encoders.get(cfg.dataset.edge_encoder_name).from_spec(spec.edge_input, dim),
             head=heads.get(cfg.gnn.head).from_cfg(cfg, dim, dim_out),
             encoding=encoding.name,
-            dim_pair=encoding.dim_pair,
-            dim_node=encoding.dim_node,
-            dim=dim,
-            num_layers=cfg.gt.layers,
-            num_heads=cfg.gt.n_heads,
-            clamp=cfg.gt.attn.clamp or math.inf,
-            dropout=cfg.gt.dropout,
-            attn_dropout=cfg.gt.attn_dropout,
-            bn_momentum=cfg.gt.bn_momentum,
-            activation=cfg.gnn.act,
+            node_encoding=_xavier_linear(encoding.dim_node, dim) if encoding.dim_node else None,
+            pair_encoding=PairDistance("SPD", cfg.posenc_SPD.max_length, dim)
+            if encoding.name == "SPD"
+            else _xavier_linear(encoding.dim_pair, dim),
+            layers=build_grit_layers(cfg),
         )
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
         layout = PairLayout(batch.sizes, batch.x_NF.device)
+        if self.training:
+            check_batch(layout)
         x_ND, stream = self.encode(batch, layout)
         log_deg_N = batch.log_deg_N.to(x_ND.dtype)
         for layer in self.layers:
@@ -268,11 +236,45 @@ class GritTransformer(nn.Module):
 
     def encode(self, batch: GraphBatch, layout: PairLayout) -> tuple[Tensor, PairStream]:
         """Return the features that enter the first layer: raw ones plus the encoding, of nodes and of pairs."""
-        x_ND = self.node_encoder(batch.x_NF)
+        x_ND = self.node_encoder(batch)
         if self.node_encoding is not None:
             x_ND = x_ND + self.node_encoding(batch.node[self.encoding])
-        edge_EF = batch.edge_attr_EF
-        edge_EF = batch.x_NF.new_empty(batch.edge_index_2E.shape[1], 0) if edge_EF is None else edge_EF
         rows_E = layout.edge_rows(batch.edge_index_2E)
         e_PD = self.pair_encoding(batch.pair[self.encoding])
-        return x_ND, PairStream(e_PD.index_add(0, rows_E, self.edge_encoder(edge_EF).to(e_PD.dtype)))
+        return x_ND, PairStream(e_PD.index_add(0, rows_E, self.edge_encoder(edge_features(batch)).to(e_PD.dtype)))
+
+
+def build_grit_layers(cfg: Any) -> nn.ModuleList:
+    """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for sizes that cannot be."""
+    dim, num_layers, num_heads, clamp = cfg.gt.dim_hidden, cfg.gt.layers, cfg.gt.n_heads, cfg.gt.attn.clamp
+    check_sizes(
+        dim=dim,
+        dim_inner=cfg.gnn.dim_inner,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        dropout=cfg.gt.dropout,
+        attn_dropout=cfg.gt.attn_dropout,
+    )
+    if not 0 <= cfg.gt.bn_momentum <= 1:
+        raise ConfigError(f"gt.bn_momentum: {cfg.gt.bn_momentum} is not between 0 and 1")
+    if clamp < 0:
+        raise ConfigError(f"gt.attn.clamp: {clamp} is below 0; 0 means no clamp")
+    return nn.ModuleList(
+        GritLayer(
+            dim,
+            num_heads,
+            clamp=clamp or math.inf,
+            dropout=cfg.gt.dropout,
+            attn_dropout=cfg.gt.attn_dropout,
+            bn_momentum=cfg.gt.bn_momentum,
+            activation=cfg.gnn.act,
+            update_pairs=index < num_layers - 1,
+        )
+        for index in range(num_layers)
+    )
+
+
+def _xavier_linear(num_channels: int, dim: int) -> nn.Linear:
+    linear = nn.Linear(num_channels, dim, bias=False)
+    nn.init.xavier_uniform_(linear.weight)
+    return linear

@@ -11,21 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from graphgps_spse.models.fused import arrays, linear
 from graphgps_spse.models.grit_attention import PairOptions, PairResult, PairStream, PairWeights
 from graphgps_spse.models.grit_kernels import kernels
 from graphgps_spse.models.pairs import Chunk, PairLayout
 
 CHUNK_ROWS = 2048
-
-
-def has_kernels(x: Tensor) -> bool:
-    """Whether the fused layer can work on tensors like x; torch.compile cannot look into its kernels."""
-    exact = x.dtype in (torch.float32, torch.float64)
-    plain = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
-    return x.device.type == "cpu" and exact and not plain
 
 
 def fused_layer(
@@ -77,10 +70,10 @@ class _FusedLayer(torch.autograd.Function):
         nodes, weights = arrays(q, k, v), arrays(logit, keep)
         results = arrays(alpha, hat, value, pair, *_scratch(u, dim, heads, heads))
         for chunk in chunks:
-            wb = _linear(chunk.of(u), map_w, map_b)
+            wb = linear(chunk.of(u), map_w, map_b)
             kernel.attend(chunk, *layout.arrays, *nodes, wb.numpy(), *weights, options.clamp, *results)
             if out_w is not None and u_next is not None:
-                mapped = _linear(_dropped(hat, chunk, options.keep_PD), out_w)
+                mapped = linear(_dropped(hat, chunk, options.keep_PD), out_w)
                 kernel.update(chunk, *arrays(mapped, u, scale, shift, u_next), mean, deviation)
         mean_D = var_D = None
         if u_next is not None and options.statistics:
@@ -111,11 +104,11 @@ class _FusedLayer(torch.autograd.Function):
         grads, residual = arrays(hat, grad_q, grad_k, grad_v, grad_wb), arrays(grad, scale, grad_u)
         scratch = arrays(*_scratch(u, dim, dim, dim, heads, heads), u.new_empty(max(layout.sizes), heads))
         for chunk, *sums in zip(chunks, *arrays(*by_chunk)):
-            wb = _linear(chunk.of(u), map_w, map_b)
+            wb = linear(chunk.of(u), map_w, map_b)
             if u_next is not None:
                 kernel.update_backward(chunk, *update, *sums[:2])
                 chunk.clear_rest(grad)
-                grad_hat = _dropped(_linear(grad, out_w.t()), chunk, keep_PD)
+                grad_hat = _dropped(linear(grad, out_w.t()), chunk, keep_PD)
             kernel.attend_backward(
                 chunk, *layout.arrays, *nodes, wb.numpy(), *inputs, grad_hat.numpy(), *grads, *sums[2:], *scratch
             )
@@ -123,17 +116,12 @@ class _FusedLayer(torch.autograd.Function):
             grad_map_w += _weight_gradient(grad_wb, chunk.of(u))
             if u_next is not None:
                 grad_out_w += _weight_gradient(grad, _dropped(hat, chunk, keep_PD))
-            kernel.residual_backward(chunk, _linear(grad_wb, map_w.t()).numpy(), *residual)
+            kernel.residual_backward(chunk, linear(grad_wb, map_w.t()).numpy(), *residual)
         grad_shift, grad_scale, grad_map_b, grad_logit = (sums_CD.sum(0) for sums_CD in by_chunk)
         grad_out = None if out_w is None else grad_out_w
         return (
             None, grad_u, grad_scale, grad_shift, grad_map_w, grad_map_b, grad_out, grad_logit, grad_q, grad_k, grad_v
         )  # fmt: skip
-
-
-def arrays(*tensors: Tensor) -> list[np.ndarray]:
-    """Return the tensors' memory as arrays."""
-    return [tensor.detach().numpy() for tensor in tensors]
 
 
 def _scratch(like: Tensor, *widths: int) -> list[Tensor]:
@@ -144,15 +132,6 @@ def _dropped(x_RD: Tensor, chunk: Chunk, keep_PD: Tensor | None) -> Tensor:
     return x_RD if keep_PD is None else x_RD * chunk.of(keep_PD)
 
 
-def _linear(x_RD: Tensor, weight_WD: Tensor, bias_W: Tensor | None = None) -> Tensor:
-    """F.linear, by oneDNN where that can: MKL, which PyTorch calls for float32, leaves AVX-512 unused on AMD."""
-    # A private operation of PyTorch: where a build lacks it, MKL serves.
-    has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    if has_onednn and x_RD.dtype == torch.float32:
-        return torch.ops.mkldnn._linear_pointwise(x_RD, weight_WD, bias_W, "none", [], "")
-    return F.linear(x_RD, weight_WD, bias_W)
-
-
 def _weight_gradient(grad_RW: Tensor, x_RD: Tensor) -> Tensor:
     """Return grad^T x, [W, D], as the transpose of a linear map of x^T."""
-    return _linear(x_RD.t(), grad_RW.t()).t()
+    return linear(x_RD.t(), grad_RW.t()).t()

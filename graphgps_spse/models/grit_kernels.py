@@ -1,33 +1,20 @@
-"""Compiled CPU kernels of GRIT's attention on packed pairs; grit_attention.py calls them chunk by chunk.
+"""Compiled CPU kernels of GRIT's attention on packed pairs; grit_fused.py calls them chunk by chunk.
 
-Unvalidated and private. Columns of every [*, D] array are ordered (position in head, head), so that all loops over
-D = dim_head * num_heads are elementwise, and a sum over a head's positions adds rows of num_heads values. `chunk` is
-a pairs.Chunk and `r` a row in its window; `first`, `size` and `row` are PairLayout's arrays. Arrays at the end of an
-argument list are scratch: as arguments they are known not to overlap, and so small loops become vector code.
-Not-a-number passes through: no flag below promises its absence, and tests are written so that it fails them.
+Columns of every [*, D] array are ordered (position in head, head), so that all loops over D = dim_head * num_heads are
+elementwise, and a sum over a head's positions adds rows of num_heads values. `chunk` is a pairs.Chunk and `r` a row in
+its window; `first`, `size` and `row` are PairLayout's arrays. Arrays at the end of an argument list are scratch.
 """
 
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
 
-FASTMATH = {"contract", "arcp", "nsz"}
-
-
-class DistinctArrays(CompilerBase):
-    """Compiles on the promise that no two array arguments overlap, which lets LLVM vectorise the inner loops."""
-
-    def define_pipelines(self) -> list:
-        """Return numba's default passes, with the promise made."""
-        self.state.flags.noalias = True
-        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+from graphgps_spse.models.fused import jit
 
 
 class Kernels(NamedTuple):
-    """The kernels for one head layout; numba compiles one version for each floating point type."""
+    """The kernels for one head layout."""
 
     attend: Any
     update: Any
@@ -40,7 +27,6 @@ class Kernels(NamedTuple):
 def kernels(dim_head: int, num_heads: int) -> Kernels:
     """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
     D, H, C = dim_head * num_heads, num_heads, dim_head
-    jit = njit(fastmath=FASTMATH, cache=True, nogil=True, error_model="numpy", pipeline_class=DistinctArrays)
 
     @jit
     def attend(

@@ -49,6 +49,13 @@ class RWSEEncoder(WalkEncoder):
     key = "posenc_RWSE"
 
 
+@positional_encoders.register("RRWP")
+class RRWPEncoder(WalkEncoder):
+    """The diagonal of RRWP: return probabilities, the identity's 1 included, by a linear map."""
+
+    key = "posenc_RRWP"
+
+
 @positional_encoders.register("SPSE")
 class SPSEEncoder(WalkEncoder):
     """The node part of SPSE (`posenc_SPSE.node_pe`), by a linear map."""

@@ -1,0 +1,211 @@
+"""What holds for every model: numbering and company change nothing, odd graphs follow the equations, 32 are learned."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+import test_csa
+import test_gps
+import test_grit
+import torch
+from dense_gps import dense_csa, dense_gps
+from dense_grit import dense_grit
+from model_graphs import (
+    ENCODINGS,
+    MAX_DISTANCE,
+    SIZES,
+    SPEC,
+    assert_same_gradients,
+    gradients,
+    permuted,
+    random_graphs,
+    shaken,
+)
+
+from graphgps_spse.encodings import build_encodings
+from graphgps_spse.encodings.base import GraphArrays
+from graphgps_spse.errors import DataError
+from graphgps_spse.models import csa, csa_fused, grit, grit_fused
+from graphgps_spse.models.build import build_model
+
+
+class Case(NamedTuple):
+    """A configuration, what encodings it reads, and its slow twin."""
+
+    config: Callable
+    variant: str | None
+    encodings: list[str]
+    dense: Callable
+
+    def build(self, *, head: str = "san_graph", **gt: object) -> torch.nn.Module:
+        """Return the model in float64; with the head of nodes, two values for each."""
+        tree = self.config(**gt) if self.variant is None else self.config(self.variant, **gt)
+        tree.gnn.head, tree.posenc_SPD.max_length = head, MAX_DISTANCE
+        level, dim_out = ("node", 2) if head == "inductive_node" else ("graph", 1)
+        torch.manual_seed(1)
+        encodings = [ENCODINGS[name] for name in self.encodings]
+        return shaken(build_model(tree, replace(SPEC, level=level), encodings, dim_out))
+
+
+CASES = {
+    "GRIT-RWSE": Case(test_grit.small_config, None, ["RRWP"], dense_grit),
+    "GRIT-SPSE": Case(test_grit.small_config, None, ["SPSE"], dense_grit),
+    "GRIT-SPD": Case(test_grit.small_config, None, ["SPD"], dense_grit),
+    **{f"GPS-{v}": Case(test_gps.small_config, v, test_gps.VARIANTS[v][3], dense_gps) for v in test_gps.VARIANTS},
+    **{f"CSA-{v}": Case(test_csa.small_config, v, test_csa.VARIANTS[v][1], dense_csa) for v in test_csa.VARIANTS},
+}
+
+
+PATHS = {name: ["fused"] for name in CASES}  # formulations; fused ones also with chunks of a single receiver
+for name in ("GRIT-RWSE", "CSA-walks", "CSA-shared"):
+    PATHS[name] += ["fused, one receiver at a time", "plain"]
+
+
+@pytest.fixture(params=[(name, path) for name, paths in PATHS.items() for path in paths], ids=", ".join)
+def case(request, monkeypatch):
+    name, path = request.param
+    for model, fused in ((csa, csa_fused), (grit, grit_fused)):
+        if path == "plain":
+            monkeypatch.setattr(model, "has_kernels", lambda x: False)
+        if "receiver" in path:
+            monkeypatch.setattr(fused, "CHUNK_ROWS", 1)
+    return CASES[name]
+
+
+def test_renumbered_nodes_change_nothing(case):
+    model, dataset = case.build().eval(), random_graphs()
+    shuffled, _ = permuted(dataset)
+    every = range(len(SIZES))
+    torch.testing.assert_close(model(shuffled.batch(every)), model(dataset.batch(every)), rtol=1e-10, atol=1e-10)
+    halfway = replace(shuffled, x_NF=dataset.x_NF)
+    assert not torch.allclose(model(halfway.batch(every)), model(dataset.batch(every)), rtol=1e-6)
+
+
+def test_predictions_of_nodes_move_with_their_numbers(case):
+    dataset = random_graphs()
+    dataset = replace(dataset, level="node", y=torch.zeros(len(dataset.x_NF), 1))
+    model = case.build(head="inductive_node").eval()
+    shuffled, old_N = permuted(dataset)
+    every = torch.argsort(dataset.sizes_G, stable=True).tolist()
+    ours, theirs = model(dataset.batch(every)), model(shuffled.batch(every))
+    in_batch = torch.cat([torch.arange(*dataset.node_ptr[g : g + 2].tolist()) for g in every])
+    place = torch.empty_like(in_batch).index_copy(0, in_batch, torch.arange(len(in_batch)))
+    torch.testing.assert_close(theirs, ours[place[old_N[in_batch]]], rtol=1e-10, atol=1e-10)
+
+
+def test_a_graph_is_predicted_alike_in_any_batch(case):
+    model, dataset = case.build().eval(), random_graphs()
+    batch = dataset.batch(range(len(SIZES)))
+    together = model(batch)
+    for row, graph in enumerate(batch.index_B.tolist()):
+        torch.testing.assert_close(model(dataset.batch([graph]))[0], together[row], rtol=1e-9, atol=1e-9)
+
+
+# single nodes beside others; no edges at all; two parts and an isolated node (which random_graphs puts first) in each
+ODD = {
+    "single nodes": ((1, 1, 4), 0.7),
+    "no edges": ((3, 1, 3), 0.0),
+    "isolated and disconnected": ((5, 6, 7), 0.12),
+    "one large": ((40, 2), 0.2),
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_graphs_equal_the_dense_twin(case, odd, training):
+    sizes, density = ODD[odd]
+    batch = random_graphs(sizes, seed=2, density=density).batch(range(len(sizes)))
+    assert batch.edge_index_2E.shape[1] != 1 and (density > 0) == (batch.edge_index_2E.shape[1] > 0)
+    model = case.build(layers=2).train(training)
+    for module in model.modules():
+        if hasattr(module, "num_freqs"):
+            module.eval()  # the signs of eigenvectors stay
+    expected = case.dense(model, batch)
+    theirs = gradients(model, expected)
+    out = model(batch)
+    torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)
+    ours = gradients(model, out)
+    shared = [name for name in ours if name in theirs]  # without edges the twin's unused maps have gradients of zero
+    assert all(not theirs[name].any() for name in theirs if name not in ours)
+    assert_same_gradients({n: ours[n] for n in shared}, {n: theirs[n] for n in shared}, 1e-7)
+
+
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_a_graph_alone_equals_the_dense_twin(case, size):
+    batch = random_graphs((size,)).batch([0])
+    model = case.build().eval()
+    torch.testing.assert_close(model(batch), case.dense(model, batch), rtol=1e-9, atol=1e-9)
+
+
+def test_a_training_batch_of_one_node_is_refused(case):
+    with pytest.raises(DataError, match="single node.*batch_size"):
+        case.build().train()(random_graphs((1,)).batch([0]))
+
+
+READERS = {  # encodings by their own code, as each model reads them: for nodes, for edges, and what is enabled
+    "GPS": ("GINE", "TypeDictNode+LapPE+RRWP+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE"]),
+    "GPS, SPSE": ("GINE", "TypeDictNode+SPSE", "TypeDictEdge+SPSE", ["SPSE"]),
+    "GPS, distances": ("GINE", "TypeDictNode", "TypeDictEdge+SPD", ["SPD"]),
+    "CSA": ("walks", "TypeDictNode+LapPE+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE", "Rings"]),
+    "CSA, SPSE": ("walks", "TypeDictNode+SPSE", "TypeDictEdge+SPSE", ["SPSE"]),
+    "CSA, distances": ("walks", "TypeDictNode+RWSE", "TypeDictEdge+SPD", ["RWSE", "SPD", "Rings"]),
+    "GRIT": ("", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RRWP", "RWSE"]),
+    "GRIT, SPSE": ("", "TypeDictNode", "TypeDictEdge", ["SPSE"]),
+    "GRIT, distances": ("", "TypeDictNode+LapPE", "TypeDictEdge", ["LapPE", "SPD"]),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_model_reads_every_encoding(name):
+    variant, node, edge, enabled = READERS[name]
+    family = name.partition(",")[0]
+    config, dense = {
+        "GPS": (test_gps.small_config, dense_gps),
+        "CSA": (test_csa.small_config, dense_csa),
+        "GRIT": (lambda _: test_grit.small_config(), dense_grit),
+    }[family]
+    tree = config(variant)
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
+    for encoding in enabled:
+        section = tree[f"posenc_{encoding}"]
+        section.enable = True
+        if encoding in node:
+            section.dim_pe = 2
+    tree.posenc_RWSE.kernel.times, tree.posenc_RRWP.ksteps, tree.posenc_LapPE.eigen.max_freqs = [1, 2, 3], 4, 5
+    tree.posenc_SPSE.max_length, tree.posenc_SPD.max_length = 4, 2
+    dataset, encodings = random_graphs((1, 5, 8)), build_encodings(tree)
+    graphs = GraphArrays(*(t.numpy() for t in (dataset.node_ptr, dataset.edge_ptr, dataset.edge_index_2E)))
+    arrays = {encoding.name: encoding.compute(graphs) for encoding in encodings}
+    pair = {n: torch.from_numpy(a.pair).double() for n, a in arrays.items() if a.pair is not None}
+    batch = replace(dataset, pair=pair, node={
+        n: torch.from_numpy(a.node).double() for n, a in arrays.items() if a.node is not None
+    }).batch(range(3))  # fmt: skip
+    torch.manual_seed(1)
+    model = shaken(build_model(tree, SPEC, encodings, 1)).eval()
+    out = model(batch)
+    torch.testing.assert_close(out, dense(model, batch), rtol=1e-9, atol=1e-9)
+    for part in ("pair", "node"):
+        for encoding, values in getattr(batch, part).items():
+            if part == "node" and encoding not in node and family != "GRIT":
+                continue
+            changed = {encoding: torch.where(values > 0, values - 1, values + 1)}
+            other = replace(batch, **{part: getattr(batch, part) | changed})
+            assert not torch.allclose(model(other), out, rtol=1e-6), f"{part} of {encoding} is not read"
+
+
+@pytest.mark.parametrize("name", ["GPS-GINE", "GPS-SPSE", "CSA-walks", "CSA-SPSE", "GRIT-RWSE", "GRIT-SPSE"])
+def test_32_graphs_by_heart(name):
+    """As small and wide as the other tests, so that no kernel is compiled for this one alone."""
+    model = CASES[name].build(head="graph", layers=2).train()
+    batch = random_graphs((5, 6, 7, 8) * 8).batch(range(32))
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.03), []
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=100)
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = (model(batch) - batch.y).abs().mean()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.1 * losses[0], losses[::20]
