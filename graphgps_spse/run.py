@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from graphgps_spse.bench.results import RunResult, aggregate, hash_config
+from graphgps_spse.bench.wandb_aggregate import group_name
 from graphgps_spse.config import Config, flatten
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
@@ -34,7 +35,7 @@ from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.processes import OneProcess, join_processes
 from graphgps_spse.training.resources import ResourceMeter
-from graphgps_spse.training.tasks import Task, build_task
+from graphgps_spse.training.tasks import Task, build_task, direction_of
 from graphgps_spse.training.trainer import Trainer, TrainOptions
 
 log = logging.getLogger(__name__)
@@ -214,7 +215,7 @@ def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
     return RunInfo(
         run_dir=path,
         name=f"{spec.name}-{model}-{parts.encoding_name}-s{cfg.seed}",
-        group=cfg.name,
+        group=group_name(dataset=spec.name, model=model, encoding=parts.encoding_name, name=cfg.name),
         tags=(spec.name, model, parts.encoding_name),
         id=hashlib.sha256(f"{path.resolve()} {digest}".encode()).hexdigest()[:16],
         config=cfg.to_dict(),
@@ -263,8 +264,8 @@ def build_result(
         model=cfg.model.type,
         encoding=parts.encoding_name,
         seed=cfg.seed,
-        metric=parts.task.metric,
-        direction=parts.task.direction,
+        metric=parts.dataset.spec.metric,
+        direction=direction_of(parts.dataset.spec.metric),
         best_epoch=fit.best_epoch,
         best=fit.metrics,
         epochs=fit.epochs,

@@ -83,6 +83,11 @@ def test_trains_and_leaves_the_run_directory(tiny, capsys):
     assert capsys.readouterr().out.count("finished, nothing to do") == 2
     assert before == {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
 
+    assert tiny("seed=4", "metric_best=loss") == 0
+    other = json.loads((tiny.results / "tiny" / "4" / "result.json").read_text())
+    losses = [line["loss"] for line in stats(tiny.results / "tiny" / "4")["val"]]
+    assert other["best_epoch"] == losses.index(min(losses)) and other["metric"] == "accuracy"
+
     assert tiny("seed=3", "train.mode=eval") == 0
     measured = json.loads((run_dir / "eval.json").read_text())
     for split in ("val", "test"):

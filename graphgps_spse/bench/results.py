@@ -33,7 +33,7 @@ class RunResult:
     encoding: str
     seed: int
     metric: str
-    """The metric that picked the best epoch, on validation."""
+    """The benchmark's metric. It picked the best epoch on validation, too, unless `metric_best` named another."""
     direction: str
     """"min" or "max"."""
     best_epoch: int

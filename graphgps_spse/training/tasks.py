@@ -49,7 +49,7 @@ class Task(ABC):
     @property
     def direction(self) -> str:
         """Which value of `metric` is best, "min" or "max"."""
-        return DIRECTIONS[self.metric.split("_")[0]]
+        return direction_of(self.metric)
 
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.
@@ -231,6 +231,11 @@ def _class_columns(logits_RC: Tensor, prefix: str) -> dict[str, Tensor]:
     """Return the most likely class of each row, and the probabilities of all."""
     probability = logits_RC.softmax(1)
     return {f"{prefix}class": logits_RC.argmax(1)} | {f"{prefix}p{c}": p for c, p in enumerate(probability.T)}
+
+
+def direction_of(metric: str) -> str:
+    """Return whether the least ("min") or the greatest ("max") value of a metric is best."""
+    return DIRECTIONS[metric.split("_")[0]]
 
 
 def build_task(cfg: Any, spec: DatasetSpec) -> Task:

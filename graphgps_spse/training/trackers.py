@@ -1,5 +1,6 @@
 """Loggers that mirror a run in W&B or TensorBoard; the services are imported only when a run asks for them."""
 
+import importlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from graphgps_spse.training.loggers import Logger, RunInfo
 log = logging.getLogger(__name__)
 
 WANDB_MODES = ("online", "offline", "disabled")
+WAIT_SECONDS = 300
+"""At most, at the end of a run for what is not uploaded: W&B by itself waits for as long as the network is away."""
 
 
 @loggers.register("wandb")
@@ -69,8 +72,13 @@ class WandB(Logger):
             resume="allow" if self.mode == "online" else None,
             config=self.info.config,
             mode=self.mode,  # type: ignore[arg-type]
-            settings=wandb.Settings(**self.settings),
+            settings=wandb.Settings(**self._patience(wandb.Settings.model_fields), **self.settings),
         )
+
+    def _patience(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings that end the waiting, as far as this version of W&B has them and nobody set others."""
+        wanted = {"finish_timeout": WAIT_SECONDS, "finish_timeout_raises": True}
+        return {key: value for key, value in wanted.items() if key in known and key not in self.settings}
 
     def epoch(self, record: EpochRecord) -> None:
         """Log one epoch, as the step of its number."""
@@ -124,11 +132,26 @@ class WandB(Logger):
         log.warning("W&B %s. Training goes on without it; %s holds every record", reason, self.info.run_dir)
 
 
+_UNLISTED = (
+    ("wandb.sdk.mailbox", "MailboxClosedError"),
+    ("wandb.sdk.mailbox", "HandleAbandonedError"),
+    ("wandb.sdk.mailbox.mailbox_handle", "ServerResponseError"),
+    ("wandb.sdk.lib.service.service_token", "WandbServiceConnectionError"),
+)
+"""Errors of W&B's own service that are none of wandb.errors.Error; not every version has each."""
+
+
 def _wandb_failures() -> tuple[type[Exception], ...]:
-    """Everything by which W&B says that it, the network or the disk does not work."""
+    """Everything by which W&B says that it, its service, the network or the disk does not work."""
     import wandb.errors
 
-    return (wandb.errors.Error, OSError)
+    unlisted = []
+    for module, name in _UNLISTED:
+        try:
+            unlisted.append(getattr(importlib.import_module(module), name))
+        except (ImportError, AttributeError):
+            log.debug("this version of W&B has no %s.%s", module, name)
+    return (wandb.errors.Error, OSError, *unlisted)
 
 
 @loggers.register("tensorboard")
