@@ -3,6 +3,7 @@
 import argparse
 import logging
 import sys
+from pathlib import Path
 
 from graphgps_spse.errors import SPSEError
 from graphgps_spse.training.signals import stop_at_once
@@ -21,6 +22,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--shard", default="1/1", metavar="I/N", help="do every N-th shard, I from 1 to N: $SLURM_ARRAY_TASK_ID/N"
     )
+    parser.add_argument(
+        "--slurm",
+        nargs="*",
+        metavar="key=value",
+        help="submit an array with one task for each of --shards N, e.g. partition=cpu cpus=16 hours=4 array=8; last, "
+        "after overrides",
+    )
+    parser.add_argument("--shards", type=int, metavar="N", help="with --slurm: how many tasks share the work")
+    parser.add_argument("--dry-run", action="store_true", help="with --slurm: print a plain sbatch script instead")
     parser.add_argument("--estimate", action="store_true", help="only say what it would take; nothing is written")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. store.dir=FOLDER")
     arguments = parser.parse_intermixed_args()
@@ -29,15 +39,48 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"--shard {arguments.shard}: expected I/N with I from 1 to N, such as 1/8")
     if arguments.workers is not None and arguments.workers < 1:
         parser.error(f"--workers {arguments.workers} is below 1")
+    if (arguments.slurm is None) != (arguments.shards is None) or (arguments.shards or 1) < 1:
+        parser.error("--slurm partition=... and --shards N, at least 1, go together: N tasks share the work")
+    if arguments.dry_run and arguments.slurm is None:
+        parser.error("--dry-run prints a SLURM script; give --slurm partition=... too")
     return arguments
+
+
+def submit(arguments: argparse.Namespace) -> None:
+    """Submit this same script once for each shard, or print the script that would."""
+    from graphgps_spse.bench import slurm
+    from graphgps_spse.bench.launch import Task
+    from graphgps_spse.config import load_config
+
+    options, config = slurm.SlurmOptions.parse(arguments.slurm), Path(arguments.cfg)
+    name = load_config(config, arguments.overrides).name
+    folder = Path("results") / "encode" / config.absolute().parent.name / name
+    words = [sys.executable, str(Path(__file__).resolve()), "--cfg", str(config), *arguments.overrides]
+    tasks = [
+        Task(
+            name=f"{name}, shard {part} of {arguments.shards}",
+            folder=folder / f"{part}-of-{arguments.shards}",
+            command=(*words, "--workers", str(options.cpus), "--shard", f"{part}/{arguments.shards}"),
+        )
+        for part in range(1, arguments.shards + 1)
+    ]
+    if arguments.dry_run:
+        print(slurm.script(tasks, options, f"encode-{name}"))
+        return
+    jobs = slurm.submit(tasks, options, f"encode-{name}", folder / "slurm")
+    logging.info("submitted %d tasks, jobs %s to %s; each one's log is in %s", len(jobs), jobs[0], jobs[-1], folder)
 
 
 def main() -> int:
     """Do what the command line asks for and return the exit code."""
     arguments = parse_arguments()
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    stream = sys.stderr if arguments.dry_run else sys.stdout  # where nothing but the script belongs
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=stream, force=True)
     try:
         with stop_at_once():
+            if arguments.slurm is not None:
+                submit(arguments)
+                return 0
             from graphgps_spse import run  # imports torch: seconds that --help need not wait for
             from graphgps_spse.config import load_config
 

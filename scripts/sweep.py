@@ -2,14 +2,15 @@
 
 import argparse
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from graphgps_spse.bench import local, slurm
 from graphgps_spse.bench.launch import Attempt, Task
-from graphgps_spse.bench.states import ask_live_jobs, knows_slurm, plan, read_state
-from graphgps_spse.bench.sweep import Run, read_sweep, write_manifest
+from graphgps_spse.bench.states import State, ask_live_jobs, knows_slurm, plan, read_state
+from graphgps_spse.bench.sweep import read_sweep, write_manifest
 from graphgps_spse.errors import SPSEError
 from graphgps_spse.training.signals import StopSignals
 
@@ -45,9 +46,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks for and return the exit code."""
     arguments = parse_arguments(words)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
-    if arguments.dry_run:
-        logging.getLogger().setLevel(logging.WARNING)  # nothing but the script on stdout
+    stream = sys.stderr if arguments.dry_run else sys.stdout  # where nothing but the script belongs
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=stream, force=True)
     try:
         with StopSignals() as signals:
             return sweep(arguments, signals)
@@ -71,10 +71,13 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
     if arguments.plan:
         print("\n".join(plan(runs, states, num_threads)))
         return 0
-    todo = [run for run, state in zip(runs, states) if state.needs_running(arguments.retry == "failed")]
-    left_out = [(run, state) for run, state in zip(runs, states) if run not in todo and state.kind != "done"]
-    for run, state in left_out:
-        log.warning("%s: %s, left as it is (%s)", run.relative_dir, state.kind, state.detail)
+    retry = arguments.retry == "failed"
+    todo = [run for run, state in zip(runs, states) if state.needs_running(retry)]
+    left_out = []
+    for run, state in zip(runs, states):
+        if state.kind != "done" and not state.needs_running(retry):
+            left_out.append(state)
+            log.warning("%s: %s, left as it is (%s)", run.run_dir, state.kind, state.detail)
     tasks, name = [run.task(num_threads) for run in todo], arguments.sweep.stem
     if not tasks:
         log.info("%s: nothing to do; %d of %d runs are done", name, len(runs) - len(left_out), len(runs))
@@ -88,10 +91,10 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
         log.info("submitted %d runs, jobs %s to %s; --plan shows how far they are", len(jobs), jobs[0], jobs[-1])
         return exit_code_of(left_out)
     log.info("%d of %d runs to do, %d at a time; results in %s", len(tasks), len(runs), len(slots), todo[0].out_dir)
-    by_name, retry = {run.relative_dir: run for run in todo}, arguments.retry == "failed"
+    by_folder = {run.run_dir: run for run in todo}
 
     def start(task: Task, environment: dict[str, str]) -> Attempt | None:
-        run = by_name[task.name]  # its state now: another sweep may have been at it
+        run = by_folder[task.folder]  # its state now: another sweep may have been at it
         return Attempt.start(task, environment, is_wanted=lambda: read_state(run, live_jobs).needs_running(retry))
 
     tally = local.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received), start=start)
@@ -99,17 +102,17 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
         "%d done now, %d failed, %d stopped, %d in other hands",
         *(len(names) for names in (tally.done, tally.failed, tally.stopped, tally.elsewhere)),
     )
-    if signals.received or tally.stopped:
-        log.info("%s; go on with: %s", signals.received or "some were stopped", " ".join(("python", *sys.argv)))
+    if tally.stopped:
+        log.info("%s; go on with: %s", signals.received or "some were killed", shlex.join(("python", *sys.argv)))
         return 75
     if tally.failed:
         log.info("failed runs are done again with --retry failed: %s", ", ".join(tally.failed))
     return 1 if tally.failed else exit_code_of(left_out)
 
 
-def exit_code_of(left_out: Sequence[tuple[Run, object]]) -> int:
+def exit_code_of(left_out: Sequence[State]) -> int:
     """Return 2 if a folder holds another configuration's run, 1 if a run has failed, or 0."""
-    kinds = {getattr(state, "kind", "") for _, state in left_out}
+    kinds = {state.kind for state in left_out}
     return 2 if "differs" in kinds else 1 if "failed" in kinds else 0
 
 

@@ -93,22 +93,30 @@ class SlurmBox:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        subprocess.run(
-            ["scancel", "--me", "--full", "-s", "KILL"],
-            env=self.environment,
-            check=False,
-            timeout=20,
-            capture_output=True,
-        )
-        pids = [self._pid(path) for path in sorted(self.folder.glob("*.pid"), reverse=True)]
-        for pid in pids:
+        self.ask("scancel", "--me", "--full", "--signal=KILL")
+        limit = time.monotonic() + 10
+        while self.ask("squeue", "--noheader") and time.monotonic() < limit:
+            time.sleep(0.1)
+        for pid in [self._pid(path) for path in sorted(self.folder.glob("*.pid"), reverse=True)]:
             self._signal(pid, signal.SIGTERM)
         limit = time.monotonic() + 5
-        while any(is_alive(pid) for pid in pids) and time.monotonic() < limit:
+        while self._processes() and time.monotonic() < limit:
             time.sleep(0.05)
-        for pid in pids:
-            if is_alive(pid):
-                self._signal(pid, signal.SIGKILL)
+        for pid in self._processes():
+            self._signal(pid, signal.SIGKILL)
+
+    def _processes(self) -> list[int]:
+        """Every process with a file of this box open or in its folder: daemons, steps of jobs, what a job started."""
+        pids = []
+        for about in Path("/proc").iterdir():
+            if about.name.isdecimal() and int(about.name) != os.getpid() and is_alive(int(about.name)):
+                try:
+                    links = [about / "cwd", *(about / "fd").iterdir()]
+                    if any(os.path.realpath(link).startswith(f"{self.folder}/") for link in links):
+                        pids.append(int(about.name))
+                except OSError:  # it has ended, or is another user's
+                    continue
+        return pids
 
     def start_controller(self) -> None:
         self._daemon("slurmctld")

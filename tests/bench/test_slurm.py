@@ -20,7 +20,7 @@ from graphgps_spse.bench.slurm import MAX_ARRAY, SlurmOptions, release_lock_of_d
 from graphgps_spse.bench.states import ask_live_jobs
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, LaunchError
-from graphgps_spse.run import run_seeds
+from graphgps_spse.run import fill_store, run_seeds
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,13 +102,13 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     assert "1 queued, 1 interrupted" in planned and "killed by SIGKILL" in planned, planned
     finished = run_sweep(box, sweep, *slurm_words)
     assert "submitted 1 runs" in finished.stdout, finished.stdout + finished.stderr
+    run_seeds(load_config(tmp_path / "cluster" / "tiny.yaml", [f"out_dir={tmp_path / 'alone'}"]), num_seeds=2)
     for folder in folders:
         box.wait_until((folder / "result.json").exists, 60, "not requeued, or not finished")
     assert [len(events(folder, "submitted")) for folder in folders] == [2, 1]
     assert [len(events(folder, "started")) for folder in folders] == [2, 2]
     assert all("resuming in epoch" in (folder / "log.txt").read_text() for folder in folders)
 
-    run_seeds(load_config(tmp_path / "cluster" / "tiny.yaml", [f"out_dir={tmp_path / 'alone'}"]), num_seeds=2)
     for folder in folders:
         assert stats(folder) == stats(tmp_path / "alone" / "tiny" / folder.name)
     box.wait_until(lambda: json.loads((whole / "agg/test/best.json").read_text())["seeds"] == [0, 1], 30)
@@ -191,13 +191,17 @@ def test_cancelled_job_of_submitit_stays_away_and_a_done_task_costs_nothing(box,
 
 def test_encoding_shards_as_an_array_equal_one_process(box, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
-    script = [sys.executable, str(ROOT / "scripts/encode.py"), "--cfg", "tiny.yaml", "store.mode=always"]
-    words = ["--shards", "2", "--slurm", "partition=low", "cpus=1", "hours=1"]
-    for store, more in (("store.dir=array", words), ("store.dir=alone", [])):
-        told = subprocess.run(
-            [*script, store, *more], cwd=tmp_path, env=box.environment, capture_output=True, text=True, check=False
-        )
-        assert told.returncode == 0, told.stdout + told.stderr
+    told = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/encode.py"), "--cfg", "tiny.yaml", "store.mode=always", "store.dir=array"]
+        + ["--shards", "2", "--slurm", "partition=low", "cpus=1", "hours=1"],
+        cwd=tmp_path,
+        env=box.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0 and "submitted 2 tasks" in told.stdout, told.stdout + told.stderr
+    fill_store(load_config(tmp_path / "tiny.yaml", ["store.mode=always", f"store.dir={tmp_path / 'alone'}"]))
     box.wait_until(lambda: not box.ask("squeue", "--noheader"), 60, "the queue is not empty")
     shards = tmp_path / "results" / "encode" / tmp_path.name / "tiny"
     for shard in ("1-of-2", "2-of-2"):
