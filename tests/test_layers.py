@@ -33,6 +33,7 @@ LAYERS = {
     "bench.sweep": (CORE | {"files", "config", "config_files"}, {"yaml"}),
     "bench.states": (CORE | {"rundir"}, STDLIB_ONLY),
     "bench.slurm": (CORE, {"submitit"}),
+    "bench.wandb_aggregate": ({"errors"}, {"wandb"}),
     "encode": (CORE | {"encodings", "data.base"}, {"numpy", "torch", "tqdm"}),
     "run": (None, None),
     "check_data": (None, None),

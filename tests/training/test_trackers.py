@@ -1,10 +1,12 @@
 """What W&B (offline) and TensorBoard wrote is read back with their own tools."""
 
+import importlib
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_loggers import info, record
@@ -93,23 +95,77 @@ def test_wandb_goes_on_under_the_same_id_with_the_whole_history(tmp_path):
     assert of_type(last, "preempting") and of_type(last, "exit")[0]["exit_code"] == 1
 
 
-@pytest.mark.parametrize("failure", ["CommError", "ConnectionResetError"])
+FAILURES = {
+    "CommError": ("wandb.errors", "gone"),  # the network
+    "ConnectionResetError": ("builtins", "Connection lost"),  # the service process was killed
+    "MailboxClosedError": ("wandb.sdk.mailbox", "closed"),  # none of wandb.errors.Error, and neither is the next
+    "ServerResponseError": ("wandb.sdk.mailbox.mailbox_handle", "run ID is in use"),
+}
+
+
+class Lost:
+    """A run of W&B that one of these methods breaks."""
+
+    starting_step = 0
+
+    def __init__(self, method, err):
+        self.method, self.err, self.calls = method, err, []
+        self.summary = SimpleNamespace(update=lambda *args: self._call("summary"))
+
+    def _call(self, name):
+        self.calls.append(name)
+        if name == self.method:
+            raise self.err
+
+    def log(self, row, step):
+        self._call("log")
+
+    def finish(self, code):
+        self._call("finish")
+
+
+@pytest.mark.parametrize("failure", FAILURES)
 def test_wandb_lost_midway_is_said_once(tmp_path, monkeypatch, caplog, failure):
-    """ConnectionResetError is what a log() raises once the service process was killed."""
     wandb = pytest.importorskip("wandb")
-    calls = []
-
-    class Lost:
-        starting_step = 0
-
-        def log(self, row, step):
-            calls.append(step)
-            raise wandb.errors.CommError("gone") if failure == "CommError" else ConnectionResetError("gone")
-
-    monkeypatch.setattr(wandb, "init", lambda **kwargs: Lost())
+    module, text = FAILURES[failure]
+    lost = Lost("log", getattr(importlib.import_module(module), failure)(text))
+    monkeypatch.setattr(wandb, "init", lambda **kwargs: lost)
     result = make_trainer(tmp_path, loggers=[wandb_logger(tmp_path)]).fit()
-    assert result.status == "finished" and calls == [0]
-    assert caplog.text.count("Training goes on without it") == 1 and f"{failure}: gone" in caplog.text
+    assert result.status == "finished" and lost.calls == ["log"]
+    assert caplog.text.count("Training goes on without it") == 1 and f"{failure}: {text}" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["summary", "finish"])
+def test_wandb_lost_at_the_end(tmp_path, monkeypatch, caplog, method):
+    """finish() raises TimeoutError once it has waited long enough for an upload."""
+    wandb = pytest.importorskip("wandb")
+    lost = Lost(method, TimeoutError("not uploaded"))
+    monkeypatch.setattr(wandb, "init", lambda **kwargs: lost)
+    assert make_trainer(tmp_path, loggers=[wandb_logger(tmp_path)]).fit().status == "finished"
+    assert lost.calls[-1] == method and caplog.text.count("TimeoutError: not uploaded") == 1
+
+
+def test_wandb_does_not_wait_for_ever(tmp_path, monkeypatch):
+    """But for as long as somebody asks for, where somebody does; older versions do not know the setting."""
+    wandb = pytest.importorskip("wandb")
+    seen = []
+    monkeypatch.setattr(wandb, "init", lambda **kwargs: seen.append(kwargs["settings"]) or Lost("", None))
+    logger = wandb_logger(tmp_path)
+    logger.start([])
+    assert seen[0].finish_timeout == 300 and seen[0].finish_timeout_raises and seen[0].console == "off"
+    assert logger._patience({"init_timeout": None}) == {}
+    logger.settings["finish_timeout"] = 7.0
+    logger.start([])
+    assert seen[1].finish_timeout == 7
+
+
+def test_wandb_without_a_network(tmp_path, caplog):
+    """Nobody listens on port 9; W&B itself finds that out."""
+    pytest.importorskip("wandb")
+    settings = QUICK | {"base_url": "http://127.0.0.1:9", "api_key": "0" * 40, "init_timeout": 1.0}
+    logger = WandB(info(tmp_path, id="nobody-listens"), mode="online", project="tests", settings=settings)
+    assert make_trainer(tmp_path, loggers=[logger]).fit().status == "finished"
+    assert caplog.text.count("Training goes on without it") == 1 and "W&B failed: CommError" in caplog.text
 
 
 def test_wandb_that_cannot_start(tmp_path, monkeypatch, caplog):
