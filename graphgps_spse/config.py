@@ -31,7 +31,7 @@ def default_tree() -> CfgNode:
     c.num_threads = 0  # CPU threads of torch and of the counting engine; 0: one for each core this process may use
     c.num_workers = 0  # loader processes; graphs lie in flat arrays, so 0 is fastest for data sets that fit in memory
     c.round = 5  # decimals of metrics on the console; records keep every digit
-    c.metric_best = "auto"  # picks the best validation epoch; auto: the metric of the benchmark, which is reported anyway
+    c.metric_best = "auto"  # picks the best validation epoch; auto: the metric of the benchmark, reported anyway
     c.tensorboard_each_run = False
     c.resolved = False  # in the config.yaml of a run: all keys are set, so one that nothing reads is no mistake
     c.plugins = []  # modules to import before names are looked up, e.g. [my_lab.my_encoding]
