@@ -141,12 +141,12 @@ def _describe_encodings(report: Report, parts: Parts, splits: dict[str, GraphDat
             size, cores = as_size(encoding.gib(arrays) * (1 << 30)), f"{num_threads} thread{'s' * (num_threads > 1)}"
             when = "in every epoch" if place.where == ON_THE_FLY else "before the first epoch"
             report.lines.append(
-                f"{encoding.name}, {split}: about {'more than ' * at_least}{as_duration(seconds / num_threads)} on "
-                f"{cores} {when}, {size} as float32, {place.where} ({place.reason})"
+                f"{encoding.name}, {split}: {_roughly(seconds / num_threads, at_least=at_least)} on {cores} {when}, "
+                f"{size} as float32, {place.where} ({place.reason})"
             )
             if seconds / num_threads > _LONG:
                 report.warnings.append(
-                    f"{encoding.name}, {split}: encoding takes about {as_duration(seconds / num_threads)}; "
+                    f"{encoding.name}, {split}: encoding takes {_roughly(seconds / num_threads)}; "
                     "python scripts/encode.py divides it among machines"
                 )
             free = _free_memory()
@@ -155,6 +155,11 @@ def _describe_encodings(report: Report, parts: Parts, splits: dict[str, GraphDat
                     f"{encoding.name}, {split}: {size} of arrays, and {as_size(free)} of memory are free; "
                     "set store.min_gib lower"
                 )
+
+
+def _roughly(seconds: float, *, at_least: bool = False) -> str:
+    about = "more than " if at_least else "about "
+    return f"{about if seconds >= 1 else ''}{as_duration(seconds)}"
 
 
 def predict_seconds(encoding: Encoding, graphs: GraphDataset, store: StoreOptions) -> tuple[float, bool]:
@@ -223,7 +228,7 @@ def measure_saved_bytes(parts: Parts, graphs: GraphDataset) -> float | None:
             total = float(sum(kept.values()))
     except ValueError as err:
         raise DataError(f"{graphs.name}: the model cannot read a batch of its first graphs: {err}") from err
-    del out
+    parts.task.loss(out, batch.y)  # refuses a head of the other level
     return total
 
 

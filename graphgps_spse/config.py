@@ -21,6 +21,10 @@ from graphgps_spse.registry import nearest
 log = logging.getLogger(__name__)
 
 
+NEED_NOT_BE_READ = frozenset({"dataset.dir", "plugins", "resolved"})
+"""Keys that a machine's own scripts set for every run: data sets that are generated have no folder."""
+
+
 def default_tree() -> CfgNode:
     """Return a fresh tree of all keys with their defaults."""
     c = CfgNode()
@@ -305,7 +309,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     checked = {key for key in reading.own if key.rpartition(".")[0] not in touched} | reading.words
     if tree.resolved:
         checked = set(reading.words)
-    set_keys = {key: reading.leaves[key][1] for key in checked - {"plugins", "resolved"}}
+    set_keys = {key: reading.leaves[key][1] for key in checked - NEED_NOT_BE_READ}
     return Config(tree, set_keys, excused=frozenset(reading.excused))
 
 
@@ -362,10 +366,11 @@ def _coerce(value: Any, default: Any, where: str) -> Any:
         except ValueError:
             pass
     elif kind is list and isinstance(value, list):
-        if all(type(item) is type(default[0]) for item in value if default):
-            return list(value)
+        return [_coerce(item, default[0], where) for item in value] if default else list(value)
     elif kind is str and value is None:
         return ""
+    elif default == "off" and value is False:  # as YAML reads the word off
+        return default
     elif type(value) is kind:
         return value
     raise ConfigError(f"{where} must be of type {kind.__name__} (default {default!r}), not {value!r}")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from graphgps_spse.training.history import FitResult
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.processes import OneProcess, join_processes
-from graphgps_spse.training.resources import ResourceMeter
+from graphgps_spse.training.resources import ResourceMeter, merge_records
 from graphgps_spse.training.tasks import Task, build_task, direction_of
 from graphgps_spse.training.trainer import Trainer, TrainOptions
 
@@ -129,13 +130,14 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
             device=device,
             options=training.options,
             signature=identity_of(cfg.to_dict()),
-            about=describe_origin(parts),
+            about=describe_origin(parts) | describe_data(splits),
             processes=processes,
         )
         if cfg.train.mode == "eval":
             return evaluate(trainer, run_dir)
         fit = trainer.fit()
-        result = build_result(cfg, parts, fit, splits, encoding_records, environment, training.expected, meter.record())
+        resources = merge_records(processes.gather((socket.gethostname(), meter.record())))
+        result = build_result(cfg, parts, fit, splits, encoding_records, environment, training.expected, resources)
         if processes.is_first:
             result.write(run_dir.result_path)
         return result
@@ -241,6 +243,11 @@ def describe_origin(parts: Parts) -> dict[str, Any]:
     return flatten(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
 
 
+def describe_data(splits: dict[str, GraphDataset]) -> dict[str, str]:
+    """Return what a checkpoint keeps of the graphs themselves, so that a run never goes on with others."""
+    return {f"fingerprint.{split}": graphs.fingerprint()[:16] for split, graphs in splits.items()}
+
+
 def _plain_options(encoding: Encoding) -> dict[str, Any]:
     """Return the options of an encoding that a checkpoint can hold."""
     return {key: v for key, v in vars(encoding).items() if isinstance(v, bool | int | float | str | dict)}
@@ -289,11 +296,12 @@ def describe(cfg: Config) -> list[str]:
     """
     parts, path = build_parts(cfg), Path(cfg.out_dir) / cfg.name / str(cfg.seed)
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
+    mode = cfg.train.mode
     build_training(cfg, parts, path, device)
     spec, task, optim = parts.dataset.spec, parts.task, cfg.optim
     rows = "B" if spec.level == "graph" else "N"
     lines = [
-        f"run directory: {path}, device {device}, threads {num_threads}",
+        f"run directory: {path}, train.mode {mode}, device {device}, threads {num_threads}",
         f"data set: {spec.name}, nodes {spec.node_input.kind} ({spec.node_input.size}), "
         f"edges {spec.edge_input.kind} ({spec.edge_input.size}), targets [{rows}, {spec.num_targets}]",
         f"task: {spec.task}, loss {task.loss_fun}, best epoch by {task.metric} ({task.direction}) on validation",

@@ -15,6 +15,7 @@ from graphgps_spse.check_data import check_data, measure_saved_bytes, pairs_per_
 from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.run import build_parts
 
 location = spec_from_file_location("check_script", Path(__file__).resolve().parents[1] / "scripts" / "check_data.py")
@@ -67,7 +68,7 @@ def test_lines(config, tmp_path):
         "disconnected 0.00%, directed 0.00%, with self-loops 0.00%, with multi-edges 0.00%",
         "target target0: 1 to 4, mean 2.5, standard deviation 1.118",
         "batches of 2: 2 an epoch, pairs in one 56 on average and 104 at most",
-        "SPSE, train: about under 1 s on 1 thread before the first epoch, 2.56 kB as float32, memory",
+        "SPSE, train: under 1 s on 1 thread before the first epoch, 2.56 kB as float32, memory",
         "activations kept for the backward pass: about ",
     ):
         assert words in text
@@ -111,7 +112,7 @@ def test_warnings_of_size(config, monkeypatch):
     text = "\n".join(check_data(config()))
     for words in (
         "the largest batch has 1.9 times the pairs of an average one",
-        "SPSE, train: encoding takes about under 1 s; python scripts/encode.py",
+        "SPSE, train: encoding takes under 1 s; python scripts/encode.py",
         "SPSE, train: 2.56 kB of arrays, and 1e+03 bytes of memory are free",
         "are free on cpu; lower train.batch_size",
     ):
@@ -128,13 +129,21 @@ def test_bytes_kept_for_the_backward_pass_by_hand(config):
 
         def forward(self, batch):
             h = batch.pair["SPSE"] * self.weight  # keeps the pairs: P x 5 floats
-            return (h * h).sum()  # keeps h: P x 5 floats
+            return (h * h).sum().expand(batch.num_graphs, 1)  # keeps h: P x 5 floats
 
     parts = build_parts(config())
     graphs = parts.dataset.load()["train"]
     object.__setattr__(parts, "model", Square())
     assert measure_saved_bytes(parts, graphs) == 2 * 112 * 5 * 4
     assert measure_saved_bytes(parts, take_graphs(graphs, [1])) == 2 * 4 * 5 * 4
+
+
+def test_head_of_the_other_level_is_refused(config):
+    """A run would stop at its first step, after all encodings."""
+    with pytest.raises(ConfigError, match=r"predicts \(16, 1\), but mine needs \(4, 1\): check gnn.head"):
+        check_data(config("gnn.head=inductive_node"))
+    with pytest.raises(ConfigError, match=r"predicts \(4, 1\), but mine needs \(16, 1\): check gnn.head"):
+        check_data(config(meta=META | {"level": "node"}, y=np.arange(16.0)))
 
 
 def test_seconds_grow_with_the_number_of_graphs(config, monkeypatch):

@@ -40,6 +40,14 @@ def test_an_official_file_gives_the_official_model(name, tmp_path, caplog):
     assert ("LapPE is not computed" in said) == (name == "CSA-CLUSTER")
 
 
+def test_describing_one_reads_its_mode(tmp_path, caplog):
+    """Only a run acts on train.mode, which is no reason to call it unread, or an error in a file of ours."""
+    lines = run.describe(load_config(write(tmp_path, official("GRIT-ZINC")), ["wandb.mode=disabled"]))
+    assert "train.mode custom" in lines[0] and "train.mode" not in caplog.text
+    ours = Path(__file__).parents[1] / "configs" / "GRIT" / "zinc-RWSE.yaml"
+    assert "train.mode eval" in run.describe(load_config(ours, ["train.mode=eval"]))[0]
+
+
 def minimal(**more: Any) -> dict[str, Any]:
     """Little more than what makes a file one of theirs."""
     data = {"dataset.format": "PyG-ZINC", "dataset.name": "subset", "dataset.task": "graph"}

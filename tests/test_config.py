@@ -29,6 +29,10 @@ def test_traps_of_yaml_numbers(tmp_path):
     assert cfg.optim.base_lr == 1e-5  # PyYAML reads 1e-5 as a string
     assert cfg.optim.weight_decay == 0.0 and isinstance(cfg.optim.weight_decay, float)
     assert cfg.seed == 0
+    cfg = load_config(write(tmp_path, "dataset: {smiles: {fractions: [8e-1, 0.2, 0]}}\n"))
+    assert cfg.dataset.smiles.fractions == (0.8, 0.2, 0.0)  # whole numbers do among floats
+    assert load_config(write(tmp_path, "train: {amp: off}\n")).train.amp == "off"  # which PyYAML reads as False
+    assert load_config(write(tmp_path, "train: {amp: bf16}\n"), ["train.amp=off"]).train.amp == "off"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,8 @@ def test_traps_of_yaml_numbers(tmp_path):
         ("seed: 1\n", ["sed=1"], ["unknown key 'sed'", "Did you mean 'seed'"]),
         ("seed: 1\n", ["seed"], ["seed", "no value"]),
         ("seed: 1\n", ["seed=one"], ["override 'seed=one'", "int"]),
+        ("optim: {steps: [1, 2.5]}\n", [], ["exp.yaml:1", "optim.steps", "int", "2.5"]),
+        ("optim: {steps: 3}\n", [], ["exp.yaml:1", "optim.steps", "list", "not 3"]),
     ],
 )
 def test_bad_input_names_file_line_key_and_cure(tmp_path, text, overrides, words):
@@ -99,12 +105,13 @@ def test_one_level_of_base(tmp_path):
 def test_key_that_nothing_reads_is_an_error(tmp_path):
     write(tmp_path, "optim: {momentum: 0.5}\n", "a.yaml")
     path = write(tmp_path, "base: a.yaml\nseed: 1\nposenc_RRWP: {ksteps: 5}\n")
-    cfg = load_config(path, ["gt.layers=2"])
+    cfg = load_config(path, ["gt.layers=2", "dataset.dir=elsewhere"])
     assert cfg.seed == 1
     with pytest.raises(ConfigError) as error:
         cfg.check_all_read()
     message = str(error.value)
     assert "posenc_RRWP.ksteps" in message and "override 'gt.layers=2'" in message
+    assert "dataset.dir" not in message  # as scripts set it for every run, generated data or not
     assert "momentum" not in message and "'seed'" not in message  # a base may serve files that use less of it
     assert (cfg.posenc_RRWP.ksteps, cfg.gt.layers) == (5, 2)
     cfg.check_all_read()

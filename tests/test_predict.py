@@ -181,6 +181,20 @@ def test_a_run_that_is_resumed_or_evaluated_checks_the_same(own):
         run(load_config(own.parents[2] / "c.yaml", ["train.mode=eval"]))
 
 
+@pytest.mark.parametrize("rest", ["train.mode=eval", "train.mode=custom"])
+def test_a_run_does_not_go_on_with_other_data(own, rest):
+    """Evaluated anew, or resumed: as unfinished, without its result."""
+    folder = own.parents[2]
+    (folder / "mine.csv").write_text((folder / "mine.csv").read_text().replace("CN,1,0", "CN,0,0"))
+    if rest == "train.mode=custom":
+        (own / "result.json").unlink()
+    with pytest.raises(
+        CheckpointError, match=r"trained on other inputs .*\(fingerprint.test: \w{16} there, \w{16} here"
+    ):
+        run(load_config(folder / "c.yaml", [rest]))
+    predict.load_run(own)  # new molecules are another matter
+
+
 def test_checkpoints_describe_themselves(trained):
     for name in ("best.pt", "checkpoint.pt"):
         about = torch.load(trained / name, weights_only=True)["about"]

@@ -51,7 +51,7 @@ def collect_runs(root: Path) -> Collection:
         raise DataError(f"{root} is one run; name the folder above {root.parent.name}")
     found = Collection(root)
     manifests = []
-    for folder, names in _walk(root):
+    for folder, names in _walk(root, found.problems):
         if MANIFEST in names:
             manifests.append(folder / MANIFEST)
         if folder.name.isdecimal() and any(name in names for name in MARKS_OF_A_RUN):
@@ -65,11 +65,24 @@ def collect_runs(root: Path) -> Collection:
     return found
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield folders and the names in them, in a fixed order; what lies inside a run is not looked at."""
-    for folder, below, names in os.walk(root):
+def _walk(root: Path, problems: list[str]) -> Iterator[tuple[Path, list[str]]]:
+    """Yield folders and the names in them, in a fixed order; what lies inside a run is not looked at.
+
+    Links are followed, each folder is read once, and those that cannot be read become problems.
+    """
+
+    def note(err: OSError) -> None:
+        problems.append(f"{err.filename} cannot be read ({err.strerror}), so the runs in it are unknown")
+
+    seen = set[str]()
+    for folder, below, names in os.walk(root, onerror=note, followlinks=True):
+        place = os.path.realpath(folder)
+        if place in seen:
+            below[:] = []
+            continue
+        seen.add(place)
         is_run = Path(folder).name.isdecimal() and any(name in names for name in MARKS_OF_A_RUN)
-        below[:] = [] if is_run else sorted(below)
+        below[:] = [] if is_run else sorted(below, key=lambda name: (os.path.islink(Path(folder, name)), name))
         yield Path(folder), names
 
 
@@ -79,6 +92,9 @@ def _holds_run(folder: Path) -> bool:
 
 def _take_run(found: Collection, folder: Path) -> None:
     seed, path = int(folder.name), folder / "result.json"
+    if folder.name != str(seed):
+        found.problems.append(f"{folder} is no seed's folder, which would be called {seed}, so it was not read")
+        return
     if not path.is_file():
         found.unfinished.setdefault(folder.parent, {})[seed] = _how_far(folder)
         return

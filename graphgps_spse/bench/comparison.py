@@ -112,6 +112,7 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
 def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
     """Return the cell that `paths` is compared with, or why there is none."""
     same = [c for c in cells if not c.uses_paths and (c.first.dataset, c.model) == (paths.first.dataset, paths.model)]
+    same = [c for c in same if c.encoding == "RWSE"] or same
     if len(same) > 1:
         same = [c for c in same if c.stem == paths.stem] or same
     if not same:
@@ -127,16 +128,19 @@ def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
 
 
 def _notes_on_pair(walks: Cell, paths: Cell) -> list[str]:
-    """Say which keys besides the encodings' differ between two cells that are compared."""
+    """Say what is not compared with walks, and which keys besides the encodings' differ between the two cells."""
+    notes = []
+    if walks.encoding != "RWSE":
+        notes.append(f"{paths.label} is compared with {walks.label}, which has {walks.encoding}, for want of RWSE")
     first, second = walks.first.config, paths.first.config
     if not first or not second:
-        return []
+        return notes
     keys = [key for key in sorted({*first, *second}) if first.get(key) != second.get(key)]
     others = [key for key in keys if not key.startswith("posenc_") and key not in ENCODER_KEYS]
-    if not others:
-        return []
-    told = ", ".join(f"{key} {first.get(key)!r} and {second.get(key)!r}" for key in others)
-    return [f"{walks.label} and {paths.label} differ in more than their encodings: {told}"]
+    if others:
+        told = ", ".join(f"{key} {first.get(key)!r} and {second.get(key)!r}" for key in others)
+        notes.append(f"{walks.label} and {paths.label} differ in more than their encodings: {told}")
+    return notes
 
 
 def _notes_on_data(cells: Sequence[Cell]) -> list[str]:

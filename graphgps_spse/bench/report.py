@@ -16,7 +16,7 @@ from graphgps_spse.bench.figures import draw_figures, save_figures
 from graphgps_spse.bench.latex import latex_table, standalone
 from graphgps_spse.bench.markdown import report_text
 from graphgps_spse.bench.page import report_page
-from graphgps_spse.bench.table import Table, lay_out
+from graphgps_spse.bench.table import Entry, Table, lay_out
 from graphgps_spse.files import write_atomic
 
 
@@ -51,14 +51,21 @@ def make_report(results_dir: Path, out_dir: Path, *, literature: bool = True) ->
 
 
 def table_csv(table: Table) -> str:
-    """Return the table in the paper's layout: two columns for each data set."""
-    names = [name for column in table.columns for name in (column.dataset, f"{column.dataset} std")]
+    """Return the table in the paper's layout: three columns for each data set, the last one with all marks."""
+    names = [f"{column.dataset}{what}" for column in table.columns for what in ("", " std", " marks")]
     rows = []
     for row in table.rows:
         entries = [row.entries.get(column.dataset) for column in table.columns]
-        numbers = [text for entry in entries for text in ((entry.mean, entry.std) if entry else ("", ""))]
+        numbers = [text for e in entries for text in ((e.mean, e.std, _marks(e)) if e else ("", "", ""))]
         rows.append([row.block, row.label, *numbers, row.source])
     return _csv(["block", "model", *names, "source"], rows)
+
+
+def _marks(entry: Entry) -> str:
+    """Return the marks of an entry as words, e.g. "better ** best 7/10"."""
+    ranks = ("", "best", "second", "third")
+    words = ("better" if entry.better else "", "*" * entry.stars, ranks[entry.rank], entry.seeds)
+    return " ".join(word for word in words if word)
 
 
 def cells_csv(cells: Sequence[Cell]) -> str:

@@ -79,7 +79,9 @@ class RunResult:
                 raise DataError(f"{path}: schema {record.get('schema')!r}, this version reads {SCHEMA}")
             result = cls(**{key: value for key, value in record.items() if key in known})
             contradiction = result.find_contradiction()
-        except (OSError, ValueError, AttributeError, TypeError, KeyError) as err:
+        except KeyError as err:
+            raise DataError(f"{path} cannot be read as a result: it lacks {err}") from err
+        except (OSError, ValueError, AttributeError, TypeError) as err:
             raise DataError(f"{path} cannot be read as a result: {err}") from err
         if contradiction:
             raise DataError(f"{path}: {contradiction}")

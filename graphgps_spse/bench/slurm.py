@@ -5,6 +5,7 @@ then saves and returns 75, and the job asks to be queued again. What is done is 
 """
 
 import logging
+import math
 import os
 import shlex
 import shutil
@@ -67,6 +68,9 @@ class SlurmOptions:
             except ValueError as err:
                 raise ConfigError(f"--slurm {word}: {key} is a {kinds[key].__name__}, e.g. {key}=1") from err
         options = cls(**values)
+        for key in ("hours", "mem_gb"):
+            if not math.isfinite(getattr(options, key)):
+                raise ConfigError(f"--slurm {key}={getattr(options, key)} is no number to count with")
         for key in ("cpus", "hours", "array", "signal_seconds"):
             if getattr(options, key) <= 0:
                 raise ConfigError(f"--slurm {key}={getattr(options, key)} must be above 0")

@@ -37,7 +37,10 @@ class Run:
     """One seed of one configuration at one grid point."""
 
     config: Path
+    own_name: str
+    """What the configuration is called by itself: its `name`, or its file's."""
     name: str
+    """The same and the grid point."""
     seed: int
     out_dir: Path
     """The sweep's folder, which holds the manifest."""
@@ -65,7 +68,7 @@ class Run:
 
     def task(self, num_threads: int = 0) -> Task:
         """The process that does it, with so many threads unless the configuration or the sweep sets them itself."""
-        placed = [f"name={self.name}"] if self.name != self.config.stem else []
+        placed = [f"name={self.name}"] if self.name != self.own_name else []
         placed += [f"seed={self.seed}", f"out_dir={self.out_dir / self.group}"]
         threads = [f"num_threads={num_threads}"] if num_threads and not self.cfg.num_threads else []
         words = [*main_command(), "--cfg", str(self.config), *self.overrides, *placed, *threads]
@@ -161,13 +164,15 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
         folder = Path(os.path.abspath(config)).parent.name
         group = "" if folder == out_dir.name else folder
         for suffix, assignments in points:
-            name, overrides = config.stem + suffix, (*words, *assignments)
+            overrides = (*words, *assignments)
             try:
-                cfg = load_config(config, [*overrides, f"name={name}", f"seed={seeds[0]}"])
+                cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
             except ConfigError as err:
                 raise ConfigError(f"{where}: {err}") from err
+            own_name, name = cfg.name, cfg.name + suffix
+            cfg = cfg.with_values(name=name)
             for seed in seeds:
-                yield Run(config, name, seed, out_dir, group, overrides, where, cfg)
+                yield Run(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
 
 
 def _read_keys(path: Path) -> dict[str, yaml.Node]:

@@ -169,8 +169,11 @@ def _input(path: Path, meta: dict[str, Any], key: str) -> InputSpec:
     if not isinstance(value, dict) or not {"kind"} <= set(value) <= {"kind", "size"}:
         raise DataError(f"{path}: {key} must be an object such as {example}")
     kind = _choice(path, {f"{key}.kind": value["kind"]}, f"{key}.kind", KINDS)
-    size = _count(path, {f"{key}.size": value.get("size")}, f"{key}.size", None, 1) if kind != "ogb" else None
-    return InputSpec(kind, OGB_WIDTHS[key] if size is None else size)
+    if kind == "ogb":
+        if value.get("size", OGB_WIDTHS[key]) != OGB_WIDTHS[key]:
+            raise DataError(f"{path}: {key}.size: {value['size']}, but ogb has {OGB_WIDTHS[key]} columns; leave it out")
+        return InputSpec(kind, OGB_WIDTHS[key])
+    return InputSpec(kind, _count(path, {f"{key}.size": value.get("size")}, f"{key}.size", None, 1))
 
 
 def _integers(name: str, values: np.ndarray) -> np.ndarray:
@@ -192,7 +195,8 @@ def _table(name: str, values: np.ndarray, num_columns: int, is_real: bool) -> to
         return torch.from_numpy(_integers(name, table))
     if values.dtype.kind not in "iufb":
         raise DataError(f"{name} must hold numbers, not {values.dtype}")
-    return torch.from_numpy(table.astype(np.float32))
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused with its graph
+        return torch.from_numpy(table.astype(np.float32))
 
 
 def _check_values(spec: DatasetSpec, graphs: GraphDataset) -> None:

@@ -1,6 +1,7 @@
 """From torch_geometric's data sets to flat arrays, and words for the moment when a download fails."""
 
 import pickle
+import struct
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,18 @@ from torch_geometric.data import InMemoryDataset
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.errors import DataError
+
+DAMAGED = (
+    pickle.UnpicklingError,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    ValueError,
+)
+"""What torch.load and PyG's classes raise for files that are cut off or hold something else."""
 
 
 def load_pyg(
@@ -50,7 +63,7 @@ def load_pyg(
             f"{name}: download failed ({err}). Tried {url}\nWithout a connection, put these files into {raw_dir} by "
             f"hand and run the same command again: {by_hand}"
         ) from err
-    except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError, ValueError) as err:
+    except DAMAGED as err:
         raise DataError(
             f"{name}: a file in {raw_dir} or the processed folder beside it is damaged ({type(err).__name__}: {err}). "
             f"Move the processed folder away to make it anew, or fetch the raw files again from {url}"

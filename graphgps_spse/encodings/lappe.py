@@ -35,8 +35,8 @@ class LapPE(Encoding):
         `laplacian_norm`: "none" is D - A, "sym" is I - D^-1/2 A D^-1/2 and "rw" is I - D^-1 A; a node without edges has
         0 on the diagonal of "none" and 1 on those of the others. `eigvec_norm` says what an eigenvector v of eigenvalue
         x is divided by: its L1 or L2 norm, its largest magnitude m ("abs-max"), m sqrt(x) 2 / pi ("wavelength"), or
-        sqrt(x) sum(|v| softmax(|v|)) ("wavelength-soft"); "wavelength-asin" is asin(v / m) / sqrt(x). A zero eigenvalue
-        counts as 1 there.
+        sqrt(x) sum(|v| softmax(|v|)) for a v of length 1 ("wavelength-soft"); "wavelength-asin" is
+        asin(v / m) / sqrt(x). A zero eigenvalue counts as 1 there.
         """
         if max_freqs < 1:
             raise ConfigError(f"posenc_LapPE.eigen.max_freqs: {max_freqs} is below 1")
@@ -151,9 +151,9 @@ def _normalise(vector, value, norm):
         for i in range(n):
             vector[i] = np.arcsin(vector[i] / largest)
     else:
-        weights, mean = 0.0, 0.0
+        weights, mean, length = 0.0, 0.0, np.sqrt(square)  # those of "rw" come with other lengths than 1
         for i in range(n):
-            weight = np.exp(abs(vector[i]) - largest)
+            weight = np.exp((abs(vector[i]) - largest) / length)
             weights += weight
             mean += weight * abs(vector[i])
         divisor = mean / weights * root

@@ -181,14 +181,19 @@ def check_origin(
 
     `signature` is the configuration and `about` what follows from it, the data and the code: the data set's inputs and
     targets, vocabularies and encodings, by dotted keys. Versions of packages (`versions.NAME`) may differ, with a
-    warning. A state of before there was an `about` is checked by its configuration alone.
+    warning, and fingerprints of splits (`fingerprint.SPLIT`) count where both sides know them: who predicts for new
+    graphs has none. A state of before there was an `about` is checked by its configuration alone.
     """
     keys = _differing(state.get("signature", {}), signature)
     if keys:
-        raise CheckpointError(f"{path} belongs to another configuration ({keys}). Use another run directory")
+        raise CheckpointError(
+            f"{path} belongs to another configuration ({keys}). Undo that, or use another run directory"
+        )
+    flats = [state.get("about") or {}, about or {}]
+    one_sided = {key for key in set(flats[0]) ^ set(flats[1]) if key.startswith("fingerprint.")}
     there, here = (
-        {key: value for key, value in (flat or {}).items() if not key.startswith("versions.")}
-        for flat in (state.get("about"), about)
+        {key: value for key, value in flat.items() if not key.startswith("versions.") and key not in one_sided}
+        for flat in flats
     )
     keys = _differing(there, here) if there and here else ""
     if keys:
@@ -197,7 +202,7 @@ def check_origin(
             "version of this package that it was trained with, or train anew"
         )
     if state.get("about") and about:
-        versions = _differing(*({k: v for k, v in flat.items() if k not in here} for flat in (state["about"], about)))
+        versions = _differing(*({k: v for k, v in flat.items() if k.startswith("versions.")} for flat in flats))
         if versions:
             log.warning("%s was written with other versions (%s); numbers may differ a little", path, versions)
 

@@ -100,6 +100,28 @@ class ResourceMeter(Logger):
         self._seconds = time.monotonic() - self._started
 
 
+def merge_records(records: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """Return one record of (host, record) of each process of a run: the largest peaks, the energy of every device once.
+
+    Energy is None unless every process could read some: a part of the devices is not the run's.
+    """
+    first = records[0][1]
+    if len(records) == 1:
+        return first
+    known = {f"{host}/{name}": joules for host, record in records for name, joules in record["energy_of"].items()}
+    complete = all(record["energy_of"] for _, record in records)
+    peaks = {
+        key: None if first[key] is None else max(record[key] for _, record in records)
+        for key in ("peak_process_bytes", "peak_device_bytes")
+    }
+    return first | {
+        **peaks,
+        "energy_joules": sum(known.values()) if complete else None,
+        "energy_of": known,
+        "energy_whole_run": all(record["energy_whole_run"] for _, record in records),
+    }
+
+
 def peak_process_bytes() -> int:
     """Return the most memory that this process has held so far, earlier seeds of the same command included."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -112,7 +134,7 @@ def find_counters(device: torch.device) -> list[EnergyCounter]:
     if device.type == "cuda":
         uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
         read = None if uuid is None else open_nvml(f"GPU-{uuid}")
-        counters += [] if read is None else [EnergyCounter("gpu", read, 1e-3)]
+        counters += [] if read is None else [EnergyCounter(f"gpu-{uuid}", read, 1e-3)]
     return [counter for counter in counters if counter.joules is not None]
 
 

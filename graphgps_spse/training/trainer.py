@@ -223,7 +223,8 @@ class Trainer:
             running.update(found.loss, found.pred, found.y, len(found.index_B))
             self._stop_if_asked()
         guard.check(f"{split}, epoch {self.epoch}")
-        return running.compute() | {"params": self.num_parameters}
+        # From the first process: others may round otherwise, and must not differ on the best epoch or the schedule.
+        return self.processes.agree(running.compute() | {"params": self.num_parameters})
 
     def _finish_epoch(self, train: dict[str, float], evaluations: dict[str, dict[str, float]]) -> None:
         """Record the epoch, step the schedule, and save."""

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import shutil
 
 import pytest
 from records import record, write_cell, write_run
@@ -39,6 +41,44 @@ def test_bad_records_are_listed_and_the_rest_is_read(tmp_path):
     for text in ("1/result.json cannot be read", "record of exp/2", "test mae is nan", "agg/result.json lies in no"):
         assert sum(text in problem for problem in found.problems) == 1, text
     assert len(found.problems) == 4
+
+
+def test_a_copy_of_a_seed_is_no_second_seed(tmp_path):
+    """0 and 00 would both be seed 0: counted twice, and a cell of 3 seeds with the scores of 2."""
+    write_cell(tmp_path, [0.1, 0.2, 0.3])
+    shutil.copytree(tmp_path / "exp/0", tmp_path / "exp/00")
+    found = collect_runs(tmp_path)
+    assert [[run.result.seed for run in runs] for runs in found.finished.values()] == [[0, 1, 2]]
+    (problem,) = found.problems
+    assert "exp/00 is no seed's folder" in problem and not found.unfinished
+
+
+def test_links_are_followed_and_nothing_is_read_twice(tmp_path):
+    write_cell(tmp_path / "elsewhere" / "GRIT", [0.1, 0.2], name="zinc-SPSE")
+    write_cell(tmp_path / "results" / "GPS", [0.3], name="zinc-SPSE")
+    for name, target in (("GRIT", "elsewhere/GRIT"), ("again", "results/GPS"), ("GPS/up", "results")):
+        (tmp_path / "results" / name).symlink_to(tmp_path / target)
+    found = collect_runs(tmp_path / "results")
+    assert {found.label(folder): len(runs) for folder, runs in found.finished.items()} == {
+        "GPS/zinc-SPSE": 1,
+        "GRIT/zinc-SPSE": 2,
+    }
+    assert not found.problems
+
+
+def test_a_folder_that_cannot_be_read_is_listed(tmp_path, monkeypatch):
+    write_cell(tmp_path, [0.1])
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    (problem,) = collect_runs(tmp_path).problems
+    assert "closed cannot be read (Permission denied)" in problem
 
 
 def test_unfinished_runs_say_how_far_they_came(tmp_path):

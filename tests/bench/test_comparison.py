@@ -72,6 +72,21 @@ def test_one_baseline_serves_all_variants(tmp_path):
     assert [pair.walks.label for pair in report_of(tmp_path).pairs] == ["zinc-RWSE"] * 2
 
 
+def test_walks_are_the_counterpart_where_there_are_others(tmp_path):
+    write_pair(tmp_path, WALKS, PATHS)
+    write_cell(tmp_path, PATHS, name="zinc-LapPE", encoding="LapPE")
+    report = report_of(tmp_path)
+    assert [pair.walks.label for pair in report.pairs] == ["zinc-RWSE"] and not report.notes
+
+
+def test_a_counterpart_without_walks_is_noted(tmp_path):
+    write_cell(tmp_path, WALKS, name="zinc-LapPE", encoding="LapPE")
+    write_cell(tmp_path, PATHS, name="zinc-SPSE")
+    report = report_of(tmp_path)
+    assert [pair.walks.label for pair in report.pairs] == ["zinc-LapPE"]
+    assert report.notes == ["zinc-SPSE is compared with zinc-LapPE, which has LapPE, for want of RWSE"]
+
+
 def test_other_data_is_not_compared(tmp_path):
     write_cell(tmp_path, WALKS, name="zinc-RWSE", encoding="RRWP", fingerprints={"train": "other"})
     write_cell(tmp_path, PATHS, name="zinc-SPSE")

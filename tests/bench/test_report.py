@@ -47,6 +47,8 @@ def test_files_hold_every_digit(tmp_path):
     seeds = rows_of(tmp_path / "out/seeds.csv")
     assert [float(row["score"]) for row in seeds] == WALKS + PATHS
     table = {row["model"]: row for row in rows_of(tmp_path / "out/table.csv")}
+    assert table["GRIT-SPSE"]["ZINC marks"] == "better **" and table["GRIT-RWSE"]["ZINC marks"] == ""
+    assert table["GraphViT"]["ZINC marks"] == "second"
     assert table["GRIT-SPSE"]["ZINC"] == "0.210" and table["GCN"]["source"].startswith("Kipf")
 
 

@@ -233,6 +233,8 @@ def test_lock_of_a_job_that_cannot_be_asked_about_stays(tmp_path, monkeypatch):
         ("gpus=one", "gpus is a int"),
         ("hours=0", "above 0"),
         ("hours=-1", "above 0"),
+        ("hours=nan", "no number to count with"),
+        ("mem_gb=inf", "no number to count with"),
         ("gpus=-1", "below 0"),
     ],
 )

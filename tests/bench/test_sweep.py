@@ -66,6 +66,20 @@ def test_same_name_in_two_folders_gets_two_places_and_threads_that_are_set_stay(
     assert own[0].run_dir == Path("results/A/x/0")
 
 
+def test_a_configuration_that_names_itself_runs_under_that_name(lab):
+    """main.py would put its run there; and so a run's own config.yaml can be listed, whose name is not its file's."""
+    path = lab / "configs" / "A" / "config.yaml"
+    path.write_text("name: z\n" + (lab / "configs/A/x.yaml").read_text())
+    (run,) = read_sweep(sweep(lab, "configs: [../A/config.yaml]\n"))
+    assert run.relative_dir == "A/z/0" and not any(word.startswith("name=") for word in run.task().command)
+    (run,) = read_sweep(sweep(lab, "configs: [../A/config.yaml]\ngrid: {gt.layers: [3]}\n"))
+    assert run.relative_dir == "A/z-layers3/0" and "name=z-layers3" in run.task().command
+    assert run.cfg.name == "z-layers3" and run.cfg.gt.layers == 3
+    with pytest.raises(ConfigError, match="A/z/0 is listed twice"):
+        path.with_name("z.yaml").write_text(path.read_text())
+        read_sweep(sweep(lab, "configs: [../A/config.yaml, ../A/z.yaml]\n"))
+
+
 def test_paths_do_not_depend_on_the_current_folder(lab, monkeypatch):
     path = sweep(lab, "configs: [../A/x.yaml]\nout_dir: results\n")
     monkeypatch.chdir(lab / "configs" / "A")

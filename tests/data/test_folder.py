@@ -116,6 +116,7 @@ def test_nodes_may_carry_the_targets(tmp_path, kind):
         ({"edge_index": TRIO["edge_index"] + 2}, r"graph 0: edge \(2, 3\) points outside its 3 nodes"),
         ({"edge_attr": None}, "edge_attr is absent, but meta.json says edge_features"),
         ({"edge_attr": np.full((8, 1), np.nan)}, "graph 0: edge features hold a value that is not finite"),
+        ({"edge_attr": np.full((8, 1), 1e300)}, "graph 0: edge features hold a value that is not finite"),
         ({"node_ptr": None}, "lacks node_ptr; the layout is"),
         ({"z": np.zeros(1)}, "holds an unknown array 'z'"),
         ({"x": np.array([object()] * 7)}, "array x cannot be read: Object arrays cannot be loaded"),
@@ -176,6 +177,7 @@ def test_files_that_cannot_be_read(tmp_path):
         ({"node_features": "types"}, "node_features must be an object such as"),
         ({"node_features": {"kind": "types"}}, "node_features.size must be a whole number"),
         ({"edge_features": {"kind": "number", "size": 1}}, "edge_features.kind: 'number' is none of"),
+        ({"node_features": {"kind": "ogb", "size": 4}}, "node_features.size: 4, but ogb has 9 columns; leave it out"),
     ],
 )
 def test_meta_that_makes_no_sense(tmp_path, meta, words):

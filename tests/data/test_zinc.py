@@ -84,6 +84,19 @@ def test_damaged_raw_file_is_named(tmp_path):
         make_zinc(tmp_path / "ZINC").load()
 
 
+@pytest.mark.parametrize("content", [b"", b"junk", b"\x80\x02K\x01.", b"PK\x03\x04" + b"x" * 40])
+def test_damaged_processed_file_is_named(tmp_path, content):
+    raw, processed = tmp_path / "ZINC" / "raw", tmp_path / "ZINC" / "subset" / "processed"
+    raw.mkdir(parents=True)
+    processed.mkdir(parents=True)
+    for split in ("train", "val", "test"):
+        (raw / f"{split}.pickle").write_bytes(b"")
+        (raw / f"{split}.index").write_text("0")
+        (processed / f"{split}.pt").write_bytes(content)
+    with pytest.raises(DataError, match="the processed folder beside it is damaged"):
+        make_zinc(tmp_path / "ZINC").load()
+
+
 def test_variant_and_spec(tmp_path):
     data = SimpleNamespace(name="subet", dir=str(tmp_path), node_encoder_num_types=21, edge_encoder_num_types=4)
     with pytest.raises(ConfigError, match=r"dataset\.name.*subset"):

@@ -203,6 +203,17 @@ def test_norms_of_random_graphs(norm):
     np.testing.assert_allclose(ours, expected, rtol=2e-3 if "asin" in norm else 1e-5, atol=1e-6)
 
 
+def test_soft_norm_is_of_vectors_of_length_one():
+    """The eigenvectors of I - D^-1 A come from others by D^-1/2, which changes their length; softmax would see it."""
+    star = ([(0, k) for k in range(1, 9)], 9)
+    vector, value = (part.astype(np.float64) for part in eigenpairs(star, 9, laplacian_norm="rw"))
+    ours, _ = eigenpairs(star, 9, laplacian_norm="rw", eigvec_norm="wavelength-soft")
+    np.testing.assert_allclose(np.square(vector).sum(0), 1, rtol=1e-6)
+    size = np.abs(vector)
+    mean = (size * np.exp(size)).sum(0) / np.exp(size).sum(0)
+    np.testing.assert_allclose(ours, vector / (mean * np.sqrt(np.where(value > 0, value, 1))), rtol=1e-5, atol=1e-6)
+
+
 def test_signs_are_chosen():
     graphs = [*random_graphs(40, seed=2), *SYMMETRIC.values()]
     for graph in graphs:

@@ -262,3 +262,11 @@ def test_origin_is_compared_key_by_key(caplog):
         check_origin(path, there, {"a": 1}, {"data.atoms": [119, 5], "versions.torch": "2"})
     with pytest.raises(CheckpointError, match="another configuration .a: 1 there, 2 here"):
         check_origin(path, there, {"a": 2}, there["about"])
+
+
+def test_fingerprints_count_where_both_sides_have_them():
+    there, path = {"about": {"data.a": 1, "fingerprint.train": "e3", "versions.torch": "1"}}, Path("best.pt")
+    check_origin(path, there, None, {"data.a": 1, "versions.torch": "1"})
+    check_origin(path, {"about": {"data.a": 1}}, None, {"data.a": 1, "fingerprint.train": "e3"})
+    with pytest.raises(CheckpointError, match=r"other inputs .*\(fingerprint.train: e3 there, f4 here\)"):
+        check_origin(path, there, None, there["about"] | {"fingerprint.train": "f4"})

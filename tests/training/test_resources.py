@@ -12,6 +12,7 @@ from graphgps_spse.training.resources import (
     EnergyCounter,
     ResourceMeter,
     find_rapl_counters,
+    merge_records,
     open_nvml,
     peak_process_bytes,
 )
@@ -108,6 +109,27 @@ class Driver:
         if name == "nvmlDeviceGetTotalEnergyConsumption":
             words[1]._obj.value = next(self.millijoules)
         return 0
+
+
+def test_processes_of_one_run_count_every_device_once():
+    """Two processes of one machine share its package and have a GPU each; the third has neither counter."""
+
+    def record(peak, device, **energy_of):
+        known = sum(energy_of.values()) if energy_of else None
+        energy = {"energy_joules": known, "energy_of": energy_of, "energy_whole_run": bool(energy_of)}
+        return {"peak_process_bytes": peak, "peak_device_bytes": device, **energy, "energy_seconds": 2.0}
+
+    pair = [("here", record(5, 7, package=10.0, a=3.0)), ("here", record(6, 4, package=10.0, b=4.0))]
+    merged = merge_records(pair)
+    assert merged["energy_joules"] == 17.0 and merged["energy_whole_run"] is True
+    assert merged["energy_of"] == {"here/package": 10.0, "here/a": 3.0, "here/b": 4.0}
+    assert (merged["peak_process_bytes"], merged["peak_device_bytes"]) == (6, 7)
+    apart = merge_records([pair[0], ("there", record(6, 4, package=20.0))])
+    assert apart["energy_joules"] == 33.0
+    lacking = merge_records([*pair, ("there", record(9, 1))])
+    assert lacking["energy_joules"] is None and lacking["energy_whole_run"] is False
+    assert merge_records(pair[:1]) == pair[0][1]
+    assert merge_records([("here", record(1, None))] * 2)["peak_device_bytes"] is None
 
 
 def test_gpu_counter(monkeypatch):
