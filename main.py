@@ -6,8 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from graphgps_spse.errors import SPSEError
-from graphgps_spse.training.signals import stop_at_once
+from graphgps_spse.command import run_command
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -35,23 +34,22 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks for and return the exit code."""
     arguments = parse_arguments(words)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow each other down on a busy machine
-    try:
-        with stop_at_once():
-            from graphgps_spse import config, run  # imports torch: seconds that --help need not wait for
 
-            cfg = None if arguments.list else config.load_config(arguments.cfg, arguments.overrides)
-            if cfg is not None and not arguments.describe:
-                run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
-            else:
-                print("\n".join(run.list_components() if cfg is None else run.describe(cfg)))
-    except SPSEError as err:
-        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
-        return err.exit_code
+    def work() -> None:
+        from graphgps_spse import config, run  # imports torch: seconds that --help need not wait for
+
+        cfg = None if arguments.list else config.load_config(arguments.cfg, arguments.overrides)
+        if cfg is not None and not arguments.describe:
+            run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+        else:
+            print("\n".join(run.list_components() if cfg is None else run.describe(cfg)))
+
+    try:
+        return run_command(work)
     except BrokenPipeError:  # the reader, e.g. head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return 0
 
 
 if __name__ == "__main__":

@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 HOW_NOT_WHAT = (
     "accelerator",
     "dataset.dir",
+    "dataset.folder.dir",
+    "dataset.images.dir",
     "dataset.pe_transform_on_the_fly",
+    "dataset.smiles.file",
     "expected",
     "num_threads",
     "num_workers",
@@ -37,7 +40,10 @@ HOW_NOT_WHAT = (
     "train.mode",
     "wandb",
 )
-"""Keys and sections that say how or where a run is carried out; a run may be resumed with other values of them."""
+"""Keys and sections that say how or where a run is carried out; a run may be resumed with other values of them.
+
+Folders and files of data are among them, as checkpoints know the data by its fingerprint.
+"""
 
 
 class RunDir:

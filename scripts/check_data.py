@@ -5,8 +5,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from graphgps_spse.errors import SPSEError
-from graphgps_spse.training.signals import stop_at_once
+from graphgps_spse.command import run_command
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -24,17 +23,14 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks for and return the exit code."""
     arguments = parse_arguments(words)
-    logging.basicConfig(level=logging.WARNING, format="warning: %(message)s", stream=sys.stdout, force=True)
-    try:
-        with stop_at_once():
-            from graphgps_spse.check_data import check_data  # imports torch: seconds that --help need not wait for
-            from graphgps_spse.config import load_config
 
-            print("\n".join(check_data(load_config(arguments.cfg, arguments.overrides))))
-    except SPSEError as err:
-        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
-        return err.exit_code
-    return 0
+    def work() -> None:
+        from graphgps_spse.check_data import check_data  # imports torch: seconds that --help need not wait for
+        from graphgps_spse.config import load_config
+
+        print("\n".join(check_data(load_config(arguments.cfg, arguments.overrides))))
+
+    return run_command(work, level=logging.WARNING, line="warning: %(message)s")
 
 
 if __name__ == "__main__":

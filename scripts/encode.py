@@ -5,8 +5,7 @@ import logging
 import sys
 from pathlib import Path
 
-from graphgps_spse.errors import SPSEError
-from graphgps_spse.training.signals import stop_at_once
+from graphgps_spse.command import run_command
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -71,31 +70,27 @@ def submit(arguments: argparse.Namespace) -> None:
     logging.info("submitted %d tasks, jobs %s to %s; each one's log is in %s", len(jobs), jobs[0], jobs[-1], folder)
 
 
+def count(arguments: argparse.Namespace) -> None:
+    """Count one shard, or say what it would take."""
+    from graphgps_spse import run  # imports torch: seconds that --help need not wait for
+    from graphgps_spse.config import load_config
+
+    part, num_parts = (int(word) for word in arguments.shard.split("/"))
+    run.fill_store(
+        load_config(arguments.cfg, arguments.overrides),
+        num_threads=arguments.workers,
+        part=part,
+        num_parts=num_parts,
+        only_estimate=arguments.estimate,
+    )
+
+
 def main() -> int:
     """Do what the command line asks for and return the exit code."""
     arguments = parse_arguments()
-    stream = sys.stderr if arguments.dry_run else sys.stdout  # where nothing but the script belongs
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=stream, force=True)
-    try:
-        with stop_at_once():
-            if arguments.slurm is not None:
-                submit(arguments)
-                return 0
-            from graphgps_spse import run  # imports torch: seconds that --help need not wait for
-            from graphgps_spse.config import load_config
-
-            part, num_parts = (int(word) for word in arguments.shard.split("/"))
-            run.fill_store(
-                load_config(arguments.cfg, arguments.overrides),
-                num_threads=arguments.workers,
-                part=part,
-                num_parts=num_parts,
-                only_estimate=arguments.estimate,
-            )
-    except SPSEError as err:
-        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
-        return err.exit_code
-    return 0
+    work = count if arguments.slurm is None else submit
+    # A script that is printed stands alone on stdout.
+    return run_command(lambda: work(arguments), stream=sys.stderr if arguments.dry_run else sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """Predict with a finished run: scripts/predict.py --run results/NAME/SEED --data new.csv --out predictions.csv."""
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphgps_spse.errors import SPSEError
-from graphgps_spse.training.signals import stop_at_once
+from graphgps_spse.command import run_command
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -38,22 +36,19 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks for and return the exit code."""
     arguments = parse_arguments(words)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
-    try:
-        with stop_at_once():
-            from graphgps_spse import predict  # imports torch: seconds that --help need not wait for
 
-            run = predict.load_run(arguments.run, arguments.overrides)
-            if arguments.data is not None:
-                predict.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
-            elif arguments.split is not None:
-                predict.predict_split(run, arguments.split, arguments.out)
-            else:
-                predict.predict_submission(run, arguments.submission)
-    except SPSEError as err:
-        print(f"error: {err}" if err.exit_code != 75 else str(err), file=sys.stderr)
-        return err.exit_code
-    return 0
+    def work() -> None:
+        from graphgps_spse import predict  # imports torch: seconds that --help need not wait for
+
+        run = predict.load_run(arguments.run, arguments.overrides)
+        if arguments.data is not None:
+            predict.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
+        elif arguments.split is not None:
+            predict.predict_split(run, arguments.split, arguments.out)
+        else:
+            predict.predict_submission(run, arguments.submission)
+
+    return run_command(work)
 
 
 if __name__ == "__main__":

@@ -79,13 +79,14 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
             left_out.append(state)
             log.warning("%s: %s, left as it is (%s)", run.run_dir, state.kind, state.detail)
     tasks, name = [run.task(num_threads) for run in todo], arguments.sweep.stem
+    if not arguments.dry_run:
+        write_manifest(name, runs)  # where nothing is left to do, too: fewer seeds may be intended now
     if not tasks:
         log.info("%s: nothing to do; %d of %d runs are done", name, len(runs) - len(left_out), len(runs))
         return exit_code_of(left_out)
     if arguments.dry_run and options:
         print(slurm.script(tasks, options, name))
         return 0
-    write_manifest(name, runs)
     if options:
         jobs = slurm.submit(tasks, options, name, todo[0].out_dir / "slurm")
         log.info("submitted %d runs, jobs %s to %s; --plan shows how far they are", len(jobs), jobs[0], jobs[-1])

@@ -35,6 +35,7 @@ LAYERS = {
     "bench.slurm": (CORE, {"submitit"}),
     "bench.wandb_aggregate": ({"errors"}, {"wandb"}),
     "encode": (CORE | {"encodings", "data.base"}, {"numpy", "torch", "tqdm"}),
+    "command": ({"errors", "training.signals"}, STDLIB_ONLY),
     "run": (None, None),
     "check_data": (None, None),
     "predict": (None, None),

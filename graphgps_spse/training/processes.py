@@ -18,10 +18,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, LaunchError
 from graphgps_spse.seeding import derive_seed
 
 WAIT_HOURS = 12  # at most: the others wait while the first prepares data
+MEET_MINUTES = 30.0  # at most, until all have started: one that died before is not waited for as long
 
 Moments = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]
 
@@ -89,8 +90,17 @@ class Processes(OneProcess):
 
     def __init__(self, *, rank: int, count: int, local_rank: int, local_count: int) -> None:
         self.rank, self.count, self.local_rank, self.local_count = rank, count, local_rank, local_count
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, timeout=timedelta(hours=WAIT_HOURS))
+        backend, wait = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timedelta(hours=WAIT_HOURS)
+        try:
+            store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(minutes=MEET_MINUTES)))
+        except dist.DistError as err:
+            raise LaunchError(
+                f"process {rank} did not meet the other {count - 1} at {os.environ['MASTER_ADDR']}:"
+                f"{os.environ['MASTER_PORT']} within {MEET_MINUTES:g} minutes ({str(err).splitlines()[0]}); see why "
+                "one did not start, in its own output"
+            ) from err
+        store.set_timeout(wait)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=wait)
 
     def gather_rows(self, tensors: Sequence[Tensor] | None, device: torch.device) -> list[Tensor]:
         """Pad to the longest, gather, and cut again."""
@@ -217,7 +227,8 @@ class _Sum(torch.autograd.Function):
 def join_processes(environment: Mapping[str, str] | None = None) -> OneProcess:
     """Return this process's place among those that torchrun started, or OneProcess where it started none.
 
-    Read are RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Raises ConfigError where some are missing.
+    Read are RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Raises ConfigError where some are missing,
+    LaunchError where the others do not come.
     """
     environment = os.environ if environment is None else environment
     if int(environment.get("WORLD_SIZE", "1")) == 1:

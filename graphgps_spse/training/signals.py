@@ -44,7 +44,7 @@ def stop_at_once() -> Iterator[None]:
     except KeyboardInterrupt as err:
         if not err.args:  # not ours: a second Ctrl-C during training
             raise
-        raise StoppedError(f"stopped by {err.args[0]} before training; the same command goes on") from None
+        raise StoppedError(f"stopped by {err.args[0]}; the same command goes on") from None
     finally:
         restore(before)
 

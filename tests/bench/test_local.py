@@ -179,7 +179,7 @@ def lab(tmp_path):
     return tmp_path
 
 
-def test_sweep_on_one_machine(lab):
+def test_sweep_on_one_machine(lab, monkeypatch):
     """Two real runs side by side; one has failed before and waits for --retry; then nothing is left to do."""
     good, bad = (lab / f"results/s/A/tiny-base_lr1e-{power}/0" for power in ("3", "30"))
     bad.mkdir(parents=True)
@@ -198,6 +198,12 @@ def test_sweep_on_one_machine(lab):
     assert len(read_attempts(good)) == 2
     planned = call(lab / "s.yaml", "--plan").stdout
     assert "2 runs: 2 done" in planned and "still to go: 0.00 h" in planned
+    (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\ngrid:\n  optim.base_lr: [1e-3]\n")
+    monkeypatch.chdir(lab)
+    assert sweep_script.main(["s.yaml"]) == 0  # nothing to do, and one run less is intended
+    assert [run["name"] for run in json.loads((lab / "results/s/sweep.json").read_text())["runs"]] == [
+        "tiny-base_lr1e-3"
+    ]
 
 
 def test_dry_run_prints_a_script_and_nothing_else(lab, capsys, monkeypatch):

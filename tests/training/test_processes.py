@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.training import processes as processes_module
 from graphgps_spse.training.processes import OneProcess, join_processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,3 +137,13 @@ def test_one_process_needs_nobody():
 def test_a_half_described_group_is_refused():
     with pytest.raises(ConfigError, match="WORLD_SIZE is 2, but LOCAL_RANK, MASTER_PORT is not set"):
         join_processes({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "here"})
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_process_that_never_came_is_not_waited_for_without_end(rank, monkeypatch):
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    for key, value in place.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(processes_module, "MEET_MINUTES", 1 / 60)
+    with pytest.raises(LaunchError, match=f"process {rank} did not meet the other 1 at 127.0.0.1:"):
+        join_processes()

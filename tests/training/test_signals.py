@@ -64,7 +64,7 @@ def test_a_new_block_forgets_the_last_signal():
 @pytest.mark.parametrize("name", NAMES)
 def test_work_with_nothing_to_save_stops_where_it_is(name):
     before = [signal.getsignal(getattr(signal, n)) for n in NAMES]
-    with pytest.raises(StoppedError, match=f"{name} before training") as stopped, stop_at_once():
+    with pytest.raises(StoppedError, match=f"{name}; the same command goes on") as stopped, stop_at_once():
         os.kill(os.getpid(), getattr(signal, name))
         time.sleep(10)
         pytest.fail("the signal was not heard")

@@ -1,0 +1,26 @@
+"""What every script does around its work: logging, errors as messages with an exit code, signals that stop at once."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from graphgps_spse.errors import SPSEError
+from graphgps_spse.training.signals import stop_at_once
+
+
+def run_command(
+    work: Callable[[], None], *, stream: TextIO | None = None, level: int = logging.INFO, line: str = "%(message)s"
+) -> int:
+    """Do `work` and return the exit code: 0, or that of the SPSEError that ended it, whose message goes to stderr.
+
+    What is logged from `level` on goes to `stream`, by default stdout. Where a signal stops the work, the code is 75.
+    """
+    logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)
+    try:
+        with stop_at_once():
+            work()
+    except SPSEError as err:
+        sys.stderr.write(f"error: {err}\n" if err.exit_code != 75 else f"{err}\n")
+        return err.exit_code
+    return 0
