@@ -102,6 +102,8 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
     device = pick_device(cfg.accelerator, processes.local_rank)
     num_threads = count_threads(cfg.num_threads, processes.local_count)
     torch.set_num_threads(num_threads)
+    if device.index is not None:  # or every process would open a context on the first device, too
+        torch.cuda.set_device(device)
     seed_all(cfg.seed)
     parts = build_parts(cfg)
     processes.seed(cfg.seed)

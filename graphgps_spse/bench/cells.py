@@ -143,7 +143,9 @@ class Cell:
     def counting(self) -> str:
         """How its simple paths were counted, e.g. "exact" or "exact to 6, estimated to 15"; empty without SPSE."""
         record = self.first.encodings.get("SPSE", {}).get("train", {})
-        return describe_status(record.get("status", []))
+        told = describe_status(record.get("status", []))
+        of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
+        return f"{told} (in a sample)" if told and of_sample else told
 
 
 def describe_status(status: Sequence[str]) -> str:

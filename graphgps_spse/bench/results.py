@@ -12,8 +12,10 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_atomic, write_json
 
 SCHEMA = 1
-HOW_NOT_WHAT = frozenset({"stored", "work", "on_the_fly"})
+HOW_NOT_WHAT = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
 """Keys of an encoding's record that say how it was made; with other values of them it is the same encoding."""
+OF_ALL_GRAPHS = frozenset({"status", "share_exact", "graphs_exact_at_every_length"})
+"""Keys that cannot be compared where one run saw a sample of the graphs only, as it encodes them on the fly."""
 KINDS: dict[Any, tuple[str, ...]] = {
     str: ("name", "dataset", "model", "encoding", "metric", "config_hash"),
     int: ("seed", "best_epoch", "epochs", "num_params"),
@@ -170,7 +172,8 @@ def _differing_encodings(one: dict[str, Any], other: dict[str, Any]) -> list[str
     for name in sorted({*one, *other}):
         for split in sorted({*one.get(name, {}), *other.get(name, {})}):
             first, second = (records.get(name, {}).get(split, {}) for records in (one, other))
-            keys = sorted({*first, *second} - HOW_NOT_WHAT)
+            of_sample = ("sampled_graphs" in first) != ("sampled_graphs" in second)
+            keys = sorted({*first, *second} - HOW_NOT_WHAT - (OF_ALL_GRAPHS if of_sample else frozenset()))
             found += [f"{name}.{split}.{key}" for key in keys if first.get(key) != second.get(key)]
     return found
 

@@ -42,10 +42,6 @@ class OneProcess:
         """Whether this process writes what the run leaves behind."""
         return self.rank == 0
 
-    def share_of(self, indices: list[int]) -> list[int]:
-        """Return this process's part of a batch, as GraphLoader takes it."""
-        return indices[self.rank :: self.count]
-
     def gather_rows(self, tensors: Sequence[Tensor] | None, device: torch.device) -> list[Tensor]:
         """Return tensors [R, ..] of every process end to end, in the order of ranks; others' rows carry no gradient.
 

@@ -71,6 +71,8 @@ def test_status_of_counts_in_words():
     assert describe_status([]) == ""
     status = {"SPSE": {"train": {"status": ["lower_bound"]}}}
     assert cell([0.1], encodings=status).counting == "lower bound" and cell([0.1]).counting == ""
+    status["SPSE"]["train"] |= {"sampled_graphs": 64, "num_graphs": 10000}
+    assert cell([0.1], encodings=status).counting == "lower bound (in a sample)"
 
 
 def test_epochs_metrics_and_resources():

@@ -81,6 +81,12 @@ def test_encodings_count_by_what_they_are_not_by_where_they_were_kept():
     first = record(encodings=counted)
     assert not differing_parts(first, record(encodings=stored))
     assert differing_parts(first, record(encodings=bounds)) == ["the encodings (SPSE.train.status)"]
+    here = {"SPSE": {"train": {**counted["SPSE"]["train"], "place": "memory"}}}
+    fly = {"method": "auto", "status": ["exact", "exact"], "place": "on the fly", "sampled_graphs": 9, "num_graphs": 99}
+    assert not differing_parts(record(encodings=here), record(encodings=stored))
+    assert not differing_parts(record(encodings=here), record(encodings={"SPSE": {"train": fly}}))
+    other = differing_parts(record(encodings=here), record(encodings={"SPSE": {"train": {**fly, "method": "exact"}}}))
+    assert other == ["the encodings (SPSE.train.method)"]
     assert differing_parts(first, record(encodings={})) == ["the encodings (SPSE.train.method, SPSE.train.status)"]
 
 

@@ -29,7 +29,7 @@ def step(name: str, processes: OneProcess) -> tuple[dict, dict, list]:
     model = shaken(build_model(config(), SPEC, [ENCODINGS[e] for e in encodings], 1)).train()
     processes.synchronise_norms(model)
     forward = processes.wrap(model)
-    batch = random_graphs().batch(processes.share_of(list(range(7))))
+    batch = random_graphs().batch(range(7)[processes.rank :: processes.count])
     pred, y, index_B = processes.gather_rows([forward(batch), batch.y, batch.index_B], torch.device("cpu"))
     ((pred - y).square().mean() * processes.count).backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}

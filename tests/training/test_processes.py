@@ -141,7 +141,13 @@ def test_a_half_described_group_is_refused():
 
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_a_process_that_never_came_is_not_waited_for_without_end(rank, monkeypatch):
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    place = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": free_port(),
+    }
     for key, value in place.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setattr(processes_module, "MEET_MINUTES", 1 / 60)
