@@ -15,8 +15,8 @@ from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import SplitSummary, TargetSummary, spread_by_size, summarise, take_graphs
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.base import ON_THE_FLY, STORE, Encoding, GraphArrays
-from graphgps_spse.encodings.request import as_duration, as_size
 from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import DataError
 from graphgps_spse.run import Parts, build_parts, prepare_kernels

@@ -1,12 +1,13 @@
 """What every script does around its work: logging, errors as messages with an exit code, signals that stop at once."""
 
 import logging
+import signal
 import sys
 from collections.abc import Callable
 from typing import TextIO
 
 from graphgps_spse.errors import SPSEError
-from graphgps_spse.training.signals import stop_at_once
+from graphgps_spse.training.signals import listen, restore, stop_at_once
 
 
 def run_command(
@@ -14,13 +15,18 @@ def run_command(
 ) -> int:
     """Do `work` and return the exit code: 0, or that of the SPSEError that ended it, whose message goes to stderr.
 
-    What is logged from `level` on goes to `stream`, by default stdout. Where a signal stops the work, the code is 75.
+    What is logged from `level` on goes to `stream`, by default stdout. Where a signal stops the work, the code is 75
+    and later signals are ignored: none of them is to spoil that code on the way out of the process.
     """
     logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)
+    before, code = listen(signal.SIG_IGN), 0
     try:
         with stop_at_once():
             work()
     except SPSEError as err:
-        sys.stderr.write(f"error: {err}\n" if err.exit_code != 75 else f"{err}\n")
-        return err.exit_code
-    return 0
+        code = err.exit_code
+        sys.stderr.write(f"error: {err}\n" if code != 75 else f"{err}\n")
+    finally:
+        if code != 75:
+            restore(before)
+    return code

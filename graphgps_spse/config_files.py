@@ -58,7 +58,11 @@ def value_of(node: yaml.Node, path: Path) -> Any:
 
 
 def _invalid(path: Path, err: yaml.YAMLError) -> ConfigError:
-    return ConfigError(f"{path}: not valid YAML: {str(err).replace('<unicode string>', path.name)}")
+    mark = getattr(err, "problem_mark", None)
+    where, reason = (f"{path}:{mark.line + 1}", getattr(err, "problem", None) or str(err)) if mark else (path, str(err))
+    if "'\\t'" in reason:
+        reason = "a tab where YAML allows spaces only; indent with spaces"
+    return ConfigError(f"{where}: not valid YAML: {reason}")
 
 
 def _leaves(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[str, tuple[Any, str]]]:

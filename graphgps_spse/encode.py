@@ -17,8 +17,8 @@ from tqdm import tqdm
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.base import ON_THE_FLY, Encoding, EncodingArrays, GraphArrays, Place
 from graphgps_spse.encodings.on_the_fly import OnTheFly, select
-from graphgps_spse.encodings.request import as_duration, as_size
 from graphgps_spse.encodings.store import CountStore, StoreOptions
+from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.errors import DataError
 
 log = logging.getLogger(__name__)

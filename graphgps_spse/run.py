@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import socket
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -191,13 +192,16 @@ def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) 
 
 
 def prepare_kernels(model: nn.Module, device: torch.device) -> None:
-    """Compile what numba must compile before the first use, and say how long that took."""
-    seconds = compile_kernels()
-    compile_model_kernels = getattr(model, "compile_kernels", None)
-    if device.type == "cpu" and compile_model_kernels is not None:
-        seconds += compile_model_kernels()
-    if seconds > 2:  # loading them from the cache takes less
-        log.info("compiled the kernels in %.1f s; they are cached for later runs", seconds)
+    """Compile what numba must compile before the first use, or load it from its cache; say so where that takes long."""
+    note = threading.Timer(5, log.info, ["compiling kernels, once for this machine; it takes minutes on a busy one"])
+    note.start()
+    try:
+        compile_kernels()
+        compile_model_kernels = getattr(model, "compile_kernels", None)
+        if device.type == "cpu" and compile_model_kernels is not None:
+            compile_model_kernels()
+    finally:
+        note.cancel()
 
 
 def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:

@@ -38,15 +38,15 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(words)
 
     def work() -> None:
-        from graphgps_spse import predict  # imports torch: seconds that --help need not wait for
+        from graphgps_spse import predictions  # imports torch: seconds that --help need not wait for
 
-        run = predict.load_run(arguments.run, arguments.overrides)
+        run = predictions.load_run(arguments.run, arguments.overrides)
         if arguments.data is not None:
-            predict.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
+            predictions.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
         elif arguments.split is not None:
-            predict.predict_split(run, arguments.split, arguments.out)
+            predictions.predict_split(run, arguments.split, arguments.out)
         else:
-            predict.predict_submission(run, arguments.submission)
+            predictions.predict_submission(run, arguments.submission)
 
     return run_command(work)
 

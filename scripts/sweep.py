@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphgps_spse.bench import local, slurm
+from graphgps_spse.bench import pool, slurm
 from graphgps_spse.bench.launch import Attempt, Task
 from graphgps_spse.bench.states import State, ask_live_jobs, knows_slurm, plan, read_state
 from graphgps_spse.bench.sweep import read_sweep, write_manifest
@@ -63,8 +63,8 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
     """Read the file and the run directories, then plan, submit or run."""
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     runs = read_sweep(arguments.sweep)
-    gpus = local.find_gpus() if options is None else []
-    slots = local.divide(arguments.jobs or max(1, len(gpus)), local.count_cores(), gpus)
+    gpus = pool.find_gpus() if options is None else []
+    slots = pool.divide(arguments.jobs or max(1, len(gpus)), pool.count_cores(), gpus)
     num_threads = options.cpus if options else slots[0].num_threads
     live_jobs = ask_live_jobs() if options or any(map(knows_slurm, runs)) else None
     states = [read_state(run, live_jobs) for run in runs]
@@ -98,7 +98,7 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
         run = by_folder[task.folder]  # its state now: another sweep may have been at it
         return Attempt.start(task, environment, is_wanted=lambda: read_state(run, live_jobs).needs_running(retry))
 
-    tally = local.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received), start=start)
+    tally = pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received), start=start)
     log.info(
         "%d done now, %d failed, %d stopped, %d in other hands",
         *(len(names) for names in (tally.done, tally.failed, tally.stopped, tally.elsewhere)),

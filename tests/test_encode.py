@@ -83,7 +83,7 @@ def test_trained_on_the_fly_equals_trained_in_memory(tmp_path, config, caplog):
     record = result.encodings["SPSE"]["train"]
     assert record["place"] == "on the fly" and record["method"] == "auto" and record["status"] == ["exact"] * 6
     assert (record["sampled_graphs"], record["num_graphs"]) == (16, 16)
-    assert "SPSE, train: on the fly (0.0 GiB of arrays, above store.min_gib)" in caplog.text
+    assert "SPSE, train: on the fly (15.2 kB of arrays, above store.min_gib)" in caplog.text
     assert not (tmp_path / "encodings").exists()
 
 

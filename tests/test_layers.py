@@ -38,7 +38,7 @@ LAYERS = {
     "command": ({"errors", "training.signals"}, STDLIB_ONLY),
     "run": (None, None),
     "check_data": (None, None),
-    "predict": (None, None),
+    "predictions": (None, None),
     "__init__": ({"counting", "encodings.transform", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}

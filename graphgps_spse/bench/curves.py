@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 
 from graphgps_spse.bench.cells import Cell
 from graphgps_spse.bench.results import read_history
@@ -61,7 +61,8 @@ def draw_curves(
             continue
         epochs, mean, std, number = mean_curve(curves)
         mean, std = mean * cell.column.scale, std * cell.column.scale
-        axes.plot(epochs, mean, color=colour, linewidth=1.4, label=cell.legend)
+        few = "o" if len(epochs) < 10 else ""  # a line through one epoch would be invisible
+        axes.plot(epochs, mean, color=colour, linewidth=1.4, marker=few, markersize=3, label=cell.legend)
         if (number > 1).any():
             lower = np.maximum(mean - std, 0.5 * mean) if is_error else mean - std  # a logarithm needs it above 0
             axes.fill_between(epochs, lower, mean + std, color=colour, alpha=0.18, linewidth=0)
@@ -70,5 +71,6 @@ def draw_curves(
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
         axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
         axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("epoch", fontsize=8)
     axes.legend(fontsize=8, frameon=False)

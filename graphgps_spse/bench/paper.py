@@ -91,7 +91,7 @@ def find_column(dataset: str, metric: str, direction: str) -> Column:
     for column in paper_columns():
         if column.dataset == dataset:
             return column
-    return Column(dataset, "Other", metric, direction, 1, 4)
+    return Column(dataset, "", metric, direction, 1, 4)
 
 
 class StarCheck(NamedTuple):

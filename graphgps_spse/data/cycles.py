@@ -61,7 +61,7 @@ class Cycles:
             num_classes=max_count + 1,
             metric="accuracy",
             node_input=InputSpec("types", 1),
-            edge_input=InputSpec("types", 1),
+            edge_input=InputSpec("none", 0),
             target_names=tuple(f"length{k}" for k in lengths),
         )
 

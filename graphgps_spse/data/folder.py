@@ -51,8 +51,8 @@ class Folder:
     def _load_split(self, split: str) -> GraphDataset:
         npz, parquet = (self.path / f"{split}.{kind}" for kind in ("npz", "parquet"))
         if npz.is_file() == parquet.is_file():
-            both = "holds both" if npz.is_file() else "holds neither"
-            raise DataError(f"{self.path} {both} {npz.name} and {parquet.name}; it must hold one of them")
+            names = f"both {npz.name} and" if npz.is_file() else f"neither {npz.name} nor"
+            raise DataError(f"{self.path} holds {names} {parquet.name}; it must hold one of them")
         path = npz if npz.is_file() else parquet
         arrays = read_npz(path) if path is npz else read_parquet(path, level=self.spec.level)
         try:

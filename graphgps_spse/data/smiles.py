@@ -173,7 +173,7 @@ class Smiles:
                 self._target(text, name) for text, name in zip(row.cells[:num_targets], self.spec.target_names)
             )
             if all(math.isnan(target) for target in targets):
-                raise ValueError("has no target")
+                raise ValueError(f"has no target in {', '.join(self.spec.target_names)}")
             group = self._named_split(row.cells[num_targets:])
         except ValueError as err:
             return BadRow(row.number, row.smiles, str(err))
@@ -189,7 +189,8 @@ class Smiles:
                 raise ValueError
         except ValueError:
             raise ValueError(
-                f"{column}: '{text[:40]}' is no number; leave the cell empty where it is unknown"
+                f"{column}: '{text[:40]}' is no number"
+                + ("; leave the cell empty where it is unknown" if self.spec.num_targets > 1 else "")
             ) from None
         if abs(value) > _LARGEST:
             raise ValueError(f"{column}: {text[:40]} is infinite or too large for float32")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from graphgps_spse.counting.graph import pair_offsets
+from graphgps_spse.encodings.units import as_size
 
 if TYPE_CHECKING:
     from graphgps_spse.encodings.store import CountStore, StoreOptions
@@ -77,8 +78,8 @@ class Encoding(ABC):
         """
         gib = self.gib(graphs)
         if gib > store.min_gib:
-            return Place(ON_THE_FLY, f"{gib:.1f} GiB of arrays, above store.min_gib")
-        return Place(MEMORY, f"{gib:.2g} GiB of arrays")
+            return Place(ON_THE_FLY, f"{as_size(gib * 2**30)} of arrays, above store.min_gib")
+        return Place(MEMORY, f"{as_size(gib * 2**30)} of arrays")
 
     def gib(self, graphs: GraphArrays) -> float:
         """GiB that the arrays of a split take in memory."""

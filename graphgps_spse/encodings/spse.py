@@ -23,10 +23,11 @@ from graphgps_spse.encodings.base import (
     Progress,
 )
 from graphgps_spse.encodings.packing import TABLE_SIZE
-from graphgps_spse.encodings.request import CountRequest, as_duration, describe_status, estimate, spread_by_size
+from graphgps_spse.encodings.request import CountRequest, describe_status, estimate, spread_by_size
 from graphgps_spse.encodings.scaling import scale_counts, scale_table
 from graphgps_spse.encodings.store import CountStore, StoreOptions, may_hold
 from graphgps_spse.encodings.stored import StoredCounts, StoredPairs
+from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.encodings.walks import walk_probabilities
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import encodings
@@ -149,13 +150,13 @@ class SPSE(Encoding):
         cost, gib = estimate(graphs, self.request()), self.gib(graphs)
         num_counts = int(pair_offsets(graphs.node_ptr)[-1]) * self.num_lengths
         if gib > store.min_gib and not cost.at_least and cost.work <= _CHEAP_WORK * num_counts:
-            counting = f"counting them all takes one core about {as_duration(cost.seconds())}"
-            return Place(ON_THE_FLY, f"{gib:.1f} GiB of arrays, above store.min_gib, and {counting}")
+            counting = f"counting them all takes one core {as_duration(cost.seconds())}"
+            return Place(ON_THE_FLY, f"{as_size(gib * 2**30)} of arrays, above store.min_gib, and {counting}")
         if gib > store.min_gib:
-            return Place(STORE, f"{gib:.1f} GiB of arrays, above store.min_gib, and counting is costly")
+            return Place(STORE, f"{as_size(gib * 2**30)} of arrays, above store.min_gib, and counting is costly")
         if cost.seconds() > store.min_seconds:
-            return Place(STORE, f"counting takes one core about {as_duration(cost.seconds())}, above store.min_seconds")
-        return Place(MEMORY, f"{gib:.2g} GiB of arrays, counted in {as_duration(cost.seconds())}")
+            return Place(STORE, f"counting takes one core {as_duration(cost.seconds())}, above store.min_seconds")
+        return Place(MEMORY, f"{as_size(gib * 2**30)} of arrays, counted in {as_duration(cost.seconds())}")
 
     def sample(self, graphs: GraphArrays) -> list[int]:
         """Return up to 64 graphs, evenly spread over the sizes."""

@@ -32,13 +32,12 @@ from graphgps_spse.encodings.packing import PackedCounts
 from graphgps_spse.encodings.request import (
     CountRequest,
     Estimate,
-    as_duration,
-    as_size,
     estimate,
     pack_graph,
 )
 from graphgps_spse.encodings.shards import DamagedShardError, Shard, shard_path, write_shard
 from graphgps_spse.encodings.stored import StoredCounts
+from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.errors import ConfigError, StoreError
 from graphgps_spse.files import write_json
 

@@ -150,7 +150,12 @@ def check_all_used(encodings: Sequence[Encoding], *, node_name: str, pair_names:
     alone = {("SPSE", "node"): "posenc_SPSE.node_pe=none", ("RWSE", "pair"): "posenc_RWSE.enable_edges=False"}
     for encoding in encodings:
         name = encoding.name
-        read = {"node": name in node_name.split("+"), "pair": name in pair_names}
+        read = {"pair": name in pair_names, "node": name in node_name.split("+")}
+        if read["node"] and not read["pair"] and getattr(encoding, "node_pe", "") == "rwse":
+            raise ConfigError(
+                f"nothing reads the path counts of {name}, as its node part holds random walks: add +{name} to "
+                "dataset.edge_encoder_name (and set posenc_SPSE.node_pe=none, as the shipped files of GPS do)"
+            )
         unread = [part for part in read if getattr(encoding, f"dim_{part}") and not read[part]]
         for part in unread:
             if (name, part) in alone or not any(read.values()):

@@ -13,7 +13,7 @@ NAMES = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
 """What schedulers and people send: SLURM before a time limit or preemption, a container's stop, Ctrl-C."""
 
 
-def listen(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
+def listen(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> dict[signal.Signals, Any]:
     """Let `handler` hear every signal of NAMES; return the handlers before. Only the main thread can, others get {}."""
     if threading.current_thread() is not threading.main_thread():
         return {}

@@ -34,7 +34,7 @@ TINY = {
     "train": {"batch_size": 4},
     "gnn": {"dim_inner": 16},
     "gt": {"layers": 3, "n_heads": 2, "dim_hidden": 16, "dropout": 0.1, "attn_dropout": 0.2},
-    "optim": {"max_epoch": 30, "num_warmup_epochs": 1},
+    "optim": {"max_epoch": 100, "num_warmup_epochs": 1},  # long enough, some 10 s, to be stopped in the middle
     "accelerator": "cpu",
     "num_threads": 1,
 }
@@ -93,8 +93,7 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     node = box.ask("squeue", "--noheader", "--jobs", job, "--format=%N").strip()
     box.ask("sbatch", "--partition=high", f"--nodelist={node}", "--wrap=sleep 1", "--output=/dev/null")
     box.wait_until(lambda: events(preempted, "ended"), 30, "not preempted")
-    # The second of the signals may meet a process that has saved and is on its way out: SIGTERM in place of 75.
-    assert events(preempted, "ended")[-1]["exit_code"] in (75, -signal.SIGTERM)
+    assert events(preempted, "ended")[-1]["exit_code"] == 75
     assert "the same command goes on from there" in (preempted / "log.txt").read_text()
 
     box.wait_until(lambda: box.ask("squeue", "--noheader", "--partition=low", "--format=%T") == "PENDING\n", 30, "runs")

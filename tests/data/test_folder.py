@@ -145,7 +145,7 @@ def test_files_that_cannot_be_read(tmp_path):
         with pytest.raises(DataError, match=r"val\.npz"):
             load(folder).load()
     (folder / "val.npz").unlink()
-    with pytest.raises(DataError, match=r"mine holds neither val\.npz and val\.parquet"):
+    with pytest.raises(DataError, match=r"mine holds neither val\.npz nor val\.parquet"):
         load(folder).load()
     (folder / "val.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"val\.parquet is no readable Parquet file"):

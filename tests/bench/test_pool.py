@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from graphgps_spse.bench import local
+from graphgps_spse.bench import pool
 from graphgps_spse.bench.launch import Attempt, Ended, Task, read_attempts
-from graphgps_spse.bench.local import Slot, divide, find_gpus, run_tasks
+from graphgps_spse.bench.pool import Slot, divide, find_gpus, run_tasks
 from graphgps_spse.errors import LaunchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,7 +239,7 @@ def test_stopped_sweep_saves_exits_75_and_goes_on(lab):
 
 def test_bad_input_exits_2(lab, capsys, monkeypatch):
     monkeypatch.chdir(lab)
-    monkeypatch.setattr(local, "find_gpus", lambda: [])
+    monkeypatch.setattr(pool, "find_gpus", lambda: [])
     assert sweep_script.main(["absent.yaml"]) == 2
     assert "no sweep file" in capsys.readouterr().err
     assert sweep_script.main(["s.yaml", "--slurm", "partion=gpu"]) == 2

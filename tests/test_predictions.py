@@ -12,7 +12,7 @@ import yaml
 from data.lay_ogb import SMILES as PCQM_SMILES
 from data.lay_ogb import lay_pcqm
 
-from graphgps_spse import predict
+from graphgps_spse import predictions
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import flat_rows
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
@@ -66,7 +66,7 @@ def read(path):
 
 
 def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkeypatch):
-    run_, seen = predict.load_run(trained), []
+    run_, seen = predictions.load_run(trained), []
     model = type(run_.parts.model)
     original = model.forward
 
@@ -80,7 +80,7 @@ def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkey
     evaluated = torch.full((3, 2), torch.nan)
     for index_B, pred in seen[-2:]:  # three graphs of the test split in batches of two
         evaluated[index_B] = pred
-    predict.predict_split(run_, "test", tmp_path / "p.csv")
+    predictions.predict_split(run_, "test", tmp_path / "p.csv")
     rows = read(tmp_path / "p.csv")
     assert list(rows[0]) == ["row", "smiles", "a", "b"]
     assert [(row["row"], row["smiles"]) for row in rows] == [("4", SMILES[2]), ("6", SMILES[4]), ("9", SMILES[7])]
@@ -96,9 +96,9 @@ def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkey
     """Bad rows stay, in order, with their reason; chunks of three change nothing but the batches."""
     lines = ["id,SMI", *(f"{i},{s}" for i, s in enumerate(SMILES)), "9,", "10,C1CC", "11"]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr(predict, "_CHUNK", 3)
-    run_ = predict.load_run(trained)
-    assert predict.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv", "SMI") == (11, 3)
+    monkeypatch.setattr(predictions, "_CHUNK", 3)
+    run_ = predictions.load_run(trained)
+    assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv", "SMI") == (11, 3)
     rows = read(tmp_path / "p.csv")
     assert list(rows[0]) == ["row", "smiles", "a", "b", "error"]
     assert [int(row["row"]) for row in rows] == list(range(2, 13))
@@ -106,7 +106,7 @@ def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkey
         assert reason in row["error"] and row["a"] == row["b"] == ""
     values = {row["smiles"]: float(row["a"]) for row in rows[:8]}
     for split in ("train", "val", "test"):
-        predict.predict_split(run_, split, tmp_path / f"{split}.csv")
+        predictions.predict_split(run_, split, tmp_path / f"{split}.csv")
         for row in read(tmp_path / f"{split}.csv"):
             assert abs(float(row["a"]) - values.pop(row["smiles"])) < 1e-6
     assert not values
@@ -114,8 +114,8 @@ def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkey
 
 def test_labels_become_probabilities(tmp_path):
     path = train(tmp_path, task="binary", targets=("a",))
-    run_ = predict.load_run(path)
-    predict.predict_split(run_, "test", tmp_path / "p.csv")
+    run_ = predictions.load_run(path)
+    predictions.predict_split(run_, "test", tmp_path / "p.csv")
     graphs = run_.parts.dataset.load()["test"]
     logits = run_.predict(graphs, run_.parts.store)[:, 0].double()
     found = [float(row["a"]) for row in read(tmp_path / "p.csv")]
@@ -136,15 +136,15 @@ def test_classes_of_nodes_of_your_own_graphs(tmp_path):
     config |= {"gnn": {"dim_inner": 8, "head": "inductive_node"}, "out_dir": str(tmp_path / "results")}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
-    run_ = predict.load_run(tmp_path / "results" / "c" / "0")
-    predict.predict_split(run_, "val", tmp_path / "p.csv")
+    run_ = predictions.load_run(tmp_path / "results" / "c" / "0")
+    predictions.predict_split(run_, "val", tmp_path / "p.csv")
     rows = read(tmp_path / "p.csv")
     assert [(row["graph"], row["node"]) for row in rows] == [("0", "0"), ("0", "1"), ("0", "2"), ("1", "0")]
     for row in rows:
         shares = [float(row[f"p{c}"]) for c in range(3)]
         assert abs(sum(shares) - 1) < 1e-6 and int(row["class"]) == int(np.argmax(shares))
     with pytest.raises(ConfigError, match="cannot read SMILES; --split test predicts"):
-        predict.predict_molecules(run_, tmp_path / "x.csv", tmp_path / "q.csv")
+        predictions.predict_molecules(run_, tmp_path / "x.csv", tmp_path / "q.csv")
     # Rows are in the order of the split, not of the batch, which is sorted by size.
     graphs = run_.parts.dataset.load()["val"]
     assert flat_rows(graphs.node_ptr, graphs.batch([0, 1]).index_B).tolist() == [3, 0, 1, 2]
@@ -158,10 +158,10 @@ def spoil(path, **changes):
 
 def test_what_does_not_fit_names_the_keys(own, caplog):
     with pytest.raises(CheckpointError, match=r"another configuration \(posenc_SPSE.alpha: 0.5 there, 0.25 here\)"):
-        predict.load_run(own, ["posenc_SPSE.alpha=0.25"])
+        predictions.load_run(own, ["posenc_SPSE.alpha=0.25"])
     spoil(own, **{"versions.rdkit": "2019.09", "versions.torch": "2.1"})
     with caplog.at_level("WARNING"):
-        predict.load_run(own)
+        predictions.load_run(own)
     assert (
         "other versions (versions.rdkit: 2019.09 there, 20" in caplog.text
         and "versions.torch: 2.1 there" in caplog.text
@@ -169,7 +169,7 @@ def test_what_does_not_fit_names_the_keys(own, caplog):
     atoms = [119, 5, 12, 12, 10, 6, 6, 2, 2]
     spoil(own, **{"data.atoms": atoms, "encodings.counting_engine": 0})
     with pytest.raises(CheckpointError) as error:
-        predict.load_run(own)
+        predictions.load_run(own)
     for words in ("trained on other inputs", "data.atoms: (119, 5,", "(119, 4,", "encodings.counting_engine: 0 there"):
         assert words in str(error.value)
     assert "versions" not in str(error.value)
@@ -192,7 +192,7 @@ def test_a_run_does_not_go_on_with_other_data(own, rest):
         CheckpointError, match=r"trained on other inputs .*\(fingerprint.test: \w{16} there, \w{16} here"
     ):
         run(load_config(folder / "c.yaml", [rest]))
-    predict.load_run(own)  # new molecules are another matter
+    predictions.load_run(own)  # new molecules are another matter
 
 
 def test_checkpoints_describe_themselves(trained):
@@ -207,38 +207,38 @@ def test_changed_data_are_not_predicted_as_the_run_s_own(own, tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text(file.read_text().replace("CN,1,0", "CNC,1,0"))
     with pytest.raises(DataError, match="test split: the data are not those that .* was measured on"):
-        predict.predict_split(predict.load_run(own), "test", tmp_path / "p.csv")
+        predictions.predict_split(predictions.load_run(own), "test", tmp_path / "p.csv")
 
 
 def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
-    run_, out = predict.load_run(trained), tmp_path / "p.csv"
+    run_, out = predictions.load_run(trained), tmp_path / "p.csv"
     with pytest.raises(DataError, match=r"--split tset: mine has train, val, test"):
-        predict.predict_split(run_, "tset", out)
+        predictions.predict_split(run_, "tset", out)
     with pytest.raises(DataError, match="no file"):
-        predict.predict_molecules(run_, tmp_path / "none.csv", out)
+        predictions.predict_molecules(run_, tmp_path / "none.csv", out)
     assert list(tmp_path.iterdir()) == []
     out.write_text("mine")
     with pytest.raises(DataError, match=r"p\.csv is there already"):
-        predict.predict_split(run_, "test", out)
+        predictions.predict_split(run_, "test", out)
     assert out.read_text() == "mine"
     with pytest.raises(RunDirError, match=r"holds no run, for there is no config.yaml in it; there is .*results/c/0"):
-        predict.load_run(trained.parent)
+        predictions.load_run(trained.parent)
     with pytest.raises(DataError, match="cannot be written"):
-        predict.predict_split(run_, "test", tmp_path / "none" / "p.csv")
+        predictions.predict_split(run_, "test", tmp_path / "none" / "p.csv")
 
 
 def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
     (tmp_path / "bad.csv").write_text("smiles\nXX\n")
     (tmp_path / "none.csv").write_text("smiles\n")
-    run_ = predict.load_run(trained)
-    assert predict.predict_molecules(run_, tmp_path / "bad.csv", tmp_path / "p.csv") == (1, 1)
-    assert predict.predict_molecules(run_, tmp_path / "none.csv", tmp_path / "q.csv") == (0, 0)
+    run_ = predictions.load_run(trained)
+    assert predictions.predict_molecules(run_, tmp_path / "bad.csv", tmp_path / "p.csv") == (1, 1)
+    assert predictions.predict_molecules(run_, tmp_path / "none.csv", tmp_path / "q.csv") == (0, 0)
     assert (tmp_path / "q.csv").read_text() == "row,smiles,a,b,error\n"
 
 
 def test_submission_is_for_pcqm4mv2(trained, tmp_path):
     with pytest.raises(ConfigError, match="was trained on mine; --submission is for PCQM4Mv2"):
-        predict.predict_submission(predict.load_run(trained), tmp_path / "s")
+        predictions.predict_submission(predictions.load_run(trained), tmp_path / "s")
 
 
 def test_script(trained, tmp_path, capsys):
@@ -262,11 +262,11 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml"))
     written = {}
-    monkeypatch.setattr(predict, "write_submission", lambda values, folder: written.update(values) or [])
-    run_ = predict.load_run(tmp_path / "results" / "c" / "0")
-    predict.predict_submission(run_, tmp_path / "sub")
+    monkeypatch.setattr(predictions, "write_submission", lambda values, folder: written.update(values) or [])
+    run_ = predictions.load_run(tmp_path / "results" / "c" / "0")
+    predictions.predict_submission(run_, tmp_path / "sub")
     (tmp_path / "new.csv").write_text("smiles\n" + "\n".join(PCQM_SMILES) + "\n")
-    predict.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv")
+    predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv")
     gaps = [float(row["homolumogap"]) for row in read(tmp_path / "p.csv")]
     # Rows 0 to 41 are labelled; the next four are test-dev, the last five test-challenge, SMILES taken in turn.
     assert list(written) == ["test-dev", "test-challenge"]
@@ -274,4 +274,4 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
     assert np.allclose(written["test-challenge"], [gaps[row % len(gaps)] for row in range(46, 51)], atol=1e-5)
     (tmp_path / "sub" / "y_pred_x.npz").touch()
     with pytest.raises(DataError, match="is there already; name another folder"):
-        predict.predict_submission(run_, tmp_path / "sub")
+        predictions.predict_submission(run_, tmp_path / "sub")
