@@ -415,8 +415,8 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: version(name) for name in ("numpy", "numba", "networkx", "rustworkx")},
         "commit": git("rev-parse", "HEAD") or "none",
-        "uncommitted_changes": bool(git("status", "--porcelain", "graphgps_spse", "benchmarks/bench_counting.py")),
-        "command": " ".join(["python", "benchmarks/bench_counting.py", *options]),
+        "uncommitted_changes": bool(git("status", "--porcelain", "graphgps_spse", "benchmarks/*.py")),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *options]),
     }
 
 
