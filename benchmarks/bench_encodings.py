@@ -3,8 +3,8 @@
     python benchmarks/bench_encodings.py --data DATA
 
 Encodings and their options are those of configs/GRIT and configs/GPS. Two graphs of each sample must be encoded to the
-same bits alone and among others; then process CPU time is taken, the median of three. DATA holds the graphs as graphs.py
-describes; PATTERN and CLUSTER come from their generator.
+same bits alone and among others; then process CPU time is taken, the median of three. DATA holds the graphs as
+graphs.py describes; PATTERN and CLUSTER come from their generator.
 """
 
 import argparse
