@@ -155,6 +155,7 @@ class _ArrayFile:
         self._num_rows += len(array)
 
     def close(self) -> None:
+        """Write the header, whose shape is known only now, and everything to the disk."""
         header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
         text = str(header).ljust(_HEADER_BYTES - 11) + "\n"
         self._file.seek(0)

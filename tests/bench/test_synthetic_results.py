@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_page_quotes_the_records():
     report = build_report(collect_runs(ROOT / "benchmarks/results/synthetic"))
     assert not report.refused and not report.absent
-    assert [len(cell.runs) for cell in report.cells] == [3] * 8 and len(report.pairs) == 4
+    assert [len(cell.runs) for cell in report.cells] == [3] * 12 and len(report.pairs) == 6
     rows = {}
     for line in (ROOT / "docs/synthetic.md").read_text().splitlines():
         match = re.match(r"\| (CSA|GRIT) (\d) \| (.*) \|$", line)
