@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from yacs.config import CfgNode
 
 from graphgps_spse.compat import read_leaves
@@ -257,10 +256,6 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole tree as plain nested dicts."""
         return _plain(self._tree)
-
-    def to_yaml(self) -> str:
-        """Return the whole tree as YAML that load_config() reads back."""
-        return yaml.safe_dump(self.to_dict(), sort_keys=True)
 
     def with_values(self, **values: Any) -> "Config":
         """Return a copy with other values of top-level keys, e.g. `with_values(seed=4)`."""

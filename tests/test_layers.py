@@ -20,7 +20,7 @@ LAYERS = {
     "compat_keys": (set(), STDLIB_ONLY),
     "config_files": ({"errors", "registry"}, {"yaml"}),
     "compat": ({"errors", "compat_keys", "config_files"}, STDLIB_ONLY),
-    "config": (CORE | {"compat", "config_files"}, {"yaml", "yacs"}),
+    "config": (CORE | {"compat", "config_files"}, {"yacs"}),
     "rundir": (CORE | {"files", "config"}, {"yaml"}),
     "environment": (CORE, {"torch"}),
     "counting": ({"errors"}, {"numpy", "numba"}),
