@@ -68,9 +68,7 @@ class CheckpointStore:
         try:
             if name == LATEST:
                 write_atomic(self.run_dir / NEXT, content.getvalue())
-                if path.exists():
-                    path.replace(self.run_dir / PREVIOUS)
-                (self.run_dir / NEXT).replace(path)
+                self._put_in_place()
             else:
                 write_atomic(path, content.getvalue())
         except OSError as err:
@@ -88,8 +86,9 @@ class CheckpointStore:
     ) -> dict[str, Any] | None:
         """Return the newest state that can be trusted, or None if there is none yet.
 
-        A damaged latest file is moved aside, with a warning, for the one before. Raises CheckpointError where files
-        exist and none can be trusted, or where the state is not of this `signature` and `about` (see `check_origin`).
+        A damaged latest file is moved aside, with a warning, for the one before, and a save that was killed before its
+        file stood in its place is completed. Raises CheckpointError where files exist and none can be trusted, or where
+        the state is not of this `signature` and `about` (see `check_origin`).
         """
         reasons = {}
         for name in (NEXT, LATEST, PREVIOUS):
@@ -105,11 +104,30 @@ class CheckpointStore:
                 aside = _move_aside(damaged)
                 log.warning("%s. Going on from %s; the damaged file is now %s", reason, path, aside.name)
             check_origin(path, state, signature, about)
+            if name == NEXT:  # now, as a run that is already at its end saves no more
+                self._complete_save()
             return state
         if reasons:
             listing = "; ".join(reasons.values())
             raise CheckpointError(f"no checkpoint left that can be trusted: {listing}. Start beside it with --fresh")
         return None
+
+    def _put_in_place(self) -> None:
+        """Make the next checkpoint the latest, and the latest the previous."""
+        latest = self.run_dir / LATEST
+        if latest.exists():
+            latest.replace(self.run_dir / PREVIOUS)
+        (self.run_dir / NEXT).replace(latest)
+
+    def _complete_save(self) -> None:
+        """Do what a kill left undone, unless the latest is damaged: that must not displace a previous one."""
+        latest = self.run_dir / LATEST
+        if latest.exists():
+            try:
+                read_verified(latest)
+            except CheckpointError as err:
+                log.warning("%s. It is now %s; %s is whole", err, _move_aside(latest).name, NEXT)
+        self._put_in_place()
 
     def load_best(self, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the state of the best epoch, as `load_best` does."""

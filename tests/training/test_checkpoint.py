@@ -208,8 +208,26 @@ def test_killed_between_renames(store, tmp_path, moment):
         (tmp_path / PREVIOUS).rename(tmp_path / LATEST)
     again = CheckpointStore(tmp_path)
     assert again.load_latest()["epoch"] == 3
+    assert not (tmp_path / NEXT).exists()
+    assert [read_verified(tmp_path / name)["epoch"] for name in (LATEST, PREVIOUS)] == [3, 2]
     again.save(state(4))
     assert again.load_latest()["epoch"] == 4
+
+
+def test_killed_between_renames_and_the_latest_is_damaged(store, tmp_path, caplog):
+    (tmp_path / NEXT).write_bytes((tmp_path / LATEST).read_bytes())
+    (tmp_path / LATEST).write_bytes(b"cut off")
+    assert store.load_latest()["epoch"] == 2
+    assert [read_verified(tmp_path / name)["epoch"] for name in (LATEST, PREVIOUS)] == [2, 1]
+    assert (tmp_path / f"{LATEST}.damaged-1").read_bytes() == b"cut off"
+    assert f"{LATEST}.damaged-1" in caplog.text
+
+
+def test_another_configuration_completes_no_save(store, tmp_path):
+    (tmp_path / LATEST).rename(tmp_path / NEXT)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        store.load_latest({"seed": 1})
+    assert (tmp_path / NEXT).exists() and not (tmp_path / LATEST).exists()
 
 
 WRITER = """

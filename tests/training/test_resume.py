@@ -274,6 +274,36 @@ def test_a_diverged_run_diverges_again(tmp_path):
     assert read_verified(tmp_path / LATEST)["epoch"] == 2
 
 
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing may catch it."""
+
+
+def test_killed_before_any_rename(tmp_path, monkeypatch):
+    """Every rename of a run, to its last save of all, is the last thing that does not happen."""
+    rename = Path.replace
+    allowed = [0]
+
+    def mortal_rename(source, target):
+        allowed[0] -= 1
+        if allowed[0] < 0:
+            raise Killed
+        return rename(source, target)
+
+    def run(run_dir, renames):
+        allowed[0] = renames
+        make_trainer(run_dir, optim={"max_epoch": 2}).fit()
+
+    monkeypatch.setattr(Path, "replace", mortal_rename)
+    run(tmp_path / "straight", 1000)
+    count = 1000 - allowed[0]
+    assert count >= 7, "two checkpoints, one of which makes way, and a best epoch"
+    for k in range(count):
+        with pytest.raises(Killed):
+            run(tmp_path / f"killed-{k}", k)
+        run(tmp_path / f"killed-{k}", 1000)
+        assert_same_run(tmp_path / f"killed-{k}", tmp_path / "straight")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks the runs that it kills")
 def test_killed_at_random_moments(tmp_path):
     """SIGKILL, again and again, at random moments: one run straight, one in pieces, and no difference."""
