@@ -1,4 +1,4 @@
-"""Training steps of every model on graphs of ZINC's, Peptides', PATTERN's and MNIST's sizes, against its peers.
+"""Training steps of every model on graphs of every data set's sizes, against its peers.
 
     python benchmarks/bench_training.py [--data datasets/ZINC] [--cases GPS-zinc CSA-pattern GRIT-zinc:256 ...]
                                         [--steps 6] [--official CLONE ...]

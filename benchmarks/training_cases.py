@@ -30,16 +30,23 @@ class Family(NamedTuple):
     dim_out: int
     sizes: tuple[float, float, int, int]
     """Mean, standard deviation, least and most nodes."""
-    shape: str
-    """molecule: a tree with a few rings; blocks: every pair with probability 0.43; neighbours: 8 arcs into each."""
+    shape: str | float
+    """molecule: a tree with a few rings; neighbours: 8 arcs into each; a number: every pair with that probability."""
     batch_size: int
 
 
+MOLECULE, PEPTIDE = (23.2, 4.5, 9, 37), (151, 84, 8, 444)
+PIXELS_28, PIXELS_32 = (70.6, 6, 40, 75), (117.6, 8, 85, 150)
+ATOMS, BONDS = InputSpec("ogb", 9), InputSpec("ogb", 3)
 FAMILIES = {
-    "zinc": Family(InputSpec("types", 28), InputSpec("types", 4), "graph", 1, (23.2, 4.5, 9, 37), "molecule", 32),
-    "peptides-func": Family(InputSpec("ogb", 9), InputSpec("ogb", 3), "graph", 10, (151, 84, 8, 444), "molecule", 8),
-    "pattern": Family(InputSpec("floats", 3), InputSpec("none", 0), "node", 1, (119, 30, 44, 188), "blocks", 4),
-    "mnist": Family(InputSpec("floats", 3), InputSpec("floats", 1), "graph", 10, (70.6, 6, 40, 75), "neighbours", 16),
+    "zinc": Family(InputSpec("types", 28), InputSpec("types", 4), "graph", 1, MOLECULE, "molecule", 32),
+    "pcqm4mv2": Family(ATOMS, BONDS, "graph", 1, (14.1, 2.5, 1, 20), "molecule", 64),
+    "peptides-func": Family(ATOMS, BONDS, "graph", 10, PEPTIDE, "molecule", 8),
+    "peptides-struct": Family(ATOMS, BONDS, "graph", 11, PEPTIDE, "molecule", 8),
+    "pattern": Family(InputSpec("floats", 3), InputSpec("none", 0), "node", 1, (119, 30, 44, 188), 0.43, 4),
+    "cluster": Family(InputSpec("floats", 7), InputSpec("none", 0), "node", 6, (117, 30, 41, 190), 0.31, 4),
+    "mnist": Family(InputSpec("floats", 3), InputSpec("floats", 1), "graph", 10, PIXELS_28, "neighbours", 16),
+    "cifar10": Family(InputSpec("floats", 5), InputSpec("floats", 1), "graph", 10, PIXELS_32, "neighbours", 8),
 }
 
 
@@ -107,7 +114,7 @@ def generate(rng: np.random.Generator, spec: DatasetSpec, family: Family, num_gr
     )
 
 
-def arcs(rng: np.random.Generator, n: int, shape: str) -> np.ndarray:
+def arcs(rng: np.random.Generator, n: int, shape: str | float) -> np.ndarray:
     """Return the edges of one graph, [2, E]."""
     if shape == "neighbours":
         near = np.stack([rng.permutation(np.delete(np.arange(n), i))[:8] for i in range(n)])
@@ -120,7 +127,7 @@ def arcs(rng: np.random.Generator, n: int, shape: str) -> np.ndarray:
             i = int(rng.integers(0, max(1, n - 5)))
             adjacent[min(n - 1, i + 5), i] = n > 5
     else:
-        adjacent = np.tril(rng.random((n, n)) < 0.43, -1)
+        adjacent = np.tril(rng.random((n, n)) < shape, -1)
     return np.stack(np.nonzero(adjacent | adjacent.T))
 
 
