@@ -228,7 +228,7 @@ def measure_saved_bytes(parts: Parts, graphs: GraphDataset) -> float | None:
             total = float(sum(kept.values()))
     except ValueError as err:
         raise DataError(f"{graphs.name}: the model cannot read a batch of its first graphs: {err}") from err
-    parts.task.loss(out, batch.y)  # refuses a head of the other level
+    parts.task.loss(out, batch.y)  # refuses a model of other outputs
     return total
 
 

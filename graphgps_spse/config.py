@@ -6,7 +6,9 @@ Key names are GraphGPS's. This is the only file that imports yacs.
 import importlib
 import logging
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -223,17 +225,23 @@ class Config:
         prefix: str = "",
         read: set[str] | None = None,
         excused: frozenset[str] = frozenset(),
+        places: dict[str, str] | None = None,
     ) -> None:
-        """`set_keys` says where each key was set that something must read, but for those that are `excused`."""
-        read = set() if read is None else read
-        self.__dict__.update(_tree=tree, _set_keys=set_keys, _prefix=prefix, _read=read, _excused=excused)
+        """`set_keys` says where each key was set that something must read, but for those that are `excused`.
+
+        `places` says it of every key that was set.
+        """
+        read, places = set() if read is None else read, {} if places is None else places
+        self.__dict__.update(
+            _tree=tree, _set_keys=set_keys, _prefix=prefix, _read=read, _excused=excused, _places=places
+        )
 
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_") or key not in self._tree:
             raise AttributeError(f"the configuration has no key '{self._prefix}{key}'")
         value, path = self._tree[key], self._prefix + key
         if isinstance(value, CfgNode):
-            return Config(value, self._set_keys, path + ".", self._read, self._excused)
+            return Config(value, self._set_keys, path + ".", self._read, self._excused, self._places)
         self._read.add(path)
         return tuple(value) if isinstance(value, list) else value
 
@@ -263,7 +271,22 @@ class Config:
         tree.defrost()
         tree.update(values)
         tree.freeze()
-        return Config(tree, self._set_keys, excused=self._excused)
+        return Config(tree, self._set_keys, excused=self._excused, places=self._places)
+
+    def locating(self) -> AbstractContextManager[None]:
+        """Put file and line before a ConfigError of the body that begins with a key which was set."""
+        return _locating(self._places)
+
+
+@contextmanager
+def _locating(places: dict[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as err:
+        key = re.match(r"[\w.]*", str(err)).group()
+        if key not in places:
+            raise
+        raise ConfigError(f"{places[key]}: {err}") from err
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -297,7 +320,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         _set(tree, key, value, where)
     if not tree.name:
         tree.name = path.stem
-    _check_values(tree)
+    places = {key: where for key, (_, where) in reading.leaves.items()}
+    with _locating(places):
+        _check_values(tree)
     tree.freeze()
     # Keys of the file may go unread in a section that an override touches, say by posenc_RRWP.enable=False.
     touched = {key.rpartition(".")[0] for key in reading.words}
@@ -305,7 +330,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     if tree.resolved:
         checked = set(reading.words)
     set_keys = {key: reading.leaves[key][1] for key in checked - NEED_NOT_BE_READ}
-    return Config(tree, set_keys, excused=frozenset(reading.excused))
+    return Config(tree, set_keys, excused=frozenset(reading.excused), places=places)
 
 
 def _plugin_defaults(plugin: str, where: str, tree: CfgNode) -> CfgNode:

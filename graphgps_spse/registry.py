@@ -50,12 +50,15 @@ class Registry:
         self._load()
         return sorted(self._objects)
 
-    def get(self, name: str) -> Any:
-        """Return the component called `name`. Raises ConfigError that names the nearest and lists all."""
+    def get(self, name: str, key: str = "") -> Any:
+        """Return the component called `name`, by the value of `key`.
+
+        Raises ConfigError that names the key, the nearest of the known names and all of them.
+        """
         known = self.names()
         if name not in self._objects:
-            listing = ", ".join(known)
-            raise ConfigError(f"unknown {self.kind} '{name}'.{nearest(name, known)} Known: {listing}")
+            listing, place = ", ".join(known), f"{key}: " if key else ""
+            raise ConfigError(f"{place}unknown {self.kind} '{name}'.{nearest(name, known)} Known: {listing}")
         return self._objects[name]
 
 

@@ -171,22 +171,24 @@ def build_parts(cfg: Config) -> Parts:
     """Build what needs no data: the data set's description, the encodings, the task and the model."""
     if not cfg.dataset.format:
         raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
-    dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
-    encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
-    return Parts(dataset, encodings, store, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
+    with cfg.locating():
+        dataset = datasets.get(cfg.dataset.format, "dataset.format").from_cfg(cfg)
+        encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
+        return Parts(dataset, encodings, store, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
 
 
 def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
     """Build what trains the model, which moves to `device`. Raises ConfigError for a key that nothing reads."""
-    optimizer = build_optimizer(cfg, parts.model.to(device).parameters())
-    training = Training(
-        optimizer=optimizer,
-        scheduler=build_scheduler(cfg, optimizer),
-        options=TrainOptions.from_cfg(cfg),
-        loading=LoaderOptions.from_cfg(cfg),
-        loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
-        expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")},
-    )
+    with cfg.locating():
+        optimizer = build_optimizer(cfg, parts.model.to(device).parameters())
+        training = Training(
+            optimizer=optimizer,
+            scheduler=build_scheduler(cfg, optimizer),
+            options=TrainOptions.from_cfg(cfg),
+            loading=LoaderOptions.from_cfg(cfg),
+            loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
+            expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")},
+        )
     cfg.check_all_read()
     return training
 

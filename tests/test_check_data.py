@@ -139,11 +139,23 @@ def test_bytes_kept_for_the_backward_pass_by_hand(config):
 
 
 def test_head_of_the_other_level_is_refused(config):
-    """A run would stop at its first step, after all encodings."""
-    with pytest.raises(ConfigError, match=r"predicts \(16, 1\), but mine needs \(4, 1\): check gnn.head"):
+    with pytest.raises(ConfigError, match="gnn.head: inductive_node predicts for each node, and mine has targets for"):
         check_data(config("gnn.head=inductive_node"))
-    with pytest.raises(ConfigError, match=r"predicts \(4, 1\), but mine needs \(16, 1\): check gnn.head"):
+    with pytest.raises(ConfigError, match="predicts for each graph, and mine has targets for each node"):
         check_data(config(meta=META | {"level": "node"}, y=np.arange(16.0)))
+
+
+def test_model_of_other_outputs_is_refused(config):
+    """Say a plugin's, which no registered head checks: a run would stop at its first step, after all encodings."""
+
+    class EachNode(torch.nn.Module):
+        def forward(self, batch):
+            return torch.zeros(len(batch.x_NF), 1)
+
+    parts = build_parts(config())
+    object.__setattr__(parts, "model", EachNode())
+    with pytest.raises(ConfigError, match=r"predicts \(16, 1\), but mine needs \(4, 1\)"):
+        measure_saved_bytes(parts, parts.dataset.load()["train"])
 
 
 def test_seconds_grow_with_the_number_of_graphs(config, monkeypatch):

@@ -150,6 +150,24 @@ def test_config_is_frozen_and_round_trips(tmp_path):
         _ = cfg.gt.depth
 
 
+def test_an_error_about_a_key_says_where_it_was_set(tmp_path):
+    write(tmp_path, "gnn:\n  act: tanh\n", "common.yaml")
+    cfg = load_config(write(tmp_path, "base: common.yaml\n\noptim: {optimizer: Adam}\n"), ["model.type=GP"])
+
+    def located(message):
+        with pytest.raises(ConfigError) as raised, cfg.with_values(seed=1).locating():
+            raise ConfigError(message)
+        return str(raised.value)
+
+    assert located("gnn.act: tanh is unknown") == f"{tmp_path}/common.yaml:2: gnn.act: tanh is unknown"
+    assert located("optim.optimizer=Adam is unknown").startswith(f"{tmp_path}/exp.yaml:3: optim.optimizer=Adam")
+    assert located("model.type: unknown") == "override 'model.type=GP': model.type: unknown"
+    for untouched in ("optim.base_lr: a default", "no key at all", ""):
+        assert located(untouched) == untouched
+    with pytest.raises(ConfigError, match=r"exp\.yaml:1: seed: -1"):
+        load_config(write(tmp_path, "seed: -1\n"))
+
+
 def test_every_key_has_a_type():
     for key, value in flatten(default_tree()).items():
         assert type(value) in (int, float, str, bool, list), key

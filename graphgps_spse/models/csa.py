@@ -20,14 +20,16 @@ from graphgps_spse.models.encoders import (
     NodeEncoder,
     build_node_encoder,
     build_pair_map,
+    build_raw_edge_encoder,
     check_all_used,
     split_edge_name,
 )
 from graphgps_spse.models.fused import draw_keep, has_kernels
 from graphgps_spse.models.gps_layer import build_layers, split_layer_type
+from graphgps_spse.models.heads import build_head
 from graphgps_spse.models.local import EdgeLayout
 from graphgps_spse.models.pairs import PairLayout
-from graphgps_spse.registry import edge_encoders, heads, models
+from graphgps_spse.registry import models
 
 
 class PairInput(NamedTuple):
@@ -97,7 +99,7 @@ class CSAModel(nn.Module):
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             pair_encoder=build_pair_encoder(cfg, spec, encodings, dim),
-            head=heads.get(cfg.gnn.head).from_cfg(cfg, dim, dim_out),
+            head=build_head(cfg, spec, dim, dim_out),
             layers=build_layers(cfg, partial(ChromaticAttention, has_maps=not share_maps)),
             dim_shared=dim if share_maps else 0,
         )
@@ -142,7 +144,7 @@ def build_pair_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
             raise ConfigError("dataset.rings_coalesce_edges: ring pairs become edges only where edges have a type")
         edge_input = InputSpec("types", 2 * edge_input.size)
     return PairEncoder(
-        edge_encoders.get(raw).from_spec(edge_input, dim if name is None else dim // 2),
+        build_raw_edge_encoder(raw, edge_input, dim if name is None else dim // 2),
         dim,
         pairs=None if name is None else build_pair_map(cfg, encodings, name, dim),
         rings=rings,

@@ -18,9 +18,10 @@ from graphgps_spse.models.encoders import (
 )
 from graphgps_spse.models.gps_attention import GraphAttention, NodeBlocks
 from graphgps_spse.models.gps_layer import build_layers, split_layer_type
+from graphgps_spse.models.heads import build_head
 from graphgps_spse.models.local import EdgeLayout
 from graphgps_spse.models.pairs import PairLayout
-from graphgps_spse.registry import heads, models
+from graphgps_spse.registry import models
 
 
 @models.register("GPSModel")
@@ -44,7 +45,7 @@ class GPSModel(nn.Module):
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             edge_encoder=None if local == "None" else build_edge_encoder(cfg, spec, encodings, dim),
-            head=heads.get(cfg.gnn.head).from_cfg(cfg, dim, dim_out),
+            head=build_head(cfg, spec, dim, dim_out),
             layers=build_layers(cfg, None if attention == "None" else GraphAttention),
         )
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.pairs import PairLayout
 from graphgps_spse.registry import heads
@@ -18,6 +19,19 @@ def build_activation(name: str) -> nn.Module:
     if name not in ACTIVATIONS:
         raise ConfigError(f"gnn.act: unknown activation '{name}'. Known: {', '.join(sorted(ACTIVATIONS))}")
     return ACTIVATIONS[name]()
+
+
+def build_head(cfg: Any, spec: DatasetSpec, dim: int, dim_out: int) -> nn.Module:
+    """Return the head that `gnn.head` names. Raises ConfigError unless it predicts for what the data has targets of."""
+    head = heads.get(cfg.gnn.head, "gnn.head")
+    level = getattr(head, "level", spec.level)  # a plugin's head may leave it open
+    if level != spec.level:
+        fitting = [name for name in heads.names() if getattr(heads.get(name), "level", spec.level) == spec.level]
+        raise ConfigError(
+            f"gnn.head: {cfg.gnn.head} predicts for each {level}, and {spec.name} has targets for each {spec.level}; "
+            f"heads for that: {', '.join(fitting)}"
+        )
+    return head.from_cfg(cfg, dim, dim_out)
 
 
 class GraphPooling(nn.Module):
@@ -66,6 +80,8 @@ class MLP(nn.Module):
 class SANGraphHead(nn.Module):
     """Pooling, then Linear(d, d/2), act, Linear(d/2, d/4), act, Linear(d/4, out)."""
 
+    level = "graph"
+
     def __init__(self, dim: int, dim_out: int, *, pooling: str, activation: str) -> None:
         super().__init__()
         self.pool = GraphPooling(pooling)
@@ -96,6 +112,8 @@ class SANNodesHead(SANGraphHead):
 class GraphHead(nn.Module):
     """Pooling, then GraphGym's MLP (`gnn.layers_post_mp` layers, hidden rows L2-normalised)."""
 
+    level = "graph"
+
     def __init__(self, dim: int, dim_out: int, *, pooling: str, num_layers: int, l2norm: bool = True) -> None:
         super().__init__()
         self.pool = GraphPooling(pooling)
@@ -115,6 +133,8 @@ class GraphHead(nn.Module):
 @heads.register("inductive_node")
 class NodeHead(nn.Module):
     """GraphGym's MLP on every node (`gnn.layers_post_mp` layers, hidden rows L2-normalised)."""
+
+    level = "node"
 
     def __init__(self, dim: int, dim_out: int, *, num_layers: int, l2norm: bool = True) -> None:
         super().__init__()

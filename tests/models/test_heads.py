@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from graphgps_spse.config import default_tree
+from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.heads import MLP, GraphPooling
+from graphgps_spse.models.heads import MLP, GraphPooling, build_head
 from graphgps_spse.models.pairs import PairLayout
 from graphgps_spse.registry import heads
 
@@ -76,3 +77,18 @@ def test_san_graph_nodes_pools_last():
     first = build("san_graph", 8, 2)
     first.load_state_dict(head.state_dict())
     assert not torch.allclose(first(x_ND, LAYOUT), head(x_ND, LAYOUT))
+
+
+@pytest.mark.parametrize(
+    ("name", "level"), [("graph", "node"), ("san_graph_nodes", "node"), ("inductive_node", "graph")]
+)
+def test_head_of_the_other_level_is_refused(name, level):
+    tree = default_tree()
+    tree.gnn.head = name
+    none = InputSpec("none", 0)
+    spec = DatasetSpec("mine", level, "regression", 1, 0, "mae", none, none)
+    fits = {"node": "heads for that: inductive_node$", "graph": "heads for that: graph, san_graph, san_graph_nodes$"}
+    with pytest.raises(
+        ConfigError, match=f"gnn.head: {name} predicts.*mine has targets for each {level}; {fits[level]}"
+    ):
+        build_head(tree, spec, 8, 1)
