@@ -283,7 +283,7 @@ def _locating(places: dict[str, str]) -> Iterator[None]:
     try:
         yield
     except ConfigError as err:
-        key = re.match(r"[\w.]*", str(err)).group()
+        key = re.split(r"[^\w.]", str(err), maxsplit=1)[0]
         if key not in places:
             raise
         raise ConfigError(f"{places[key]}: {err}") from err

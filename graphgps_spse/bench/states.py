@@ -29,6 +29,8 @@ class State:
     detail: str = ""
     epochs: int = 0
     """Epochs that its records hold."""
+    seconds_per_epoch: float | None = None
+    """Mean over those epochs, evaluation included; None where there is none that says."""
     result: RunResult | None = None
 
     def needs_running(self, retry_failed: bool) -> bool:
@@ -43,13 +45,14 @@ def read_state(run: Run, live_jobs: set[str] | None = None) -> State:
     with another one they are not this run, and differ.
     """
     folder = run.run_dir
-    epochs = _count_lines(folder / "train" / "stats.json")
+    progress = _read_progress(folder / "train" / "stats.json", run.cfg.optim.max_epoch)
+    epochs = progress["epochs"]
     if (folder / "result.json").is_file():
         return _read_finished(run, epochs)
     attempts = read_attempts(folder)
     holder = _find_holder(folder, attempts, live_jobs)
     if holder:
-        return State("running", holder, epochs)
+        return State("running", holder, **progress)
     has_checkpoint = any(folder.glob("checkpoint*.pt"))
     if has_checkpoint:
         difference = _compare_saved(run)
@@ -57,7 +60,7 @@ def read_state(run: Run, live_jobs: set[str] | None = None) -> State:
             return State("differs", difference, epochs)
     jobs = [event["job"] for event in attempts if event.get("job", "-") != "-"]
     if jobs and live_jobs and jobs[-1] in live_jobs:
-        return State("queued", f"SLURM job {jobs[-1]}", epochs)
+        return State("queued", f"SLURM job {jobs[-1]}", **progress)
     last = attempts[-1] if attempts else {}
     exit_code = last.get("exit_code") if last.get("event") == "ended" else None
     reason = ""
@@ -67,7 +70,7 @@ def read_state(run: Run, live_jobs: set[str] | None = None) -> State:
             return State("failed", reason, epochs)
     if has_checkpoint:
         done = f"after {epochs} of {run.cfg.optim.max_epoch} epochs"
-        return State("interrupted", f"{done}, {reason}" if reason else done, epochs)
+        return State("interrupted", f"{done}, {reason}" if reason else done, **progress)
     return State("missing", reason)
 
 
@@ -81,7 +84,7 @@ def _read_finished(run: Run, epochs: int) -> State:
     keys = sorted(key for key in {*wanted, *result.config} if wanted.get(key) != result.config.get(key))
     if keys and result.config:
         return State("differs", _describe((key, result.config.get(key), wanted.get(key)) for key in keys), epochs)
-    return State("done", "", result.epochs, result)
+    return State("done", "", result.epochs, result.seconds_per_epoch, result)
 
 
 def _compare_saved(run: Run) -> str:
@@ -123,11 +126,20 @@ def _read_lock(folder: Path) -> list[str]:
     return words if len(words) == 3 else []
 
 
-def _count_lines(path: Path) -> int:
+def _read_progress(path: Path, max_epoch: int) -> dict[str, Any]:
+    """Return epochs and seconds_per_epoch of a run's training statistics, from whole lines alone."""
     try:
-        return path.read_bytes().count(b"\n")
+        *lines, _ = path.read_bytes().split(b"\n")
     except OSError:
-        return 0
+        lines = []
+    found: dict[str, Any] = {"epochs": len(lines)}
+    remaining = max_epoch - len(lines)
+    if lines and remaining > 0:
+        try:
+            found["seconds_per_epoch"] = float(json.loads(lines[-1])["eta"]) / remaining
+        except (ValueError, TypeError, LookupError) as err:
+            log.debug("%s: its last line does not say how long is left: %r", path, err)
+    return found
 
 
 def knows_slurm(run: Run) -> bool:
@@ -152,29 +164,29 @@ def ask_live_jobs() -> set[str] | None:
     return set(answer.stdout.split())
 
 
-def predict_hours(run: Run, state: State, same_config: Sequence[RunResult]) -> float | None:
-    """Return hours still to go, from finished runs of the same configuration; for a finished run the hours it took.
+def predict_hours(run: Run, state: State, same_config: Sequence[State]) -> float | None:
+    """Return hours still to go, from epochs of all runs of the same configuration; for a finished run what it took.
 
-    None where no seed of it has finished: nothing is guessed from other configurations.
+    None where no run of it has finished an epoch: nothing is guessed from other configurations.
     """
-    if state.kind == "done":
-        return state.result.seconds / 3600 if state.result else None
-    if not same_config:
+    if state.result:
+        return state.result.seconds / 3600
+    timed = [(other.epochs, other.seconds_per_epoch) for other in same_config if other.seconds_per_epoch is not None]
+    if not timed:
         return None
-    seconds = sum(result.seconds_per_epoch for result in same_config) / len(same_config)
+    seconds = sum(epochs * mean for epochs, mean in timed) / sum(epochs for epochs, _ in timed)
     return max(0, run.cfg.optim.max_epoch - state.epochs) * seconds / 3600
 
 
 def plan(runs: Sequence[Run], states: Sequence[State], num_threads: int = 0) -> list[str]:
     """Return the lines of a plan: each run with state, hours and command, then how many there are of each state."""
-    finished: dict[str, list[RunResult]] = {}
+    same_config: dict[Path, list[State]] = {}
     for run, state in zip(runs, states, strict=True):
-        if state.result:
-            finished.setdefault(str(run.run_dir.parent), []).append(state.result)
+        same_config.setdefault(run.run_dir.parent, []).append(state)
     lines = [f"{'state':12s}{'hours':>8s}  command"]
     known, unknown = 0.0, 0
     for run, state in zip(runs, states, strict=True):
-        hours = predict_hours(run, state, finished.get(str(run.run_dir.parent), []))
+        hours = predict_hours(run, state, same_config[run.run_dir.parent])
         if state.kind not in ("done", "differs"):
             known, unknown = known + (hours or 0.0), unknown + (hours is None)
         told = "unknown" if hours is None else f"{hours:.2f}"
@@ -184,7 +196,7 @@ def plan(runs: Sequence[Run], states: Sequence[State], num_threads: int = 0) -> 
     counts = Counter(state.kind for state in states)
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
     lines.append(f"{len(runs)} runs: {parts}")
-    guess = f"{known:.2f} h, one run at a time and as fast as the finished seeds of each configuration"
-    blank = f"unknown for {unknown} runs, of whose configurations no seed has finished"
+    guess = f"{known:.2f} h, one run at a time, as fast as the epochs of each configuration so far"
+    blank = f"unknown for {unknown} runs, of whose configurations no epoch is finished"
     lines.append("still to go: " + "; ".join([guess] * (known > 0 or not unknown) + [blank] * (unknown > 0)))
     return lines

@@ -38,7 +38,7 @@ def begin(run: Run, epochs: int = 0, **config) -> None:
     RunDir.open(run.run_dir, {**run.resolved(), **config}).close()
     (run.run_dir / "checkpoint.pt").write_bytes(b"state")
     (run.run_dir / "train").mkdir()
-    (run.run_dir / "train" / "stats.json").write_text("{}\n" * epochs)
+    (run.run_dir / "train" / "stats.json").write_text("{}\n" * epochs + '{"epo')
 
 
 def result_of(run: Run, seconds: float = 36.0) -> RunResult:
@@ -155,7 +155,7 @@ def test_damaged_records_are_said(runs):
     assert read_state(runs[0]).kind == "failed" and "move it aside" in read_state(runs[0]).detail
 
 
-def test_hours_come_from_finished_seeds_of_the_same_configuration(runs):
+def test_hours_come_from_epochs_of_the_same_configuration(runs):
     states = [read_state(run) for run in runs]
     assert predict_hours(runs[0], states[0], []) is None
     assert "still to go: unknown for 2 runs" in plan(runs, states)[-1]
@@ -163,12 +163,28 @@ def test_hours_come_from_finished_seeds_of_the_same_configuration(runs):
     begin(runs[1], epochs=4)
     states = [read_state(run) for run in runs]
     assert predict_hours(runs[0], states[0], []) == pytest.approx(0.01)  # it took 36 s
-    assert predict_hours(runs[1], states[1], [states[0].result]) == pytest.approx(6 * 3.6 / 3600)
+    assert predict_hours(runs[1], states[1], states) == pytest.approx(6 * 3.6 / 3600)
     lines = plan(runs, states, num_threads=2)
     assert lines[1].split()[:2] == ["done", "0.01"] and lines[2].split()[:2] == ["interrupted", "0.01"]
     assert lines[2].endswith("main.py --cfg A/x.yaml seed=1 out_dir=results/s/A num_threads=2")
     assert "A/x/1: after 4 of 10 epochs" in lines[3]
     assert lines[4] == "2 runs: 1 done, 1 interrupted" and "0.01 h" in lines[5] and "unknown" not in lines[5]
+
+
+def test_hours_come_from_unfinished_seeds_too(runs):
+    """Seed 0 has 6 of 10 epochs to go and says 72 s: 12 s an epoch."""
+    begin(runs[0])
+    lines = [json.dumps({"epoch": epoch, "eta": 12.0 * (9 - epoch)}) for epoch in range(4)]
+    (runs[0].run_dir / "train" / "stats.json").write_text("\n".join([*lines, '{"epoch": 4, "et']))
+    states = [read_state(run) for run in runs]
+    assert [state.epochs for state in states] == [4, 0]
+    assert predict_hours(runs[0], states[0], states) == pytest.approx(6 * 12 / 3600)
+    assert predict_hours(runs[1], states[1], states) == pytest.approx(10 * 12 / 3600)
+    finish(runs[1])  # 10 epochs of 3.6 s
+    states = [read_state(run) for run in runs]
+    assert predict_hours(runs[0], states[0], states) == pytest.approx(6 * (4 * 12 + 10 * 3.6) / 14 / 3600)
+    (runs[0].run_dir / "train" / "stats.json").write_text("[]\n" * 4)  # foreign
+    assert predict_hours(runs[0], read_state(runs[0]), [read_state(runs[0])]) is None
 
 
 def test_states_are_read_and_nothing_is_written(runs):
