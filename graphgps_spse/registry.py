@@ -22,8 +22,9 @@ class Registry:
     fails to import raises there and then.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
-        self.kind, self.package = kind, package
+    def __init__(self, kind: str, package: str, key: str = "") -> None:
+        """`key` is what names a component in YAML; empty where something else chooses it."""
+        self.kind, self.package, self.key = kind, package, key
         self._objects: dict[str, Any] = {}
         self._loaded = False
 
@@ -50,28 +51,25 @@ class Registry:
         self._load()
         return sorted(self._objects)
 
-    def get(self, name: str, key: str = "") -> Any:
-        """Return the component called `name`, by the value of `key`.
-
-        Raises ConfigError that names the key, the nearest of the known names and all of them.
-        """
+    def get(self, name: str) -> Any:
+        """Return the component called `name`. Raises ConfigError that names the key, the nearest and all names."""
         known = self.names()
         if name not in self._objects:
-            listing, place = ", ".join(known), f"{key}: " if key else ""
+            listing, place = ", ".join(known), f"{self.key}: " if self.key else ""
             raise ConfigError(f"{place}unknown {self.kind} '{name}'.{nearest(name, known)} Known: {listing}")
         return self._objects[name]
 
 
-datasets = Registry("data set", "graphgps_spse.data")
-encodings = Registry("encoding", "graphgps_spse.encodings")
-models = Registry("model", "graphgps_spse.models")
-node_encoders = Registry("node encoder", "graphgps_spse.models")
-edge_encoders = Registry("edge encoder", "graphgps_spse.models")
-positional_encoders = Registry("positional encoder", "graphgps_spse.models")
-heads = Registry("head", "graphgps_spse.models")
+datasets = Registry("data set", "graphgps_spse.data", "dataset.format")
+encodings = Registry("encoding", "graphgps_spse.encodings", "posenc_NAME.enable")
+models = Registry("model", "graphgps_spse.models", "model.type")
+node_encoders = Registry("node encoder", "graphgps_spse.models", "dataset.node_encoder_name")
+edge_encoders = Registry("edge encoder", "graphgps_spse.models", "dataset.edge_encoder_name")
+positional_encoders = Registry("positional encoder", "graphgps_spse.models", "dataset.node_encoder_name")
+heads = Registry("head", "graphgps_spse.models", "gnn.head")
 tasks = Registry("task", "graphgps_spse.training")
-optimizers = Registry("optimizer", "graphgps_spse.training")
-schedulers = Registry("scheduler", "graphgps_spse.training")
+optimizers = Registry("optimizer", "graphgps_spse.training", "optim.optimizer")
+schedulers = Registry("scheduler", "graphgps_spse.training", "optim.scheduler")
 loggers = Registry("logger", "graphgps_spse.training")
 
 ALL = (

@@ -172,7 +172,7 @@ def build_parts(cfg: Config) -> Parts:
     if not cfg.dataset.format:
         raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
     with cfg.locating():
-        dataset = datasets.get(cfg.dataset.format, "dataset.format").from_cfg(cfg)
+        dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
         encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
         return Parts(dataset, encodings, store, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
 
@@ -330,10 +330,10 @@ def describe(cfg: Config) -> list[str]:
 
 
 def list_components() -> list[str]:
-    """Return one line for each registered component: its kind, its name and the first line of its docstring."""
+    """Return one line for each registered component, its name and the first line of its docstring, under its kind."""
     lines = []
     for registry in ALL:
-        lines.append(f"{registry.kind}:")
+        lines.append(f"{registry.kind}, by {registry.key}:" if registry.key else f"{registry.kind}:")
         for name in registry.names():
             lines.append(f"  {name:26s} {(registry.get(name).__doc__ or '').strip().splitlines()[0]}")
     return lines

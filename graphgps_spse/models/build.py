@@ -15,7 +15,7 @@ def build_model(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_
 
     Raises ConfigError for an unknown name and for options or encodings that the model cannot use.
     """
-    return models.get(cfg.model.type, "model.type").from_cfg(cfg, spec, encodings, dim_out)
+    return models.get(cfg.model.type).from_cfg(cfg, spec, encodings, dim_out)
 
 
 def count_parameters(model: nn.Module) -> int:

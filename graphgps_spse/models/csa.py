@@ -20,7 +20,6 @@ from graphgps_spse.models.encoders import (
     NodeEncoder,
     build_node_encoder,
     build_pair_map,
-    build_raw_edge_encoder,
     check_all_used,
     split_edge_name,
 )
@@ -29,7 +28,7 @@ from graphgps_spse.models.gps_layer import build_layers, split_layer_type
 from graphgps_spse.models.heads import build_head
 from graphgps_spse.models.local import EdgeLayout
 from graphgps_spse.models.pairs import PairLayout
-from graphgps_spse.registry import models
+from graphgps_spse.registry import edge_encoders, models
 
 
 class PairInput(NamedTuple):
@@ -144,7 +143,7 @@ def build_pair_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
             raise ConfigError("dataset.rings_coalesce_edges: ring pairs become edges only where edges have a type")
         edge_input = InputSpec("types", 2 * edge_input.size)
     return PairEncoder(
-        build_raw_edge_encoder(raw, edge_input, dim if name is None else dim // 2),
+        edge_encoders.get(raw).from_spec(edge_input, dim if name is None else dim // 2),
         dim,
         pairs=None if name is None else build_pair_map(cfg, encodings, name, dim),
         rings=rings,

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
+from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.pairs import PairLayout
@@ -113,12 +113,12 @@ def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
     parts = {}
     for part in names:
         encoding = enabled_encoding(encodings, part, "node", name)
-        parts[part] = positional_encoders.get(part, "dataset.node_encoder_name").from_cfg(cfg, encoding)
+        parts[part] = positional_encoders.get(part).from_cfg(cfg, encoding)
     dim_raw = dim - sum(part.dim for part in parts.values())
     if dim_raw < 1:
         widths = ", ".join(f"posenc_{name}.dim_pe={part.dim}" for name, part in parts.items())
         raise ConfigError(f"gt.dim_hidden={dim} leaves no column for the raw node features beside {widths}")
-    return NodeEncoder(node_encoders.get(raw, "dataset.node_encoder_name").from_spec(spec.node_input, dim_raw), parts)
+    return NodeEncoder(node_encoders.get(raw).from_spec(spec.node_input, dim_raw), parts)
 
 
 def build_edge_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> EdgeEncoder:
@@ -126,12 +126,7 @@ def build_edge_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
     raw, name = split_edge_name(cfg.dataset.edge_encoder_name)
     pairs = None if name is None else build_pair_map(cfg, encodings, name, dim)
     dim_raw = dim if pairs is None else dim // 2
-    return EdgeEncoder(build_raw_edge_encoder(raw, spec.edge_input, dim_raw), pairs)
-
-
-def build_raw_edge_encoder(name: str, edge_input: InputSpec, dim: int) -> nn.Module:
-    """Return the encoder of the data's own edge features that `dataset.edge_encoder_name` begins with."""
-    return edge_encoders.get(name, "dataset.edge_encoder_name").from_spec(edge_input, dim)
+    return EdgeEncoder(edge_encoders.get(raw).from_spec(spec.edge_input, dim_raw), pairs)
 
 
 def build_pair_map(cfg: Any, encodings: Sequence[Encoding], name: str, dim: int) -> PairLinear | PairDistance:

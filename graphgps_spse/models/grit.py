@@ -19,7 +19,6 @@ from graphgps_spse.models.encoders import (
     NodeEncoder,
     PairDistance,
     build_node_encoder,
-    build_raw_edge_encoder,
     check_all_used,
     edge_features,
 )
@@ -28,7 +27,7 @@ from graphgps_spse.models.grit_attention import PairOptions, PairStream, PairWei
 from graphgps_spse.models.grit_fused import compile_kernels, fused_layer
 from graphgps_spse.models.heads import build_activation, build_head
 from graphgps_spse.models.pairs import PairLayout
-from graphgps_spse.registry import models
+from graphgps_spse.registry import edge_encoders, models
 
 Moments = Callable[[Tensor, Tensor, Any], tuple[Tensor, Tensor, Tensor]]
 """Mean [D], biased variance [D] and number of the rows of one process -> those of all."""
@@ -213,7 +212,7 @@ class GritTransformer(nn.Module):
         check_all_used(encodings, node_name=f"{node_name}+{encoding.name}", pair_names=[encoding.name])
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
-            edge_encoder=build_raw_edge_encoder(cfg.dataset.edge_encoder_name, spec.edge_input, dim),
+            edge_encoder=edge_encoders.get(cfg.dataset.edge_encoder_name).from_spec(spec.edge_input, dim),
             head=build_head(cfg, spec, dim, dim_out),
             encoding=encoding.name,
             node_encoding=_xavier_linear(encoding.dim_node, dim) if encoding.dim_node else None,

@@ -23,7 +23,7 @@ def build_activation(name: str) -> nn.Module:
 
 def build_head(cfg: Any, spec: DatasetSpec, dim: int, dim_out: int) -> nn.Module:
     """Return the head that `gnn.head` names. Raises ConfigError unless it predicts for what the data has targets of."""
-    head = heads.get(cfg.gnn.head, "gnn.head")
+    head = heads.get(cfg.gnn.head)
     level = getattr(head, "level", spec.level)  # a plugin's head may leave it open
     if level != spec.level:
         fitting = [name for name in heads.names() if getattr(heads.get(name), "level", spec.level) == spec.level]

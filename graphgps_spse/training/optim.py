@@ -27,7 +27,7 @@ def build_optimizer(cfg: Any, parameters: Iterable[Parameter]) -> torch.optim.Op
         raise ConfigError(f"optim.base_lr: {cfg.optim.base_lr} is not above 0 and finite")
     if cfg.optim.weight_decay < 0:
         raise ConfigError(f"optim.weight_decay: {cfg.optim.weight_decay} is below 0")
-    return optimizers.get(cfg.optim.optimizer, "optim.optimizer")(cfg, parameters)
+    return optimizers.get(cfg.optim.optimizer)(cfg, parameters)
 
 
 @optimizers.register("adamW")
@@ -69,7 +69,7 @@ def build_scheduler(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
         raise ConfigError(f"optim.num_warmup_epochs: {warmup} is below 0")
     if cfg.optim.scheduler.endswith("_with_warmup") and warmup >= total:
         log.warning("the warm-up of %d epochs does not end within optim.max_epoch, %d", warmup, total)
-    return schedulers.get(cfg.optim.scheduler, "optim.scheduler")(cfg, optimizer)
+    return schedulers.get(cfg.optim.scheduler)(cfg, optimizer)
 
 
 @schedulers.register("none")
