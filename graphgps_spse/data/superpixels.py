@@ -47,7 +47,9 @@ def connect_superpixels(position_N2: np.ndarray) -> tuple[np.ndarray, np.ndarray
     any of them. Graphs of nine nodes or fewer are complete.
 
     The partial sort is the one that np.argpartition was when the benchmark was made, written out below: today its
-    order depends on the processor, and on recent ones the last is the nearest neighbour in 99 of 100 rows.
+    order depends on the processor, and on recent ones the nine are sorted, so that the last is always the nearest
+    neighbour. The edges that the benchmark's repository prints (visualization/superpixels_visualization_mnist.ipynb)
+    are not sorted.
     """
     distance = np.sqrt(((position_N2[:, None] - position_N2[None]) ** 2).sum(-1))
     size = len(distance)
