@@ -1,13 +1,15 @@
 """Molecules of your own: a CSV with a SMILES column and columns of targets, features of atoms and bonds as OGB's.
 
 Rows that cannot be used are listed, with their line and the reason, in `<dataset.dir>/<name>/bad_rows-<digest>.csv`.
-The digest is of that file's content, so that other rows never overwrite a list.
+The digest is of that file's content, so that other rows never overwrite a list. Graphs of many molecules are kept
+beside it, and so are their scaffolds.
 """
 
+import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ import numpy as np
 import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
 from graphgps_spse.data.molecules import MoleculeBlock, count_workers, featurise_block, featurise_many
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
 from graphgps_spse.data.splits import SPLITS, check_split, find_scaffold, split_at_random, split_by_scaffold
@@ -31,6 +34,8 @@ SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "va
 ON_ERROR = ("refuse", "skip")
 
 _ROWS_WORTH_A_PROCESS = 4096
+_ROWS_WORTH_KEEPING = 20_000  # graphs of fewer are made in seconds
+_FEATURES_VERSION = 1  # to be raised when the same SMILES gives other arrays
 _LARGEST = 3.4028234663852886e38  # of float32
 
 
@@ -82,12 +87,12 @@ class Smiles:
         task: str,
         split: SmilesSplit,
         on_error: str,
-        lists_dir: Path,
+        folder: Path,
         num_workers: int = 1,
     ) -> None:
         """With several targets a row may leave some of them empty, for unknown; with one target none may."""
         self.file, self.smiles_column, self.task, self.split = file, smiles_column, task, split
-        self.on_error, self.lists_dir, self.num_workers = on_error, lists_dir, num_workers
+        self.on_error, self.folder, self.num_workers = on_error, folder, num_workers
         framework_task, metric = TASKS[task]
         self.spec = DatasetSpec(
             name=name,
@@ -132,7 +137,7 @@ class Smiles:
             task=s.task,
             split=split,
             on_error=s.on_error,
-            lists_dir=Path(cfg.dataset.dir) / name,
+            folder=Path(cfg.dataset.dir) / name,
             num_workers=count_workers(cfg.num_threads),
         )
 
@@ -147,15 +152,16 @@ class Smiles:
                 bad.append(read)
             else:
                 labelled.append(read)
-        graphs = featurise_rows([row.smiles for row in labelled], self.num_workers)
+        graphs = self._featurise([row.smiles for row in labelled])
         bad += [BadRow(labelled[row].number, labelled[row].smiles, reason) for row, reason in graphs.bad]
         labelled = [labelled[row] for row in graphs.rows]
         if bad:
             self._report(sorted(bad), len(bad) + len(labelled))
         try:
-            rows = self.split.divide(
-                [find_scaffold(row.smiles) if self.split.how == "scaffold" else row.group for row in labelled]
-            )
+            groups = [row.group for row in labelled]
+            if self.split.how == "scaffold":
+                groups = self._find_scaffolds([row.smiles for row in labelled])
+            rows = self.split.divide(groups)
         except DataError as err:
             raise DataError(f"{self.file}: {err}; change dataset.smiles.fractions or dataset.smiles.split") from err
         self.rows = {split: [SmilesRow(*labelled[row][:2], ()) for row in part] for split, part in rows.items()}
@@ -165,6 +171,35 @@ class Smiles:
             split: as_split(select_graphs(graphs, part), targets_GT[part], spec=self.spec, split=split)
             for split, part in rows.items()
         }
+
+    def _featurise(self, smiles: Sequence[str]) -> MoleculeBlock:
+        """Return the graphs of some SMILES, and the others with the reason."""
+
+        def make() -> Arrays:
+            block = featurise_rows(smiles, self.num_workers)
+            bad = np.frombuffer(json.dumps(block.bad).encode(), np.uint8)
+            return {**block._asdict(), "bad": bad}
+
+        arrays = dict[str, Any](self._once("graphs", smiles, make))
+        arrays["bad"] = [(row, reason) for row, reason in json.loads(arrays["bad"].tobytes())]
+        return MoleculeBlock(**arrays)
+
+    def _find_scaffolds(self, smiles: Sequence[str]) -> list[str]:
+        """Return the scaffold of each."""
+
+        def make() -> Arrays:
+            return {"scaffolds": np.frombuffer(json.dumps([find_scaffold(text) for text in smiles]).encode(), np.uint8)}
+
+        return json.loads(self._once("scaffolds", smiles, make)["scaffolds"].tobytes())
+
+    def _once(self, what: str, smiles: Sequence[str], make: Callable[[], Arrays]) -> Arrays:
+        """Make arrays that follow from some SMILES, or read them where many were made before."""
+        if len(smiles) < _ROWS_WORTH_KEEPING:
+            return make()
+        from rdkit import rdBase
+
+        digest = digest_of([f"{_FEATURES_VERSION} {rdBase.rdkitVersion}", *smiles])
+        return make_or_read(self.folder / f"{what}-{digest}.npz", make)
 
     def _read(self, row: SmilesRow) -> Labelled | BadRow:
         num_targets = self.spec.num_targets
@@ -207,7 +242,7 @@ class Smiles:
         return SPLIT_NAMES[cells[0].lower()]
 
     def _report(self, bad: list[BadRow], num_rows: int) -> None:
-        path = write_bad_rows(bad, self.lists_dir)
+        path = write_bad_rows(bad, self.folder)
         reasons = "\n".join(f"  row {row.number}: {row.reason}" for row in bad[:3])
         more = f"\n  and {len(bad) - 3:,} more" if len(bad) > 3 else ""
         message = f"{self.file}: {len(bad):,} of {num_rows:,} rows cannot be used:\n{reasons}{more}\nlisted in {path}"

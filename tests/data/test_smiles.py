@@ -8,6 +8,7 @@ import torch
 import yaml
 
 from graphgps_spse.config import load_config
+from graphgps_spse.data import smiles
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.errors import ConfigError, DataError
@@ -189,3 +190,23 @@ def test_trains_with_unknown_targets(tmp_path, monkeypatch):
     result = run(load_config("c.yaml"))
     assert math.isfinite(result.best["test"]["mae"]) and result.dataset == "mine"
     assert torch.load(tmp_path / "results/c/0/best.pt", weights_only=True)["model"]
+
+
+@pytest.mark.parametrize("split", ["column", "scaffold"])
+def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, split):
+    text = SPLIT_IN_THREE + "no molecule,1,train\n"
+    options = {"on_error": "skip", "split": split, "fractions": [0.65, 0.2, 0.15]}
+    made = load(text, **options).load()
+    monkeypatch.setattr(smiles, "_ROWS_WORTH_KEEPING", 5)
+    kept = load(text, **options).load()
+    for name in ("featurise_rows", "find_scaffold"):
+        monkeypatch.setattr(smiles, name, None)
+    caplog.clear()
+    again = load(text, **options).load()
+    for splits in (kept, again):
+        assert {s: graphs.fingerprint() for s, graphs in splits.items()} == {
+            s: graphs.fingerprint() for s, graphs in made.items()
+        }
+    assert "row 10: 'no molecule' is no molecule" in caplog.text
+    with pytest.raises(TypeError):  # other SMILES are made anew
+        load(text.replace("CCO,", "CCN,"), **options).load()

@@ -1,0 +1,63 @@
+"""Arrays on disk: made once, and made again where the file is not what it was."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from graphgps_spse.data.kept_arrays import digest_of, make_or_read
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.fixture
+def make(calls):
+    def arrays():
+        calls.append(1)
+        return {"a": np.arange(5, dtype=np.int16), "empty": np.empty((0, 3), np.uint8)}
+
+    return arrays
+
+
+def assert_right(arrays):
+    assert arrays.keys() == {"a", "empty"} and arrays["a"].dtype == np.int16 and arrays["empty"].shape == (0, 3)
+    assert arrays["a"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_made_once(tmp_path, make, calls):
+    path = tmp_path / "new" / "kept.npz"
+    for _ in range(3):
+        assert_right(make_or_read(path, make))
+    assert len(calls) == 1 and [file.name for file in path.parent.iterdir()] == ["kept.npz"]
+
+
+def damage_bit(content):
+    where = content.index(np.arange(5, dtype=np.int16).tobytes()) + 2
+    return content[:where] + bytes([content[where] ^ 1]) + content[where + 1 :]
+
+
+@pytest.mark.parametrize("damage", [damage_bit, lambda c: c[: len(c) // 2], lambda c: b"", lambda c: b"not a zip"])
+def test_damaged_is_made_anew(tmp_path, make, calls, caplog, damage):
+    path = tmp_path / "kept.npz"
+    make_or_read(path, make)
+    path.write_bytes(damage(path.read_bytes()))
+    assert_right(make_or_read(path, make))
+    assert len(calls) == 2 and "kept.npz is damaged" in caplog.text
+    assert_right(make_or_read(path, make))
+    assert len(calls) == 2
+
+
+def test_a_disk_that_takes_nothing_is_no_failure(tmp_path, make, calls, caplog):
+    (tmp_path / "file").write_text("where the folder should be")
+    with caplog.at_level(logging.WARNING):
+        assert_right(make_or_read(tmp_path / "file" / "kept.npz", make))
+    assert "cannot be kept" in caplog.text and len(calls) == 1
+
+
+def test_digest_is_of_each_text_in_its_order():
+    lists = [["a", "bc"], ["ab", "c"], ["bc", "a"], ["a", "bc", ""], ["a", "b\udc80"], []]
+    assert len({digest_of(texts) for texts in lists}) == len(lists)
+    assert digest_of(iter(["a", "bc"])) == digest_of(["a", "bc"])
