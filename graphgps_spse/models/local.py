@@ -73,8 +73,13 @@ class GatedGCN(nn.Module):
         carried_ND = (carried_ND / (edges.sum_senders(open_ED) + 1e-6)).to(x_ND.dtype)
         update_ND = self.activation(self.norm_node(self.own(x_ND) + carried_ND))
         x_ND = x_ND + F.dropout(update_ND, self.dropout, self.training)
-        if not self.update_edges or not len(e_ED):
+        if not self.update_edges:
             return x_ND, e_ED
-        if self.training and len(e_ED) == 1:
-            raise DataError("a training batch has a single edge, which BatchNorm cannot use; raise train.batch_size")
+        if type(self.norm_edge) is nn.BatchNorm1d:  # else it counts the edges of other processes, too, who wait for it
+            if not len(e_ED):
+                return x_ND, e_ED
+            if self.training and len(e_ED) == 1:
+                raise DataError(
+                    "a training batch has a single edge, which BatchNorm cannot use; raise train.batch_size"
+                )
         return x_ND, e_ED + F.dropout(self.activation(self.norm_edge(gate_ED)), self.dropout, self.training)

@@ -154,7 +154,7 @@ class Processes(OneProcess):
         if not num_rows:  # no mean and no variance, but still a part of the graph that the others wait for
             mean_D, var_D = mean_D.nan_to_num(), var_D.nan_to_num()
         sums = _Sum.apply(torch.cat([mean_D * num_rows, mean_D.new_full((1,), num_rows)]))
-        total = sums[-1].detach()
+        total = sums[-1].detach().clamp_min(1)
         all_mean_D = sums[:-1] / total
         spread_D = _Sum.apply((var_D + (mean_D - all_mean_D).square()) * num_rows)
         return all_mean_D, spread_D / total, total
@@ -198,9 +198,13 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
         assert self.running_mean is not None and self.running_var is not None and self.momentum is not None
         assert self.num_batches_tracked is not None
         with torch.no_grad():
-            self.running_mean.lerp_(mean_D.to(self.running_mean.dtype), self.momentum)
-            self.running_var.lerp_((var_D * (num_rows / (num_rows - 1))).to(self.running_var.dtype), self.momentum)
-            self.num_batches_tracked += 1
+            # Edges may be fewer than two in all shares: that leaves the statistics as they are.
+            has_spread, dtype = num_rows > 1, self.running_var.dtype
+            share = self.momentum * has_spread.to(dtype)
+            unbiased_D = var_D * (num_rows / (num_rows - 1).clamp_min(1))
+            self.running_mean.lerp_(mean_D.to(dtype), share)
+            self.running_var.lerp_(unbiased_D.to(dtype), share)
+            self.num_batches_tracked += has_spread
         return torch.addcmul(self.bias, wide_RD - mean_D, self.weight * torch.rsqrt(var_D + self.eps)).to(x_RD.dtype)
 
 

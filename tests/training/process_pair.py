@@ -10,26 +10,27 @@ import test_csa  # noqa: E402
 import test_gps  # noqa: E402
 import test_grit  # noqa: E402
 import torch  # noqa: E402
-from model_graphs import ENCODINGS, SPEC, assert_same_gradients, random_graphs, shaken  # noqa: E402
+from model_graphs import ENCODINGS, SIZES, SPEC, assert_same_gradients, random_graphs, shaken  # noqa: E402
 
 from graphgps_spse.models.build import build_model  # noqa: E402
 from graphgps_spse.training.processes import OneProcess, join_processes  # noqa: E402
 
 MODELS = {
-    "GRIT": (test_grit.small_config, ["SPSE"]),
-    "CSA": (lambda: test_csa.small_config("shared"), ["walks"]),
-    "GPS": (lambda: test_gps.small_config("SPSE"), ["RWSE", "SPSE"]),
+    "GRIT": (test_grit.small_config, ["SPSE"], SIZES),
+    "CSA": (lambda: test_csa.small_config("shared"), ["walks"], SIZES),
+    "GPS": (lambda: test_gps.small_config("SPSE"), ["RWSE", "SPSE"], SIZES),
+    "GPS, one share without edges": (lambda: test_gps.small_config("SPSE"), ["RWSE", "SPSE"], (9, 1, 4, 1, 6, 1, 4)),
 }
 
 
 def step(name: str, processes: OneProcess) -> tuple[dict, dict, list]:
     """Return the gradients, buffers and gathered order of one step on seven graphs; each process has its share."""
-    config, encodings = MODELS[name]
+    config, encodings, sizes = MODELS[name]
     torch.manual_seed(0)
     model = shaken(build_model(config(), SPEC, [ENCODINGS[e] for e in encodings], 1)).train()
     processes.synchronise_norms(model)
     forward = processes.wrap(model)
-    batch = random_graphs().batch(range(7)[processes.rank :: processes.count])
+    batch = random_graphs(sizes).batch(range(7)[processes.rank :: processes.count])
     pred, y, index_B = processes.gather_rows([forward(batch), batch.y, batch.index_B], torch.device("cpu"))
     ((pred - y).square().mean() * processes.count).backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 
 from graphgps_spse.errors import ConfigError, LaunchError
 from graphgps_spse.training import processes as processes_module
-from graphgps_spse.training.processes import OneProcess, join_processes
+from graphgps_spse.training.processes import OneProcess, Processes, SynchronisedBatchNorm, join_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "num_threads: 1\naccelerator: cpu\noptim: {max_epoch: 2, base_lr: 1e-3"
@@ -91,7 +92,19 @@ def records(out_dir):
 def test_gradients_and_statistics_are_those_of_the_whole_batch():
     """In float64: float32 gradients of GRIT's signed root are not reproducible."""
     first, _ = finish(launch([str(ROOT / "tests" / "training" / "process_pair.py")], 2))
-    assert [line.split(":")[0] for line in first.splitlines() if "gradients" in line] == ["GRIT", "CSA", "GPS"]
+    assert [line.split(":")[0] for line in first.splitlines() if "gradients" in line] == [
+        *("GRIT", "CSA", "GPS", "GPS, one share without edges"),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:var_mean")
+@pytest.mark.parametrize("num_rows", [0, 1])
+def test_no_edges_in_any_share_leave_statistics_and_gradients_finite(num_rows, monkeypatch):
+    monkeypatch.setattr(processes_module.dist, "all_reduce", lambda x: None)
+    norm = SynchronisedBatchNorm(torch.nn.BatchNorm1d(2), partial(Processes.moments, None))
+    norm(torch.full((num_rows, 2), 5.0)).sum().backward()
+    assert norm.running_mean.tolist() == [0, 0] and norm.running_var.tolist() == [1, 1]
+    assert norm.weight.grad.tolist() == [0, 0] and norm.bias.grad.tolist() == [num_rows] * 2
 
 
 def test_two_processes_equal_one(tmp_path):
