@@ -40,11 +40,12 @@ def capture_rng() -> dict[str, Any]:
 
 
 def restore_rng(state: dict[str, Any]) -> None:
-    """Put back what `capture_rng` returned."""
+    """Put back what `capture_rng` returned; devices that are not here are left out."""
     version, internal, gauss = state["random"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([device.cpu() for device in state["cuda"]])
+    num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    for device, saved in zip(range(num_devices), state["cuda"]):  # a run may go on where there are fewer
+        torch.cuda.set_rng_state(saved.cpu(), device)

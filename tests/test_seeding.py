@@ -21,6 +21,16 @@ def test_state_survives_a_file(tmp_path):
     assert draw() == first
 
 
+def test_states_of_devices_that_are_not_here_are_left_out(monkeypatch):
+    """A run that saw four GPUs goes on where there is one."""
+    state, found = capture_rng() | {"cuda": [torch.full((16,), k, dtype=torch.uint8) for k in range(4)]}, {}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda new, device: found.setdefault(device, new[0].item()))
+    restore_rng(state)
+    assert found == {0: 0}
+
+
 def test_seeds_differ_by_purpose_and_repeat():
     seeds = {derive_seed(s, p, e) for s in range(3) for p in ("order", "init") for e in range(3)}
     assert len(seeds) == 18 and all(0 <= s < 2**63 for s in seeds)
