@@ -88,7 +88,7 @@ def _describe_split(report: Report, split: str, summary: SplitSummary, graphs: G
         f"{summary.with_self_loops / total:.2%}, with multi-edges {summary.with_multi_edges / total:.2%}",
     ]
     for target in summary.targets:
-        report.lines.append(f"  {_words_of(target, summary, spec)}")
+        report.lines.append(f"  {_words_of(target, summary)}")
         report.warnings += [f"{split}, {target.name}: {words}" for words in _warnings_of(target, spec)]
     if summary.with_multi_edges or summary.with_self_loops:
         report.warnings.append(f"{split}: path counts and walks read multi-edges as one edge and self-loops as none")
@@ -103,7 +103,7 @@ def _describe_split(report: Report, split: str, summary: SplitSummary, graphs: G
             )
 
 
-def _words_of(target: TargetSummary, summary: SplitSummary, spec: DatasetSpec) -> str:
+def _words_of(target: TargetSummary, summary: SplitSummary) -> str:
     rows = target.missing + sum(target.counts) if target.counts else summary.num_graphs
     missing = f", {target.missing / rows:.2%} missing" if target.missing else ""
     if target.values is None:

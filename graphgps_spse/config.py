@@ -156,11 +156,9 @@ def default_tree() -> CfgNode:
     c.train.eval_period = 1  # epochs between evaluations on validation and test
     c.train.ckpt_period = 1  # epochs between checkpoints
     c.train.ckpt_minutes = 10.0  # and one whenever this long has passed since the last; 0: only between epochs
-    c.train.log_interval = 50  # steps between reads of the running loss: the only synchronisation within an epoch
+    c.train.log_interval = 50  # steps between reads of the running loss, for which the program waits for the GPU
     c.train.amp = "off"  # automatic mixed precision on CUDA: off, bf16 or fp16
-    c.train.compile = (
-        False  # torch.compile; off helps on the CPU, where GRIT has kernels of its own that it would give up
-    )
+    c.train.compile = False  # torch.compile; better off on the CPU, where GRIT and CSA would give up their own kernels
 
     c.model = CfgNode()
     c.model.type = "GritTransformer"
@@ -175,9 +173,7 @@ def default_tree() -> CfgNode:
     c.gnn.l2norm = True  # hidden rows of the graph and inductive_node heads get length 1, as GraphGym's do
 
     c.gt = CfgNode()
-    c.gt.layer_type = (
-        "GINE+Transformer"  # local part (GINE, CustomGatedGCN, None) + global part (Transformer, CSA, None)
-    )
+    c.gt.layer_type = "GINE+Transformer"  # local (GINE, CustomGatedGCN, None) + global part (Transformer, CSA, None)
     c.gt.layers = 10
     c.gt.n_heads = 8
     c.gt.dim_hidden = 64
