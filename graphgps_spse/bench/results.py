@@ -182,10 +182,13 @@ def aggregate(name_dir: Path) -> None:
     """Write agg/{train,val,test}/best.json over the finished seeds of one configuration, as GraphGym lays them out.
 
     Each seed counts at its own best epoch; `<metric>_std` is the sample deviation (ddof 1, 0.0 for one seed). Derived
-    from result.json alone, so it may run at any time, twice, or in several processes. Raises DataError where the seeds
-    are not of one configuration, or a record is damaged.
+    from result.json alone, so it may run at any time, twice, or in several processes. Folders with other names than
+    seeds have, such as 0.old, do not count. Raises DataError where the seeds are not of one configuration, or a record
+    is damaged.
     """
-    results = [RunResult.read(path) for path in sorted(name_dir.glob("*/result.json"))]
+    paths = [path for path in name_dir.glob("*/result.json") if path.parent.name.isdecimal()]
+    paths = [path for path in paths if path.parent.name == str(int(path.parent.name))]
+    results = [RunResult.read(path) for path in sorted(paths, key=lambda path: int(path.parent.name))]
     if not results:
         return
     check_one_cell(results)

@@ -25,6 +25,18 @@ def test_round_trip_and_aggregate(tmp_path):
         assert best["mae"] == pytest.approx(0.2) and best["mae_std"] == pytest.approx(0.1 * 2**0.5)
 
 
+def test_a_run_that_was_put_aside_counts_for_no_seed(tmp_path):
+    for seed in (0, 2, 10):
+        (tmp_path / f"exp/{seed}").mkdir(parents=True)
+        record(0.1 * seed, seed, config=CONFIG).write(tmp_path / f"exp/{seed}/result.json")
+    for name in ("0.old", "00"):
+        (tmp_path / f"exp/{name}").mkdir()
+        record(9.0, 0, config=CONFIG).write(tmp_path / f"exp/{name}/result.json")
+    aggregate(tmp_path / "exp")
+    best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
+    assert best["seeds"] == [0, 2, 10] and best["mae"] == pytest.approx(0.4)
+
+
 def test_records_older_than_config_and_resources_are_read(tmp_path):
     old = {key: value for key, value in asdict(RESULT).items() if key not in ("config", "resources")}
     (tmp_path / "result.json").write_text(json.dumps(old))
