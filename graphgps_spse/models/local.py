@@ -19,8 +19,7 @@ class EdgeLayout:
         self.order_E = torch.argsort(edge_index_2E[1], stable=True)
         self._sender_E, self._receiver_E = edge_index_2E[:, self.order_E]
         self._by_sender_E = torch.argsort(self._sender_E, stable=True)
-        self._sent_N = torch.bincount(self._sender_E, minlength=num_nodes)
-        self._received_N = torch.bincount(self._receiver_E, minlength=num_nodes)
+        self._sent_N, self._received_N = (_count(ends, num_nodes) for ends in (self._sender_E, self._receiver_E))
 
     def at_senders(self, x_ND: Tensor) -> Tensor:
         """Return each edge's sender row of x, [E, D]."""
@@ -33,6 +32,11 @@ class EdgeLayout:
     def sum_senders(self, x_ED: Tensor) -> Tensor:
         """Return the sum over the edges that each node receives, [N, D]; zero where it receives none."""
         return sum_rows(x_ED, self._received_N)
+
+
+def _count(index_E: Tensor, num_nodes: int) -> Tensor:
+    """Return how many edges name each node, [N]. Unlike torch.bincount this does not wait for a GPU."""
+    return index_E.new_zeros(num_nodes).index_add_(0, index_E, torch.ones_like(index_E))
 
 
 class GINE(nn.Module):

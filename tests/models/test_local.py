@@ -16,6 +16,13 @@ def test_sums_and_gathers_by_hand():
     assert edges.sum_senders(edges.at_senders(x_ND))[:, 0].tolist() == [100, 201, 10, 0]
 
 
+def test_a_layout_needs_no_value_of_an_edge():
+    """So a GPU is not waited for, whose queue is full when a batch begins: tensors of shapes without values will do."""
+    with torch.device("meta"):
+        edges = EdgeLayout(torch.empty(2, 5, dtype=torch.int64), num_nodes=4)
+        assert edges.sum_senders(edges.at_senders(torch.empty(4, 3))).shape == (4, 3)
+
+
 def test_no_edges_at_all():
     edges = EdgeLayout(torch.zeros(2, 0, dtype=torch.int64), num_nodes=3)
     x_ND = torch.ones(3, 2, requires_grad=True)
