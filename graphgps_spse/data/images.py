@@ -19,6 +19,7 @@ import numpy as np
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.benchmark import SUPERPIXEL_NAMES, benchmark_spec, check_name
 from graphgps_spse.data.image_files import read_cifar10, read_mnist
+from graphgps_spse.data.molecules import count_workers
 from graphgps_spse.data.slic import recipe_of, sum_superpixels
 from graphgps_spse.data.superpixels import SuperpixelSums, superpixel_graphs
 from graphgps_spse.errors import ConfigError, DataError
@@ -53,7 +54,7 @@ class ImageSuperpixels:
         if len(sizes) not in (0, 3) or not all(isinstance(n, int) and n > 0 for n in sizes):
             raise ConfigError(f"dataset.images.num_graphs: {list(sizes)} must be three positive sizes, or [] for all")
         folder = Path(options.dir) if options.dir else Path(cfg.dataset.dir) / "images" / name.lower()
-        num_threads = cfg.num_threads or len(os.sched_getaffinity(0))
+        num_threads = count_workers(cfg.num_threads)
         return cls(folder=folder, name=name, num_val=options.num_val, num_graphs=sizes, num_threads=num_threads)
 
     def load(self) -> dict[str, GraphDataset]:

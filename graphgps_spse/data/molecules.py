@@ -140,8 +140,9 @@ def _end_with_parent() -> None:
 
 
 def count_workers(num_threads: int) -> int:
-    """Return the processes that `num_threads` of a configuration means: 0 is one for each core this process may use."""
-    return num_threads or len(os.sched_getaffinity(0))
+    """Return the workers that `num_threads` of a configuration means: 0 is one for each core this process may use."""
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return num_threads or num_cores
 
 
 def fold_chirality(x_NF: np.ndarray) -> np.ndarray:

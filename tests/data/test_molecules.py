@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import os
 import time
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphgps_spse.data import molecules
-from graphgps_spse.data.molecules import featurise, featurise_block, featurise_many, fold_chirality
+from graphgps_spse.data.molecules import count_workers, featurise, featurise_block, featurise_many, fold_chirality
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 
@@ -163,3 +164,10 @@ def test_block_of_nothing_but_bad_rows():
 def test_the_fifth_chirality_is_other():
     features = np.array([[5, 4, 4, 5, 0, 0, 2, 0, 0], [5, 2, 4, 5, 0, 0, 2, 0, 0]])
     assert fold_chirality(features)[:, 1].tolist() == [3, 2] and features[0, 1] == 4
+
+
+def test_workers_where_the_system_does_not_say_which_cores_are_ours(monkeypatch):
+    """macOS and Windows have no sched_getaffinity."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert (count_workers(0), count_workers(2)) == (3, 2)
