@@ -31,8 +31,10 @@ def pick_device(accelerator: str, local_rank: int = 0) -> torch.device:
         return torch.device("cpu")
     index = int(number or local_rank)
     if index >= torch.cuda.device_count():
+        cure = "start fewer processes, or set accelerator=cuda:0 where each sees only a device of its own"
         raise ConfigError(
-            f"accelerator: {accelerator} asks for CUDA device {index} and torch sees {torch.cuda.device_count()} here"
+            f"accelerator: {accelerator} asks for CUDA device {index} and torch sees {torch.cuda.device_count()} here; "
+            + (cure if local_rank and not number else "set accelerator to cpu, or to a device that is here")
         )
     return torch.device("cuda", index) if number or local_rank else torch.device("cuda")
 
