@@ -271,9 +271,13 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The checked out commit, marked where files differ from it."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip()
+    """The checked out commit, marked where files other than results differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
 
 
 def parse() -> argparse.Namespace:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from torch_geometric.datasets import ZINC
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
@@ -55,4 +56,16 @@ class Zinc:
             raw_files=[f"{s}.{kind}" for s in SPLITS for kind in ("pickle", "index")],
             url=f"{ZINC.url} and {ZINC.split_url.format('{train,val,test}')}",
         )
-        return flat_graphs(dataset, name=self.spec.name, split=split)
+        graphs = flat_graphs(dataset, name=self.spec.name, split=split)
+        self._check_types("node", graphs.x_NF, self.spec.node_input.size, split)
+        self._check_types("edge", graphs.edge_attr_EF, self.spec.edge_input.size, split)
+        return graphs
+
+    def _check_types(self, what: str, column: Tensor | None, size: int, split: str) -> None:
+        """Raise ConfigError for a type without a vector: on a GPU the embedding would fail without a word of why."""
+        highest = -1 if column is None or not column.numel() else int(column.max())
+        if highest >= size:
+            raise ConfigError(
+                f"dataset.{what}_encoder_num_types: {size} leaves out type {highest} of {self.spec.name} ({split}); "
+                f"set at least {highest + 1}"
+            )

@@ -54,6 +54,15 @@ def test_real_molecules(zinc_root, shared_dir):
         offset += n
 
 
+@pytest.mark.parametrize(("what", "needed"), [("node", 21), ("edge", 4)])
+def test_too_few_types_are_refused_before_training(zinc_root, what, needed):
+    """On a GPU nobody would say which type has no vector."""
+    with pytest.raises(
+        ConfigError, match=f"dataset.{what}_encoder_num_types: 3 leaves out type .* set at least {needed}"
+    ):
+        make_zinc(zinc_root, **{f"num_{what}_types": 3}).load()
+
+
 def test_failed_download_says_what_was_tried_and_what_to_do(tmp_path, monkeypatch):
     def refuse(*_args, **_kwargs):
         raise urllib.error.URLError("no route to host")
