@@ -91,7 +91,10 @@ def _describe_split(report: Report, split: str, summary: SplitSummary, graphs: G
         report.lines.append(f"  {_words_of(target, summary)}")
         report.warnings += [f"{split}, {target.name}: {words}" for words in _warnings_of(target, spec)]
     if summary.with_multi_edges or summary.with_self_loops:
-        report.warnings.append(f"{split}: path counts and walks read multi-edges as one edge and self-loops as none")
+        report.warnings.append(
+            f"{split}: path counts read multi-edges as one edge and self-loops as none; random walks (RWSE, RRWP) take "
+            "each of them as a step"
+        )
     for what, values, size, key in (
         ("node", graphs.x_NF, spec.node_input, "node_encoder_num_types"),
         ("edge", graphs.edge_attr_EF, spec.edge_input, "edge_encoder_num_types"),

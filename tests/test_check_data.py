@@ -90,7 +90,10 @@ def test_pairs_are_those_of_the_batches_that_a_run_gets(config):
     [
         ({"y": [1.0, 2.0, 3.0, 4e4]}, "val, target0: values reach 4e+04; a fresh model predicts about 0"),
         ({"y": [1.0] * 4}, "train, target0: all values are equal"),
-        ({"edge_index": np.zeros((2, 26), int)}, "multi-edges as one edge and self-loops as none"),
+        (
+            {"edge_index": np.zeros((2, 26), int)},
+            "path counts read multi-edges as one edge and self-loops as none; random walks (RWSE, RRWP) take each",
+        ),
         (
             {"meta": META | {"task": "multilabel", "may_miss_targets": True}, "y": [1.0, np.nan, 1.0, 1.0]},
             "test, target0: no row has class 0, so its ap is undefined",
