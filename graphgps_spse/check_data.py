@@ -88,7 +88,7 @@ def _describe_split(report: Report, split: str, summary: SplitSummary, graphs: G
         f"{summary.with_self_loops / total:.2%}, with multi-edges {summary.with_multi_edges / total:.2%}",
     ]
     for target in summary.targets:
-        report.lines.append(f"  {_words_of(target, summary)}")
+        report.lines.append(f"  {_words_of(target, len(graphs.y))}")
         report.warnings += [f"{split}, {target.name}: {words}" for words in _warnings_of(target, spec)]
     if summary.with_multi_edges or summary.with_self_loops:
         report.warnings.append(
@@ -106,9 +106,8 @@ def _describe_split(report: Report, split: str, summary: SplitSummary, graphs: G
             )
 
 
-def _words_of(target: TargetSummary, summary: SplitSummary) -> str:
-    rows = target.missing + sum(target.counts) if target.counts else summary.num_graphs
-    missing = f", {target.missing / rows:.2%} missing" if target.missing else ""
+def _words_of(target: TargetSummary, num_rows: int) -> str:
+    missing = f", {target.missing / num_rows:.2%} missing" if target.missing else ""
     if target.values is None:
         return f"target {target.name}: all missing"
     if not target.counts:

@@ -77,6 +77,15 @@ def test_lines(config, tmp_path):
     assert "1 thread in every epoch" in "\n".join(check_data(config("dataset.pe_transform_on_the_fly=True")))
 
 
+def test_missing_targets_are_a_share_of_what_carries_them(config):
+    missing = META | {"may_miss_targets": True}
+    assert "mean 2.5, standard deviation 1.5, 50.00% missing" in "\n".join(
+        check_data(config(meta=missing, y=[1.0, np.nan, np.nan, 4.0]))
+    )
+    nodes = config("gnn.head=inductive_node", meta=missing | {"level": "node"}, y=[1.0, *[np.nan] * 12, 2.0, 3.0, 4.0])
+    assert "mean 2.5, standard deviation 1.118, 75.00% missing" in "\n".join(check_data(nodes))
+
+
 def test_pairs_are_those_of_the_batches_that_a_run_gets(config):
     graphs = build_parts(config()).dataset.load()["train"]
     options = LoaderOptions(batch_size=2, seed=5)
