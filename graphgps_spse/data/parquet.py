@@ -37,7 +37,10 @@ def read_parquet(path: Path, *, level: str = "graph") -> dict[str, np.ndarray]:
 def _flat_arrays(columns: dict[str, pa.Array], level: str) -> dict[str, np.ndarray]:
     num_nodes = _numbers("num_nodes", columns["num_nodes"])
     edges, edge_ptr = _edges(columns["edge_index"])
-    arrays = {"edge_index": edges, "edge_ptr": edge_ptr, "node_ptr": np.concatenate([[0], np.cumsum(num_nodes)])}
+    if num_nodes.dtype.kind not in "iu":
+        raise DataError(f"num_nodes must hold integers, not {num_nodes.dtype}")
+    node_ptr = np.concatenate([[0], np.cumsum(num_nodes, dtype=np.int64)])
+    arrays = {"edge_index": edges, "edge_ptr": edge_ptr, "node_ptr": node_ptr}
     arrays["x"] = _rows("x", columns["x"], num_nodes, "num_nodes says")
     if "edge_attr" in columns:
         arrays["edge_attr"] = _rows("edge_attr", columns["edge_attr"], np.diff(edge_ptr), "edge_index has edges")

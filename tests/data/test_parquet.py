@@ -1,5 +1,6 @@
 """Parquet tables that are not as they should be: the column and the first graph are named."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -33,6 +34,12 @@ def test_two_graphs(tmp_path):
     }
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.uint32(), pa.uint64()], ids=str)
+def test_numbers_of_nodes_of_any_integer_type(tmp_path, kind):
+    arrays = read(tmp_path, num_nodes=pa.array(TWO["num_nodes"], kind))
+    assert arrays["node_ptr"].tolist() == [0, 2, 3] and arrays["node_ptr"].dtype == np.int64
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -40,6 +47,7 @@ def test_two_graphs(tmp_path):
         ({"z": [1, 2]}, "holds an unknown column 'z'"),
         ({"num_nodes": [2, None]}, "num_nodes: value 1 is null"),
         ({"num_nodes": ["2", "1"]}, "num_nodes must hold numbers, not string"),
+        ({"num_nodes": [2.0, 1.0]}, "num_nodes must hold integers, not float64"),
         ({"num_nodes": [2, 2]}, "x, graph 1: 1 rows, but num_nodes says 2"),
         ({"edge_index": [[[0, 1], [1]], [[], []]]}, "edge_index, graph 0: must be two lists of one length"),
         ({"edge_index": [[[0], [1]], [[]]]}, "edge_index, graph 1: must be two lists of one length"),
