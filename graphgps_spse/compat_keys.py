@@ -39,7 +39,7 @@ IGNORED: dict[str, tuple[str, ...]] = {
         *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_LapPE.n_heads", "posenc_RWSE.layers"),
         *("posenc_RWSE.n_heads", "posenc_RWSE.post_layers", "posenc_RRWP.add_identity", "posenc_RRWP.add_node_attr"),
         *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
-        *("optim.min_lr_mode", "optim.stop_patience", "graphormer"),
+        *("optim.stop_patience", "graphormer"),
     ),
 }
 """Why, and the keys and sections, whatever their value."""
@@ -87,6 +87,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "posenc_RRWP.pass_as_var": ((False,), "encodings are read by encoders alone"),
     "posenc_RRWP.spd": ((False,), "use CSA with dataset.edge_encoder_name X+SPD for distances"),
     "optim.num_cycles": ((0.5,), "the cosine is half a cycle"),
+    "optim.min_lr_mode": (("threshold",), "schedules with warm-up end at 0, as they do there with this value"),
     "optim.early_stop_by_lr": ((False,), "a run lasts optim.max_epoch epochs; its best epoch counts"),
     "optim.early_stop_by_perf": ((False,), "a run lasts optim.max_epoch epochs; its best epoch counts"),
     "bn.eps": ((1e-5, "1e-5"), "BatchNorm has torch's eps, 1e-5"),
