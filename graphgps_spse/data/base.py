@@ -162,7 +162,7 @@ class GraphDataset:
         return f"{self.name}, {self.split} split, graph {graph}"
 
     def _check(self) -> None:
-        if not len(self):
+        if self.node_ptr.numel() < 2:
             raise DataError(f"{self.name}, {self.split} split: no graphs at all")
         self._check_offsets()
         empty = (self.sizes_G < 1).nonzero()
@@ -183,7 +183,7 @@ class GraphDataset:
     def _check_offsets(self) -> None:
         num_edges = self.edge_index_2E.shape[1]
         for what, ptr, last in (("node_ptr", self.node_ptr, len(self.x_NF)), ("edge_ptr", self.edge_ptr, num_edges)):
-            steady = ptr.dtype == torch.int64 and len(ptr) == len(self) + 1 and bool((ptr.diff() >= 0).all())
+            steady = ptr.dtype == torch.int64 and ptr.shape == (len(self) + 1,) and bool((ptr.diff() >= 0).all())
             if not steady or (int(ptr[0]), int(ptr[-1])) != (0, last):
                 raise DataError(
                     f"{self.name}, {self.split} split: {what} must rise from 0 to {last} in {len(self) + 1} int64 steps"
