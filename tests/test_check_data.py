@@ -16,6 +16,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.models import grit
 from graphgps_spse.run import build_parts
 
 location = spec_from_file_location("check_script", Path(__file__).resolve().parents[1] / "scripts" / "check_data.py")
@@ -32,6 +33,7 @@ CONFIG = {
     "num_threads": 1,
     "accelerator": "cpu",
 }
+CPU = torch.device("cpu")
 META = {"task": "regression", "node_features": {"kind": "types", "size": 4}}
 
 
@@ -146,8 +148,27 @@ def test_bytes_kept_for_the_backward_pass_by_hand(config):
     parts = build_parts(config())
     graphs = parts.dataset.load()["train"]
     object.__setattr__(parts, "model", Square())
-    assert measure_saved_bytes(parts, graphs) == 2 * 112 * 5 * 4
-    assert measure_saved_bytes(parts, take_graphs(graphs, [1])) == 2 * 4 * 5 * 4
+    assert measure_saved_bytes(parts, graphs, CPU) == 2 * 112 * 5 * 4
+    assert measure_saved_bytes(parts, take_graphs(graphs, [1]), CPU) == 2 * 4 * 5 * 4
+
+
+def test_bytes_are_those_of_the_device_of_the_run(config, monkeypatch):
+    """A layer without kernels, as on a GPU, keeps several times as much as one with them."""
+    parts, seen = build_parts(config()), []
+    graphs = parts.dataset.load()["train"]
+    with_kernels = measure_saved_bytes(parts, graphs, CPU)
+    monkeypatch.setattr(grit, "has_kernels", lambda x: seen.append(x.device) or False)
+    assert measure_saved_bytes(parts, graphs, CPU) > 1.5 * with_kernels
+    measure_saved_bytes(parts, graphs, torch.device("meta"))
+    assert {device.type for device in seen} == {"cpu", "meta"}
+
+
+def test_sample_that_does_not_fit(config, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(checks, "measure_saved_bytes", full)
+    assert "warning: a batch of 4 graphs is too large for the " in "\n".join(check_data(config()))
 
 
 def test_head_of_the_other_level_is_refused(config):
@@ -167,7 +188,7 @@ def test_model_of_other_outputs_is_refused(config):
     parts = build_parts(config())
     object.__setattr__(parts, "model", EachNode())
     with pytest.raises(ConfigError, match=r"predicts \(16, 1\), but mine needs \(4, 1\)"):
-        measure_saved_bytes(parts, parts.dataset.load()["train"])
+        measure_saved_bytes(parts, parts.dataset.load()["train"], CPU)
 
 
 def test_seconds_grow_with_the_number_of_graphs(config, monkeypatch):
