@@ -163,6 +163,16 @@ def test_bytes_are_those_of_the_device_of_the_run(config, monkeypatch):
     assert {device.type for device in seen} == {"cpu", "meta"}
 
 
+def test_masks_of_dropout_are_kept(config, monkeypatch):
+    """GRIT's one of pairs, for the first of two layers; without it the rest is as before."""
+    parts = build_parts(config("gt.dropout=0.5"))
+    graphs = parts.dataset.load()["train"]
+    all_of_it = measure_saved_bytes(parts, graphs, CPU)
+    for layer in parts.model.layers:
+        monkeypatch.setattr(layer.attention, "_keep", lambda *_: None)
+    assert all_of_it - measure_saved_bytes(parts, graphs, CPU) == 112 * 8 * 4
+
+
 def test_sample_that_does_not_fit(config, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError

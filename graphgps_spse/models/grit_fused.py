@@ -79,7 +79,8 @@ class _FusedLayer(torch.autograd.Function):
         if u_next is not None and options.statistics:
             mean_D, var_D = (torch.from_numpy(x).to(u.dtype) for x in (mean, deviation / num_pairs))
         ctx.options = options
-        ctx.save_for_backward(u, scale, map_w, map_b, out_w, logit, q, k, v, keep, alpha, u_next, mean_D)
+        saved = (u, scale, map_w, map_b, out_w, logit, q, k, v, keep, options.keep_PD, alpha, u_next, mean_D)
+        ctx.save_for_backward(*saved)
         return value, pair, u_next, mean_D, var_D
 
     @staticmethod
@@ -87,9 +88,8 @@ class _FusedLayer(torch.autograd.Function):
     def backward(
         ctx: Any, grad_value: Tensor, grad_pair: Tensor, grad_next: Tensor, grad_mean: Tensor, grad_var: Tensor
     ) -> tuple[Tensor | None, ...]:
-        u, scale, map_w, map_b, out_w, logit, q, k, v, keep, alpha, u_next, mean = ctx.saved_tensors
-        (num_pairs, dim), heads = u.shape, ctx.options.num_heads
-        layout, keep_PD = ctx.options.layout, ctx.options.keep_PD
+        u, scale, map_w, map_b, out_w, logit, q, k, v, keep, keep_PD, alpha, u_next, mean = ctx.saved_tensors
+        (num_pairs, dim), heads, layout = u.shape, ctx.options.num_heads, ctx.options.layout
         kernel, chunks = kernels(dim // heads, heads), layout.chunks(CHUNK_ROWS)
         hat, grad, grad_hat, grad_wb = (u.new_zeros(chunks[0].rows, width) for width in (dim, dim, dim, 2 * dim))
         grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
