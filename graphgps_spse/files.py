@@ -2,13 +2,15 @@
 
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write `content` beside `path`, flush it to the disk and rename it into place; a failure leaves no trace."""
-    tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Not the process's number: on a shared disk those of two containers are often equal.
+    tmp = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with tmp.open("wb") as file:
             file.write(content)

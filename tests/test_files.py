@@ -29,3 +29,19 @@ def test_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["record.json"]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path, monkeypatch):
+    """Two containers that share a disk, in each of which the process has the same number."""
+    path, flush = tmp_path / "record.json", os.fsync
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+
+    def flush_after_the_other(handle):
+        monkeypatch.setattr(os, "fsync", flush)
+        write_atomic(path, b"the other's")
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", flush_after_the_other)
+    write_atomic(path, b"ours")
+    assert path.read_bytes() == b"ours"
+    assert os.listdir(tmp_path) == ["record.json"]
