@@ -186,11 +186,21 @@ def aggregate(name_dir: Path) -> None:
     seeds have, such as 0.old, do not count. Raises DataError where the seeds are not of one configuration, or a record
     is damaged.
     """
+    paths = _find_results(name_dir)
+    while paths:
+        _write_aggregate(name_dir / "agg", [RunResult.read(path) for path in paths])
+        before, paths = paths, _find_results(name_dir)
+        if paths == before:  # or a seed ended meanwhile, and its own aggregate may just have been overwritten
+            return
+
+
+def _find_results(name_dir: Path) -> list[Path]:
     paths = [path for path in name_dir.glob("*/result.json") if path.parent.name.isdecimal()]
     paths = [path for path in paths if path.parent.name == str(int(path.parent.name))]
-    results = [RunResult.read(path) for path in sorted(paths, key=lambda path: int(path.parent.name))]
-    if not results:
-        return
+    return sorted(paths, key=lambda path: int(path.parent.name))
+
+
+def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
     check_one_cell(results)
     for split in ("train", "val", "test"):
         record: dict[str, Any] = {"seeds": [r.seed for r in results]}
@@ -198,6 +208,5 @@ def aggregate(name_dir: Path) -> None:
             values = [r.best[split][metric] for r in results]
             record[metric] = statistics.fmean(values)
             record[f"{metric}_std"] = statistics.stdev(values) if len(values) > 1 else 0.0
-        folder = name_dir / "agg" / split
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "best.json", (json.dumps(record) + "\n").encode())
+        (folder / split).mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / split / "best.json", (json.dumps(record) + "\n").encode())

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 from records import RESULT, record, write_run
 
+from graphgps_spse.bench import results
 from graphgps_spse.bench.results import RunResult, aggregate, check_one_cell, differing_parts, hash_config
 from graphgps_spse.errors import DataError
 
@@ -35,6 +36,23 @@ def test_a_run_that_was_put_aside_counts_for_no_seed(tmp_path):
     aggregate(tmp_path / "exp")
     best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
     assert best["seeds"] == [0, 2, 10] and best["mae"] == pytest.approx(0.4)
+
+
+def test_a_seed_that_ends_meanwhile_is_not_lost(tmp_path, monkeypatch):
+    """Another process writes its result and the aggregate over both while this one writes that over the first."""
+    write_run(tmp_path, record(0.1, 0))
+    write = results.write_atomic
+
+    def write_after_the_other(path, content):
+        monkeypatch.setattr(results, "write_atomic", write)
+        write_run(tmp_path, record(0.3, 1))
+        aggregate(tmp_path / "exp")
+        write(path, content)
+
+    monkeypatch.setattr(results, "write_atomic", write_after_the_other)
+    aggregate(tmp_path / "exp")
+    for split in ("train", "val", "test"):
+        assert json.loads((tmp_path / "exp/agg" / split / "best.json").read_text())["seeds"] == [0, 1]
 
 
 def test_records_older_than_config_and_resources_are_read(tmp_path):
