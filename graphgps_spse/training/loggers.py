@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -141,6 +142,15 @@ class StatsFiles(Logger):
             for split in record.splits:
                 with open(self._path(split), "a", encoding="utf-8") as file:
                     file.write(self._line(record, split))
+        except OSError as err:
+            self._miss(err)
+
+    def finish(self, result: FitResult) -> None:
+        """Flush the lines to the disk: once the result is there the run is done, and no resume writes them again."""
+        try:
+            for split in ("train", "val", "test"):
+                with open(self._path(split), "a", encoding="utf-8") as file:
+                    os.fsync(file.fileno())
         except OSError as err:
             self._miss(err)
 

@@ -1,6 +1,7 @@
 import errno
 import io
 import json
+import os
 
 import pytest
 from tiny_run import make_trainer
@@ -153,6 +154,18 @@ def test_stats_files_try_once_more_at_the_end(tmp_path, monkeypatch):
         files.epoch(record(0))
     files.close("finished")
     assert len(lines(tmp_path, "val")) == 1
+
+
+def test_stats_files_are_on_the_disk_before_the_result(tmp_path, monkeypatch):
+    """Or a power loss after the result could take lines that no resume brings back."""
+    files = StatsFiles(tmp_path)
+    files.start([])
+    files.epoch(record(0))
+    flushed = []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(os.fstat(handle).st_ino))
+    files.finish(FitResult.of([record(0)]))
+    assert flushed == [(tmp_path / split / "stats.json").stat().st_ino for split in ("train", "val", "test")]
+    assert [row["epoch"] for row in lines(tmp_path, "train")] == [0]
 
 
 def config(**changes):
