@@ -7,6 +7,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import shlex
 import signal
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from graphgps_spse.errors import LaunchError
+
+log = logging.getLogger(__name__)
 
 JOURNAL, LOG = "attempts.jsonl", "log.txt"
 STOPPED = 75
@@ -91,13 +94,13 @@ class Attempt:
             journal.close()
             return None
         try:
-            with (task.folder / LOG).open("a") as log:
-                log.write(f"{_START_MARK}{_now()} on {socket.gethostname()}: {shlex.join(task.command)}\n")
-                log.flush()
+            with (task.folder / LOG).open("a") as output:
+                output.write(f"{_START_MARK}{_now()} on {socket.gethostname()}: {shlex.join(task.command)}\n")
+                output.flush()
                 process = subprocess.Popen(
                     task.command,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
+                    stdout=output,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **(environment or {})},
                     start_new_session=own_group,
@@ -148,10 +151,13 @@ def this_job() -> str:
 
 
 def note_submitted(folder: Path, job: str) -> None:
-    """Write into the journal of a run that a job of a scheduler will do it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / JOURNAL).open("a+") as journal:
-        _append(journal, "submitted", {"job": job})
+    """Write into the journal of a run that a job of a scheduler will do it, or say that this cannot be noted."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / JOURNAL).open("a+") as journal:
+            _append(journal, "submitted", {"job": job})
+    except OSError as err:
+        log.warning("%s: that SLURM job %s will do it cannot be noted (%s)", folder, job, err.strerror)
 
 
 def read_attempts(folder: Path) -> list[dict[str, Any]]:
@@ -175,21 +181,21 @@ def signal_name(exit_code: int) -> str:
     return signal.Signals(number).name if number in signal.valid_signals() and number > 0 else ""
 
 
-def describe_end(exit_code: int, log: Path) -> str:
+def describe_end(exit_code: int, log_path: Path) -> str:
     """Return why a process ended with `exit_code`: the signal, or the last error of the last attempt in its log."""
     if exit_code in (0, STOPPED):
         return ""
     name = signal_name(exit_code)
     if name:
         return f"killed by {name}" + (" (by hand, or memory ran out)" if name == "SIGKILL" else "")
-    return f"exit code {exit_code}: {last_error(log)}"
+    return f"exit code {exit_code}: {last_error(log_path)}"
 
 
-def last_error(log: Path, num_bytes: int = 16_384) -> str:
+def last_error(log_path: Path, num_bytes: int = 16_384) -> str:
     """Return the last line of a log that begins with "error:", or else its last line that is not empty."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - num_bytes))
+        with log_path.open("rb") as file:
+            file.seek(max(0, log_path.stat().st_size - num_bytes))
             text = file.read().decode(errors="replace")
     except OSError as err:
         return f"its log cannot be read ({err.strerror})"
@@ -220,11 +226,14 @@ _START_MARK = "--- started "
 
 
 def _append(journal: TextIO, event: str, record: dict[str, Any]) -> None:
-    size = os.fstat(journal.fileno()).st_size
-    if size and os.pread(journal.fileno(), 1, size - 1) != b"\n":  # a line that a kill cut short
-        journal.write("\n")
-    journal.write(json.dumps({"event": event, "time": _now(), **record}) + "\n")
-    journal.flush()
+    """Add a line. A disk that refuses it is named in the log and ends nothing: the runs go on, noted or not."""
+    line = json.dumps({"event": event, "time": _now(), **record}) + "\n"
+    try:
+        size = os.fstat(journal.fileno()).st_size
+        is_cut = size and os.pread(journal.fileno(), 1, size - 1) != b"\n"  # a line that a kill cut short
+        os.write(journal.fileno(), (("\n" if is_cut else "") + line).encode())  # no buffer that fails again in close()
+    except OSError as err:
+        log.warning("%s: '%s' cannot be noted (%s)", journal.name, event, err.strerror)
 
 
 def _parse(line: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One attempt at one run: its process, its log, its journal, and who may start it."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -130,6 +131,23 @@ def test_damaged_journal_keeps_what_can_be_read(tmp_path):
     assert [event["job"] for event in read_attempts(tmp_path)] == ["12_3"]
     assert finish(Attempt.start(task(tmp_path, "pass"))).exit_code == 0  # on a line of its own after the cut one
     assert [event["event"] for event in read_attempts(tmp_path)] == ["submitted", "started", "ended"]
+
+
+def test_a_journal_that_cannot_grow_ends_nothing(tmp_path, caplog):
+    """The disk is full while runs are under way: a sweep that ended here would leave the others to themselves."""
+    (tmp_path / "attempts.jsonl").write_text("\n" * 5000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+    try:
+        ended = finish(Attempt.start(task(tmp_path, "print('done')")))
+        note_submitted(tmp_path, "12_3")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ended.exit_code == 0 and "done" in (tmp_path / "log.txt").read_text()
+    assert [f"'{event}' cannot be noted" in caplog.text for event in ("started", "ended", "submitted")] == [True] * 3
+    (tmp_path / "file").write_text("")
+    note_submitted(tmp_path / "file" / "0", "12_4")
+    assert "job 12_4" in caplog.text
 
 
 def test_unwritable_folder_and_missing_program(tmp_path):
