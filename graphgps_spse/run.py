@@ -86,7 +86,7 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[R
     if processes.is_first:
         try:
             aggregate(out_dir / cfg.name)
-        except DataError as err:  # of other seeds; those just run are safe in their records
+        except (DataError, OSError) as err:  # of other seeds, or the disk; those just run are safe in their records
             log.warning("no aggregate over seeds: %s", err)
     return results
 
@@ -142,7 +142,8 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
         resources = merge_records(processes.gather((socket.gethostname(), meter.record())))
         result = build_result(cfg, parts, fit, splits, encoding_records, environment, training.expected, resources)
         if processes.is_first:
-            result.write(run_dir.result_path)
+            with run_dir.writing():
+                result.write(run_dir.result_path)
         return result
 
 
@@ -211,7 +212,8 @@ def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
     epoch = trainer.load_best()
     measured = {split: trainer.evaluate(split) for split in trainer.loaders}
     if trainer.processes.is_first:
-        write_json(run_dir.path / "eval.json", {"epoch": epoch, **measured})
+        with run_dir.writing():
+            write_json(run_dir.path / "eval.json", {"epoch": epoch, **measured})
     log.info("epoch %d, measured in evaluation mode, the training split too", epoch)
     for split, metrics in measured.items():
         log.info("%s: %s", split, "  ".join(f"{key} {value:.6g}" for key, value in metrics.items()))

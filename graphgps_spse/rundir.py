@@ -6,7 +6,8 @@ import logging
 import os
 import socket
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -71,7 +72,8 @@ class RunDir:
             ) from err
         with ExitStack() as unless_kept:
             unless_kept.callback(run_dir.close)
-            run_dir._keep_config(config)
+            with run_dir.writing():
+                run_dir._keep_config(config)
             unless_kept.pop_all()
         return run_dir
 
@@ -88,6 +90,17 @@ class RunDir:
             self._lock.close()
             self._lock = None
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Raise RunDirError where the disk refuses what the block writes into this directory."""
+        try:
+            yield
+        except OSError as err:
+            raise RunDirError(
+                f"{self.path}: cannot be written ({err.strerror}). Make room there and run the same command again, "
+                "which keeps what is done, or choose another with out_dir=FOLDER"
+            ) from err
+
     @property
     def result_path(self) -> Path:
         """Its presence means that the run is finished."""
@@ -99,7 +112,10 @@ class RunDir:
         return self.result_path.is_file()
 
     def keep_environment(self, environment: dict[str, Any]) -> None:
-        """Add where and with what this session runs to env.json, one entry for each start of the run."""
+        """Add where and with what this session runs to env.json, one entry for each start of the run.
+
+        Raises RunDirError where it cannot be written.
+        """
         path = self.path / "env.json"
         sessions: list[dict[str, Any]] = []
         if path.is_file():
@@ -108,7 +124,8 @@ class RunDir:
             except (ValueError, KeyError, TypeError) as err:
                 aside = path.rename(path.with_name(f"env.json.damaged-{time.time_ns()}"))
                 log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, aside.name)
-        write_json(path, {"sessions": [*sessions, environment]})
+        with self.writing():
+            write_json(path, {"sessions": [*sessions, environment]})
 
     def _keep_config(self, config: dict[str, Any]) -> None:
         path = self.path / "config.yaml"

@@ -1,5 +1,6 @@
 """The command line, as a user types it: one miniature cycle task through every door."""
 
+import errno
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from graphgps_spse.bench import results
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -185,6 +187,22 @@ def test_other_seed_of_another_config_is_not_averaged(tiny, capsys):
     assert tiny("optim.max_epoch=2", "seed=1") == 0
     assert "no aggregate over seeds" in capsys.readouterr().out
     assert json.loads((tiny.results / "tiny/agg/val/best.json").read_text())["seeds"] == [0]
+
+
+def test_a_full_disk_at_the_end_loses_nothing(tiny, capsys, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(results, "write_json", full)
+        assert tiny("optim.max_epoch=1") == 2
+    assert "tiny/0: cannot be written (No space left on device). Make room" in capsys.readouterr().err
+    with monkeypatch.context() as patched:
+        patched.setattr(results, "write_atomic", full)
+        assert tiny("optim.max_epoch=1") == 0
+    assert "no aggregate over seeds: [Errno 28] No space left on device" in capsys.readouterr().out
+    assert tiny("optim.max_epoch=1") == 0
+    assert (tiny.results / "tiny/agg/test/best.json").is_file()
 
 
 def test_diverging_run_exits_1_and_names_the_batch(tiny, capsys):

@@ -1,6 +1,8 @@
 """Run directories: opened once, refused when they are another run's, never emptied."""
 
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from threading import Barrier
 import pytest
 
 from graphgps_spse.errors import RunDirError
+from graphgps_spse.files import write_json
 from graphgps_spse.rundir import RunDir, free_name
 
 CONFIG = {"seed": 0, "gt": {"layers": 2}, "num_workers": 0, "wandb": {"mode": "disabled"}, "train": {"mode": "custom"}}
@@ -52,6 +55,30 @@ def test_how_a_run_is_carried_out_may_change(tmp_path):
     trained(tmp_path / "0")
     RunDir.open(tmp_path / "0", {**CONFIG, "num_workers": 4, "wandb": {"mode": "offline"}}).close()
     assert "num_workers: 0" in (tmp_path / "0" / "config.yaml").read_text()  # as the run began
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "env.json", "result.json"])
+def test_a_full_disk_is_an_error_that_says_where(tmp_path, monkeypatch, name):
+    def full(_handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def start():
+        with RunDir.open(tmp_path / "0", CONFIG) as run_dir:
+            if name == "env.json":
+                run_dir.keep_environment({"host": "a"})
+            with run_dir.writing():
+                if name == "result.json":
+                    write_json(run_dir.result_path, {})
+
+    if name != "config.yaml":
+        trained(tmp_path / "0")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(RunDirError, match="0: cannot be written .No space left on device.. Make room"):
+            start()
+    assert not (tmp_path / "0" / name).exists()
+    start()  # the lock was given back
+    assert (tmp_path / "0" / name).exists()
 
 
 HOLD = """
