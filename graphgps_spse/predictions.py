@@ -24,7 +24,7 @@ from graphgps_spse.encode import encode
 from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
-from graphgps_spse.run import Parts, build_parts, describe_origin, prepare_kernels
+from graphgps_spse.run import Parts, build_parts, check_best_epoch, describe_origin, prepare_kernels
 from graphgps_spse.rundir import identity_of
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.options import AMP_DTYPES, TrainOptions
@@ -76,7 +76,8 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     """Return the model of a run directory, `results/NAME/SEED`, as it was at its best epoch.
 
     `overrides` may change how it is carried out (accelerator, num_threads, dataset.dir). Raises CheckpointError, naming
-    the keys, where configuration, inputs or encodings are not those that it was trained with.
+    the keys, where configuration, inputs or encodings are not those that it was trained with, or where the weights are
+    not of the epoch that its result is of.
     """
     if not (path / "config.yaml").is_file():
         seeds = sorted(str(p.parent) for p in path.glob("*/config.yaml"))
@@ -92,6 +93,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
         epoch = state["epoch"]
     except (KeyError, RuntimeError) as err:
         raise CheckpointError(f"the best epoch in {path} does not fit this model: {err}") from err
+    check_best_epoch(path, epoch)
     finished = "" if (path / "result.json").is_file() else ", the best so far of a run that is not finished"
     log.info("%s: weights of epoch %d%s", path, epoch, finished)
     parts.model.to(device).eval()

@@ -23,7 +23,7 @@ from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.environment import count_threads, describe_environment, package_versions, pick_device
-from graphgps_spse.errors import ConfigError, DataError, RunDirError
+from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
 from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
@@ -31,7 +31,7 @@ from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.registry import ALL, datasets
 from graphgps_spse.rundir import RunDir, free_name, identity_of
 from graphgps_spse.seeding import seed_all
-from graphgps_spse.training.checkpoint import CheckpointStore
+from graphgps_spse.training.checkpoint import BEST, CheckpointStore
 from graphgps_spse.training.history import FitResult
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
@@ -210,6 +210,7 @@ def prepare_kernels(model: nn.Module, device: torch.device) -> None:
 def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
     """Measure the best epoch of a run on every split anew, into eval.json; the result itself stays as it is."""
     epoch = trainer.load_best()
+    check_best_epoch(run_dir.path, epoch)
     measured = {split: trainer.evaluate(split) for split in trainer.loaders}
     if trainer.processes.is_first:
         with run_dir.writing():
@@ -218,6 +219,17 @@ def evaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
     for split, metrics in measured.items():
         log.info("%s: %s", split, "  ".join(f"{key} {value:.6g}" for key, value in metrics.items()))
     return RunResult.read(run_dir.result_path)
+
+
+def check_best_epoch(path: Path, epoch: int) -> None:
+    """Raise CheckpointError where best.pt of a finished run, which holds `epoch`, is not of its result's best epoch."""
+    result = path / "result.json"
+    best = RunResult.read(result).best_epoch if result.is_file() else epoch
+    if best != epoch:
+        raise CheckpointError(
+            f"{path / BEST} holds epoch {epoch}, and {result} is of epoch {best}: the disk refused the weights of that "
+            "one, as the run's log says. The result holds; for its weights train anew, beside it with --fresh"
+        )
 
 
 def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:

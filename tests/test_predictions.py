@@ -17,6 +17,8 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.base import flat_rows
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.run import run
+from graphgps_spse.training.checkpoint import CheckpointStore
+from graphgps_spse.training.trainer import Trainer
 
 location = spec_from_file_location("predict_script", Path(__file__).resolve().parents[1] / "scripts" / "predict.py")
 script = module_from_spec(location)
@@ -174,6 +176,22 @@ def test_what_does_not_fit_names_the_keys(own, caplog):
     for words in ("trained on other inputs", "data.atoms: (119, 5,", "(119, 4,", "encodings.counting_engine: 0 there"):
         assert words in str(error.value)
     assert "versions" not in str(error.value)
+
+
+def test_weights_of_another_epoch_than_the_result_are_refused(tmp_path, monkeypatch):
+    """A disk that is full when the best epoch's weights are due, and has room for all else, leaves those before."""
+    save, calls = CheckpointStore.save_best, []
+    monkeypatch.setattr(Trainer, "_is_best", lambda self, value: True)
+    monkeypatch.setattr(CheckpointStore, "save_best", lambda *a: not calls and (calls.append(1) or save(*a)))
+    path = train(tmp_path)
+    assert json.loads((path / "result.json").read_text())["best_epoch"] == 1
+    with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json is of epoch 1"):
+        predictions.load_run(path)
+    with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json is of epoch 1"):
+        run(load_config(tmp_path / "c.yaml", ["train.mode=eval"]))
+    assert not (path / "eval.json").exists()
+    (path / "result.json").unlink()
+    assert predictions.load_run(path).path == path, "the best so far of a run that is not finished"
 
 
 def test_a_run_that_is_resumed_or_evaluated_checks_the_same(own):
