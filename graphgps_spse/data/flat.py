@@ -8,6 +8,7 @@ import fcntl
 import json
 import logging
 import os
+import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -113,13 +114,15 @@ def make_once(path: Path, make: Callable[[Path], None]) -> None:
             if locked:  # so whoever began these is no more
                 for leftover in path.parent.glob(f".{path.name}.*.tmp"):
                     shutil.rmtree(leftover)
-            tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            tmp = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
             try:
                 make(tmp)
                 tmp.rename(path)
             finally:
                 shutil.rmtree(tmp, ignore_errors=True)
     except OSError as err:
+        if path.is_dir():  # another process was faster, on a disk without locks
+            return
         raise DataError(f"{path} cannot be written ({err}). Make room, or set dataset.dir to another folder") from err
 
 

@@ -1,6 +1,9 @@
 """Graphs on disk: the same as in memory, whole or absent, and checked where they might not be what they were."""
 
+import errno
+import fcntl
 import json
+import os
 from multiprocessing import get_context
 
 import numpy as np
@@ -150,6 +153,28 @@ def test_of_several_processes_one_makes_it(tmp_path):
     for process in processes:
         process.join()
     assert sorted(log.get() for _ in range(4)) == ["done"] * 3 + ["made"] and log.empty()
+
+
+def test_without_locks_the_first_to_finish_makes_it_for_all(tmp_path, monkeypatch):
+    """Two containers on a disk without locks, in each of which the process has the same number."""
+
+    def no_locks(*args):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def make(path):
+        path.mkdir()
+        (path / "x.npy").write_text("first")
+
+    def make_behind_the_other(path):
+        path.mkdir()
+        make_once(tmp_path / "flat", make)
+        (path / "x.npy").write_text("second")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    make_once(tmp_path / "flat", make_behind_the_other)
+    assert (tmp_path / "flat/x.npy").read_text() == "first"
+    assert sorted(os.listdir(tmp_path)) == [".flat.lock", "flat"]
 
 
 def test_a_disk_that_cannot_be_written_is_named(tmp_path):
