@@ -1,8 +1,10 @@
 """Figures of a report: scores seed by seed, differences, targets, costs, each as PNG and PDF."""
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +14,7 @@ from graphgps_spse.bench.cells import Cell, metric_names
 from graphgps_spse.bench.comparison import Pair, Report
 from graphgps_spse.bench.curves import History, draw_curves
 from graphgps_spse.bench.stats import pooled_deviation
+from graphgps_spse.files import write_atomic
 
 WALKS_COLOUR, PATHS_COLOUR = "#0072b2", "#d55e00"
 OTHER_COLOURS = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666")
@@ -41,9 +44,12 @@ def draw_figures(report: Report, histories: Mapping[str, Sequence[History]]) -> 
 
 def save_figures(figures: Mapping[str, Figure], folder: Path) -> dict[str, Path]:
     """Write every figure as PNG and PDF into a folder that exists, and return where the PNGs are."""
+    options: dict[str, dict[str, Any]] = {"png": {"dpi": 130}, "pdf": {"metadata": {"CreationDate": None}}}
     for name, figure in figures.items():
-        figure.savefig(folder / f"{name}.png", dpi=130)
-        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+        for kind, how in options.items():
+            picture = io.BytesIO()
+            figure.savefig(picture, format=kind, **how)
+            write_atomic(folder / f"{name}.{kind}", picture.getvalue())
     return {name: folder / f"{name}.png" for name in figures}
 
 

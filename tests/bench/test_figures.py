@@ -1,6 +1,9 @@
 """Which figures are drawn of what, and what is in them."""
 
+import resource
+
 import pytest
+from matplotlib.figure import Figure
 from records import write_cell, write_pair
 
 from graphgps_spse.bench.collect import collect_runs
@@ -46,6 +49,21 @@ def test_one_seed_without_curve(tmp_path):
     paths = save_figures(figures, tmp_path / "out")
     for path in paths.values():
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.with_suffix(".pdf").read_bytes()[:5] == b"%PDF-"
+
+
+def test_a_full_disk_keeps_the_pictures_of_before(tmp_path):
+    figure, out = Figure(), tmp_path / "out"
+    out.mkdir()
+    before = {path: path.read_bytes() for path in save_figures({"scores": figure}, out).values()}
+    figure.text(0.1, 0.5, "more than before")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save_figures({"scores": figure}, out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert before == {path: path.read_bytes() for path in before}
 
 
 def test_parts_of_a_metric(tmp_path):
