@@ -45,9 +45,6 @@ class CheckpointStore:
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = Path(run_dir)
         self._misses = 0
-        for name in (NEXT, BEST):  # what write_atomic leaves behind when it is killed
-            for leftover in self.run_dir.glob(f".{name}.*.tmp"):
-                leftover.unlink(missing_ok=True)
 
     def save(self, state: dict[str, Any]) -> bool:
         """Write the latest checkpoint; the one it replaces becomes the previous. False if the disk refused it.
@@ -88,8 +85,11 @@ class CheckpointStore:
 
         A damaged latest file is moved aside, with a warning, for the one before, and a save that was killed before its
         file stood in its place is completed. Raises CheckpointError where files exist and none can be trusted, or where
-        the state is not of this `signature` and `about` (see `check_origin`).
+        the state is not of this `signature` and `about` (see `check_origin`). To be called only by who writes here.
         """
+        for name in (NEXT, BEST):  # what write_atomic leaves behind when it is killed
+            for leftover in self.run_dir.glob(f".{name}.*.tmp"):
+                leftover.unlink(missing_ok=True)
         reasons = {}
         for name in (NEXT, LATEST, PREVIOUS):
             path = self.run_dir / name
