@@ -86,7 +86,11 @@ class RunDir:
     def close(self) -> None:
         """Give the lock back. The file stays, empty: removing it could take another process's lock away."""
         if self._lock is not None:
-            self._lock.truncate(0)
+            try:
+                self._lock.truncate(0)
+            except OSError as err:  # which must not hide the error that this directory is closed for
+                told = "%s cannot be emptied (%s); do so before another host goes on"
+                log.warning(told, self._lock_path, err.strerror)
             self._lock.close()
             self._lock = None
 

@@ -81,6 +81,18 @@ def test_a_full_disk_is_an_error_that_says_where(tmp_path, monkeypatch, name):
     assert (tmp_path / "0" / name).exists()
 
 
+def test_a_disk_that_became_read_only_hides_no_error(tmp_path, caplog):
+    def refuse(_size):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    run_dir = RunDir.open(tmp_path / "0", CONFIG)
+    run_dir._lock.truncate = refuse
+    with pytest.raises(KeyError, match="what really happened"), run_dir:
+        raise KeyError("what really happened")
+    assert "run.lock cannot be emptied (Read-only file system)" in caplog.text
+    RunDir.open(tmp_path / "0", CONFIG).close()  # the lock was given back all the same
+
+
 HOLD = """
 import sys, time
 from pathlib import Path
