@@ -85,7 +85,8 @@ def processor_name() -> str:
 def find_commit() -> str:
     """Return the commit of the checkout that this package lies in, with "+changes" where files differ, or ""."""
     git = ["git", "-C", str(Path(__file__).parent)]
-    try:
+    try:  # installed below another project's checkout, this file is none of that project's
+        subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], capture_output=True, check=True)
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         changes = subprocess.run(
             [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True

@@ -43,3 +43,17 @@ def test_record_is_plain_and_names_the_commit():
     if (ROOT / ".git").exists():
         head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         assert find_commit().removesuffix("+changes") == head.stdout.strip()
+
+
+def test_an_installed_package_has_no_commit_of_the_project_around_it(tmp_path, monkeypatch):
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    installed = tmp_path / "venv" / "environment.py"
+    installed.parent.mkdir()
+    installed.write_text("")
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "another project"]):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr("graphgps_spse.environment.__file__", str(installed))
+    assert find_commit() == ""
+    for words in (["add", installed], ["commit", "-q", "-m", "now its own"]):
+        subprocess.run([*git, *words], check=True)
+    assert len(find_commit()) == 40
