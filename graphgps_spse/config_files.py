@@ -97,6 +97,8 @@ def _pairs(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _parse(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        value = yaml.safe_load(text)
     except yaml.YAMLError as err:
         raise ConfigError(f"{where}: '{text}' is not a YAML value: {err}") from err
+    # A word is whole: " #", which begins a comment in a file, may be in the name of a folder.
+    return text.strip() if isinstance(value, str) and text.strip().startswith(value) else value

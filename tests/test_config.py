@@ -93,6 +93,12 @@ def test_empty_value_is_an_empty_string(tmp_path):
     assert load_config(write(tmp_path, "wandb:\n  entity:\n")).wandb.entity == ""
 
 
+def test_a_word_of_the_command_line_holds_no_comment(tmp_path):
+    cfg = load_config(write(tmp_path, "out_dir: runs  # not here\n"), ["wandb.project= a #2 "])
+    assert (cfg.out_dir, cfg.wandb.project) == ("runs", "a #2")
+    assert load_config(write(tmp_path, "{}\n"), ["out_dir='a #2'"]).out_dir == "a #2"
+
+
 def test_one_level_of_base(tmp_path):
     write(tmp_path, "seed: 1\ngt: {layers: 3, n_heads: 2}\n", "a.yaml")
     write(tmp_path, "base: a.yaml\ngt: {layers: 4}\n", "b.yaml")
