@@ -69,7 +69,7 @@ class Run:
     def task(self, num_threads: int = 0) -> Task:
         """The process that does it, with so many threads unless the configuration or the sweep sets them itself."""
         placed = [f"name={self.name}"] if self.name != self.own_name else []
-        placed += [f"seed={self.seed}", f"out_dir={self.out_dir / self.group}"]
+        placed += [f"seed={self.seed}", f"out_dir={_as_text(str(self.out_dir / self.group))}"]
         threads = [f"num_threads={num_threads}"] if num_threads and not self.cfg.num_threads else []
         words = [*main_command(), "--cfg", str(self.config), *self.overrides, *placed, *threads]
         return Task(self.relative_dir, self.run_dir, tuple(words))
@@ -163,12 +163,19 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
     for config, where in _read_configs(path, keys["configs"]):
         folder = Path(os.path.abspath(config)).parent.name
         group = "" if folder == out_dir.name else folder
+        resolved: dict[str, dict[str, Any]] = {}
         for suffix, assignments in points:
             overrides = (*words, *assignments)
             try:
                 cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
             except ConfigError as err:
                 raise ConfigError(f"{where}: {err}") from err
+            resolved[suffix] = cfg.to_dict()
+            for other in [other for other in resolved if other != suffix and resolved[other] == resolved[suffix]]:
+                raise ConfigError(
+                    f"{_line(path, keys['grid'])}: grid: '{other[1:]}' and '{suffix[1:]}' are the same "
+                    f"run of {config}, written in two ways; remove one of the two"
+                )
             own_name, name = cfg.name, cfg.name + suffix
             cfg = cfg.with_values(name=name)
             for seed in seeds:
@@ -253,6 +260,15 @@ def _text(path: Path, node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode) or not node.value:
         raise ConfigError(f"{_line(path, node)}: expected one word, not {value_of(node, path)!r}")
     return str(node.value)
+
+
+def _as_text(text: str) -> str:
+    """Return a text as an override that means it: quoted where YAML would read something else."""
+    try:
+        is_itself = yaml.safe_load(text) == text
+    except yaml.YAMLError:
+        is_itself = False
+    return text if is_itself else json.dumps(text, ensure_ascii=False)
 
 
 def _as_word(path: Path, node: yaml.Node) -> str:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from graphgps_spse.bench.sweep import read_manifest, read_sweep, write_manifest
+from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, LaunchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +88,14 @@ def test_paths_do_not_depend_on_the_current_folder(lab, monkeypatch):
     assert run.relative_dir == "A/x/0" and run.config.resolve() == lab / "configs/A/x.yaml"
 
 
+@pytest.mark.parametrize("out_dir", ["runs #1", "a: b", "[x]", "@home", "it's é"])
+def test_main_finds_the_folder_whatever_its_name(lab, out_dir):
+    (run,) = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nout_dir: {json.dumps(out_dir)}\n"))
+    words = run.task().command
+    cfg = load_config(words[words.index("--cfg") + 1], words[words.index("--cfg") + 2 :])
+    assert Path(cfg.out_dir, cfg.name, str(cfg.seed)) == run.run_dir == Path(out_dir, "A/x/0")
+
+
 def test_included_sweeps_keep_their_own_folder(lab):
     sweep(lab, "configs: [../A/x.yaml]\nout_dir: results/table\n", "one")
     sweep(lab, "configs: [../B/*.yaml]\nout_dir: results/table\nseeds: 2\n", "two")
@@ -106,6 +115,10 @@ def test_included_sweeps_keep_their_own_folder(lab):
         ("configs: [../A/x.yaml]\ngrid:\n  out_dir: [a, b]\n", ["s.yaml:3", "'out_dir' is set by the sweep"]),
         ("configs:\n  - ../A/x.yaml\n  - ../A/*.yaml\n", ["s.yaml:3", "results/s/A/x/0 is listed twice", "s.yaml:2"]),
         ("configs: [../A/x.yaml]\nseeds: [1, 1]\n", ["A/x/1 is listed twice"]),
+        (
+            "configs: [../A/x.yaml]\ngrid:\n  optim.base_lr: [1e-3, 2e-3, 0.001]\n",
+            ["s.yaml:3", "'base_lr1e-3' and 'base_lr0.001' are the same run of configs/A/x.yaml"],
+        ),
         ("configs: [../A/x.yaml]\nseeds: 0\n", ["s.yaml:2", "nothing to run"]),
         ("configs: [../A/x.yaml]\nseeds: [a]\n", ["s.yaml:2", "seeds"]),
         ("configs: [../A/x.yaml]\nseeds: true\n", ["s.yaml:2", "seeds"]),
