@@ -162,7 +162,7 @@ def best_epochs(cell: Cell) -> Summary:
 
 
 def metric_names(cell: Cell) -> list[str]:
-    """Return the metric that picks the best epoch, and its parts, e.g. accuracy, accuracy_length3, ..."""
+    """Return the metric that picks the best epoch, and its parts that all seeds have, e.g. accuracy_length3, ..."""
     metric: str = cell.first.metric
-    best: dict[str, Any] = cell.first.best["test"]
-    return [metric, *(name for name in best if name.startswith(f"{metric}_"))]
+    best = [result.best["test"] for result in cell.results]
+    return [metric, *(name for name in best[0] if name.startswith(f"{metric}_") and all(name in b for b in best))]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -100,6 +101,15 @@ class RunResult:
         for split in ("train", "val", "test"):
             if not isinstance(self.best[split].get(self.metric), int | float):
                 return f"it has no number for {self.metric} on {split}"
+            for name, value in self.best[split].items():
+                if not isinstance(value, int | float):
+                    return f"{name} on {split} is {value!r}"
+        for name, splits in self.encodings.items():
+            if not isinstance(splits, dict) or not all(isinstance(of_split, dict) for of_split in splits.values()):
+                return f"encodings.{name} is {splits!r}, not a record for each split"
+        for name in ("peak_process_bytes", "peak_device_bytes", "energy_joules"):
+            if not isinstance(self.resources.get(name), int | float | None):
+                return f"{name} is {self.resources[name]!r}"
         if not 0 <= self.best_epoch < self.epochs:
             return f"the best epoch is {self.best_epoch} of {self.epochs}"
         if self.config and hash_config(self.config) != self.config_hash:
@@ -204,9 +214,10 @@ def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
     check_one_cell(results)
     for split in ("train", "val", "test"):
         record: dict[str, Any] = {"seeds": [r.seed for r in results]}
-        for metric in results[0].best[split]:
+        for metric in (name for name in results[0].best[split] if all(name in r.best[split] for r in results)):
             values = [r.best[split][metric] for r in results]
-            record[metric] = statistics.fmean(values)
-            record[f"{metric}_std"] = statistics.stdev(values) if len(values) > 1 else 0.0
+            known = all(map(math.isfinite, values))  # statistics knows no deviation of inf and nan
+            record[metric] = statistics.fmean(values) if known else math.nan
+            record[f"{metric}_std"] = (statistics.stdev(values) if len(values) > 1 else 0.0) if known else math.nan
         (folder / split).mkdir(parents=True, exist_ok=True)
         write_atomic(folder / split / "best.json", (json.dumps(record) + "\n").encode())

@@ -48,9 +48,9 @@ class Comparison:
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """Return mean, sample standard deviation and number of `values`; both are nan for none of them."""
-    if not values:
-        return Summary(math.nan, math.nan, 0)
+    """Return mean, sample standard deviation and number of `values`; both are nan for none, or with inf or nan."""
+    if not values or not all(map(math.isfinite, values)):
+        return Summary(math.nan, math.nan, len(values))
     std = statistics.stdev(values) if len(values) > 1 else math.nan
     return Summary(statistics.fmean(values), std, len(values))
 

@@ -78,7 +78,9 @@ def test_status_of_counts_in_words():
 def test_epochs_metrics_and_resources():
     runs = cell([0.1, 0.2, 0.3])
     first = replace(runs.runs[0].result, best_epoch=0, resources={"peak_process_bytes": 10})
-    first.best["test"].update({"mae_short": 0.1, "maepe": 0.2})
+    for run in runs.runs:
+        run.result.best["test"].update({"mae_short": 0.1, "maepe": 0.2})
+    first.best["test"]["mae_gone"] = 0.3  # a part that not every seed has
     runs = replace(runs, runs=(Run(first, None), *runs.runs[1:]))
     assert best_epochs(runs) == pytest.approx((2.0, math.sqrt(3), 3))
     assert metric_names(runs) == ["mae", "mae_short"]

@@ -1,6 +1,7 @@
 """The record of a run and its aggregate."""
 
 import json
+import math
 from dataclasses import asdict, replace
 
 import pytest
@@ -55,6 +56,15 @@ def test_a_seed_that_ends_meanwhile_is_not_lost(tmp_path, monkeypatch):
         assert json.loads((tmp_path / "exp/agg" / split / "best.json").read_text())["seeds"] == [0, 1]
 
 
+def test_seeds_whose_metrics_are_not_the_same_or_not_finite_are_aggregated(tmp_path):
+    for seed, more in enumerate(({"mse": 1.0, "old": 2.0}, {"mse": math.inf})):
+        first = record(0.1, seed)
+        write_run(tmp_path, replace(first, best={**first.best, "test": {**first.best["test"], **more}}))
+    aggregate(tmp_path / "exp")
+    best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
+    assert best["mae"] == 0.1 and math.isnan(best["mse"]) and math.isnan(best["mse_std"]) and "old" not in best
+
+
 def test_records_older_than_config_and_resources_are_read(tmp_path):
     old = {key: value for key, value in asdict(RESULT).items() if key not in ("config", "resources")}
     (tmp_path / "result.json").write_text(json.dumps(old))
@@ -74,6 +84,10 @@ def test_records_older_than_config_and_resources_are_read(tmp_path):
         (json.dumps({**asdict(RESULT), "direction": "up"}), "direction is 'up'"),
         (json.dumps({**asdict(RESULT), "best_epoch": 5}), "best epoch is 5 of 5"),
         (json.dumps({**asdict(RESULT), "encodings": []}), r"encodings is \[\]"),
+        (json.dumps({**asdict(RESULT), "encodings": {"SPSE": "exact"}}), "encodings.SPSE is 'exact'"),
+        (json.dumps({**asdict(RESULT), "encodings": {"SPSE": {"train": None}}}), "encodings.SPSE is {'train': None}"),
+        (json.dumps({**asdict(RESULT), "resources": {"peak_device_bytes": "1 GiB"}}), "peak_device_bytes is '1 GiB'"),
+        (json.dumps({**asdict(RESULT), "best": {**RESULT.best, "test": {"mae": 0.1, "x": []}}}), r"x on test is \[\]"),
         (json.dumps({**asdict(RESULT), "config": CONFIG}), "does not have the hash"),
     ],
 )

@@ -32,6 +32,8 @@ def test_by_hand():
     assert summarize([1.0, 2.0, 4.5]) == pytest.approx((2.5, math.sqrt((1.5**2 + 0.5**2 + 2**2) / 2), 3))
     assert math.isnan(summarize([1.0]).std) and summarize([1.0]).n == 1
     assert math.isnan(summarize([]).mean) and summarize([]).n == 0
+    for odd in (math.inf, math.nan):
+        assert math.isnan(summarize([1.0, odd]).mean) and math.isnan(summarize([1.0, odd]).std)
 
 
 def test_student_by_its_formula():
