@@ -105,7 +105,7 @@ class Cell:
 
     @property
     def agreement(self) -> tuple[float, float] | None:
-        """Difference from what is expected, as z and p; None where either deviation is unknown."""
+        """Difference from what is expected, as z and p; None below three seeds, or where no deviation is given."""
         expected = self.expected
         if expected is None or math.isnan(expected.std):
             return None

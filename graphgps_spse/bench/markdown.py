@@ -179,7 +179,7 @@ def _expected_row(cell: Cell) -> list[str]:
 def agreement_verdict(cell: Cell) -> str:
     """Say whether a cell reaches what its configuration expects."""
     if cell.agreement is None:
-        return "no test: one seed, or no deviation given"
+        return "no test: fewer than 3 seeds, or no deviation given"
     if cell.agreement[1] > LEVEL:
         return "agrees"
     better = (cell.agreement[0] < 0) == (cell.column.direction == "min")

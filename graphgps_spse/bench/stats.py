@@ -123,10 +123,10 @@ def agreement(measured: Summary, expected: Summary) -> tuple[float, float] | Non
     """Return how far `measured` is from `expected`, and the p-value of so much or more by chance.
 
     z = (mean - mean') / sqrt(std^2 / n + std'^2 / n'), the errors of both means. At few seeds z is no normal variable:
-    p is Welch's, of Student's distribution with Satterthwaite's degrees of freedom. None where either deviation is
-    unknown, that is with one seed on a side.
+    p is Welch's, of Student's distribution with Satterthwaite's degrees of freedom. None below three seeds on
+    a side: of two, hardly any difference could be told from chance, and what is far off would seem to agree.
     """
-    if min(measured.n, expected.n) < 2:
+    if min(measured.n, expected.n) < MIN_SEEDS:
         return None
     difference = measured.mean - expected.mean
     error, freedom = _standard_error(measured, expected)

@@ -133,6 +133,7 @@ def test_agreement_is_welch_with_z_as_its_statistic():
     assert z == pytest.approx(0.003 / math.sqrt(0.002**2 / 5 + 0.001**2 / 10))
     assert p == pytest.approx(stats.ttest_ind_from_stats(*measured, *expected, equal_var=False).pvalue)
     assert agreement(Summary(0.1, math.nan, 1), expected) is None
+    assert agreement(Summary(0.9, 0.002, 2), expected) is None  # nothing is tested below three
     assert agreement(Summary(1.0, 0.0, 3), Summary(1.0, 0.0, 3)) == (0.0, 1.0)
     assert agreement(Summary(0.9, 0.0, 3), Summary(1.0, 0.0, 3)) == (-math.inf, 0.0)
 
