@@ -77,6 +77,11 @@ class SlurmOptions:
         for key in ("gpus", "mem_gb", "requeues"):
             if getattr(options, key) < 0:
                 raise ConfigError(f"--slurm {key}={getattr(options, key)} is below 0")
+        if options.signal_seconds >= 60 * options.minutes:
+            raise ConfigError(
+                f"--slurm hours={options.hours} leaves no time to train in: SLURM asks to save signal_seconds="
+                f"{options.signal_seconds} before its end; raise hours, or lower signal_seconds"
+            )
         return options
 
     @property

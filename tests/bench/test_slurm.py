@@ -232,6 +232,7 @@ def test_lock_of_a_job_that_cannot_be_asked_about_stays(tmp_path, monkeypatch):
         ("gpus=one", "gpus is a int"),
         ("hours=0", "above 0"),
         ("hours=-1", "above 0"),
+        ("hours=0.03", "leaves no time to train in"),
         ("hours=nan", "no number to count with"),
         ("mem_gb=inf", "no number to count with"),
         ("gpus=-1", "below 0"),
