@@ -34,10 +34,28 @@ TINY = {
     "train": {"batch_size": 4},
     "gnn": {"dim_inner": 16},
     "gt": {"layers": 3, "n_heads": 2, "dim_hidden": 16, "dropout": 0.1, "attn_dropout": 0.2},
-    "optim": {"max_epoch": 100, "num_warmup_epochs": 1},  # long enough, some 10 s, to be stopped in the middle
+    "optim": {"max_epoch": 60, "num_warmup_epochs": 1},
     "accelerator": "cpu",
     "num_threads": 1,
 }
+
+HOLD = """
+import time
+from pathlib import Path
+from graphgps_spse.registry import loggers
+from graphgps_spse.training.loggers import Logger
+
+@loggers.register("hold")
+class Hold(Logger):
+    @classmethod
+    def from_cfg(cls, cfg, info, stream):
+        return cls()
+
+    def epoch(self, record):
+        if Path(__file__).with_name("held").exists():
+            time.sleep(1)
+"""
+"""A plugin that makes an epoch last a second while a file is there, so that no run ends before it was stopped."""
 
 
 @pytest.fixture
@@ -71,7 +89,13 @@ def stats(run_dir: Path) -> dict[str, list[dict]]:
 def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_machine(box, tmp_path):
     """An array of two: one is killed, one preempted, the controller is lost and comes back, and both are finished."""
     (tmp_path / "cluster").mkdir()
-    (tmp_path / "cluster" / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+    (tmp_path / "cluster" / "tiny.yaml").write_text(yaml.safe_dump({**TINY, "plugins": ["hold"]}))
+    held = tmp_path / "held"
+    held.touch()
+    (tmp_path / "hold.py").write_text(HOLD)
+    box.environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(
+        os.pathsep
+    )
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text("out_dir: results/cluster\nseeds: 2\nconfigs: [cluster/tiny.yaml]\n")
     whole = tmp_path / "results" / "cluster" / "tiny"
@@ -90,9 +114,9 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     job = events(preempted, "submitted")[-1]["job"]
     box.wait_until(lambda: box.ask("squeue", "--noheader", "--jobs", job, "--format=%T") == "RUNNING\n", 20, "job lost")
     os.kill(events(killed, "started")[-1]["process"], signal.SIGKILL)
-    node = box.ask("squeue", "--noheader", "--jobs", job, "--format=%N").strip()
-    box.ask("sbatch", "--partition=high", f"--nodelist={node}", "--wrap=sleep 1", "--output=/dev/null")
-    box.wait_until(lambda: events(preempted, "ended"), 30, "not preempted")
+    takes_all = f"--nodes={box.nodes}", "--wrap=sleep 300", "--output=/dev/null"
+    high = box.ask("sbatch", "--parsable", "--partition=high", *takes_all).strip()
+    box.wait_until(lambda: events(preempted, "ended"), 60, "not preempted")
     assert events(preempted, "ended")[-1]["exit_code"] == 75
     assert "the same command goes on from there" in (preempted / "log.txt").read_text()
 
@@ -101,9 +125,12 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     assert "1 queued, 1 interrupted" in planned and "killed by SIGKILL" in planned, planned
     finished = run_sweep(box, sweep, *slurm_words)
     assert "submitted 1 runs" in finished.stdout, finished.stdout + finished.stderr
-    run_seeds(load_config(tmp_path / "cluster" / "tiny.yaml", [f"out_dir={tmp_path / 'alone'}"]), num_seeds=2)
+    held.unlink()
+    box.ask("scancel", high)
+    alone = [f"out_dir={tmp_path / 'alone'}", "plugins=[]"]
+    run_seeds(load_config(tmp_path / "cluster" / "tiny.yaml", alone), num_seeds=2)
     for folder in folders:
-        box.wait_until((folder / "result.json").exists, 60, "not requeued, or not finished")
+        box.wait_until((folder / "result.json").exists, 120, "not requeued, or not finished")
     assert [len(events(folder, "submitted")) for folder in folders] == [2, 1]
     assert [len(events(folder, "started")) for folder in folders] == [2, 2]
     assert all("resuming in epoch" in (folder / "log.txt").read_text() for folder in folders)
