@@ -1,10 +1,15 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and files that one process has for itself."""
 
+import errno
+import fcntl
 import json
+import logging
 import os
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+log = logging.getLogger(__name__)
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -22,6 +27,9 @@ def write_atomic(path: Path, content: bytes) -> None:
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
+    except OSError as err:
+        if err.errno != errno.EINVAL:  # a file system that cannot do this for folders
+            raise
     finally:
         os.close(folder)
 
@@ -29,3 +37,18 @@ def write_atomic(path: Path, content: bytes) -> None:
 def write_json(path: Path, record: dict[str, Any]) -> None:
     """Write a record as indented JSON; floats keep every digit."""
     write_atomic(path, (json.dumps(record, indent=2) + "\n").encode())
+
+
+def try_lock(file: IO[str]) -> bool | None:
+    """Lock an open file against other processes until all who inherit it have ended.
+
+    True; False where another has it; None where the file system has no locks, as Lustre mounted without them.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as err:
+        log.debug("%s: no locks here (%s)", file.name, err)
+        return None
+    return True

@@ -1,6 +1,5 @@
 """A run's directory: opened for one configuration by one process at a time, resumed, refused, never deleted."""
 
-import fcntl
 import json
 import logging
 import os
@@ -15,7 +14,7 @@ import yaml
 
 from graphgps_spse.config import flatten
 from graphgps_spse.errors import RunDirError
-from graphgps_spse.files import write_atomic, write_json
+from graphgps_spse.files import try_lock, write_atomic, write_json
 
 log = logging.getLogger(__name__)
 
@@ -147,13 +146,10 @@ class RunDir:
     def _take_lock(self) -> None:
         """Hold a lock that the kernel gives back however the process ends; the file's text says who holds it."""
         lock = self._lock_path.open("a+", errors="replace")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            in_use = False
-        except BlockingIOError:
-            in_use = True
+        locked = try_lock(lock)
         lock.seek(0)
         owner = lock.read()
+        in_use = _is_alive_here(owner) if locked is None else not locked
         if in_use or _is_elsewhere(owner):  # a lock may not reach across a network file system: the text does
             lock.close()
             raise RunDirError(
@@ -171,6 +167,21 @@ def _is_elsewhere(owner: str) -> bool:
     host, _, rest = owner.partition(" ")
     job = rest.rpartition(" ")[2]
     return bool(host) and host != socket.gethostname() and (job == "-" or job != os.environ.get("SLURM_JOB_ID"))
+
+
+def _is_alive_here(owner: str) -> bool:
+    """Whether the process of this host that wrote a lock still runs, where locks themselves do not say."""
+    host, _, rest = owner.partition(" ")
+    process = rest.partition(" ")[0]
+    if host != socket.gethostname() or not process.isdecimal() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 def identity_of(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Files appear whole or not at all."""
 
 import errno
+import fcntl
 import json
 import os
+import stat
 
 import pytest
 
-from graphgps_spse.files import write_atomic, write_json
+from graphgps_spse.files import try_lock, write_atomic, write_json
 
 
 def test_replaces_and_leaves_nothing_else(tmp_path):
@@ -31,6 +33,19 @@ def test_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["record.json"]
 
 
+def test_a_disk_that_cannot_flush_folders_is_written_to(tmp_path, monkeypatch):
+    flush = os.fsync
+
+    def refuse(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    write_atomic(tmp_path / "a", b"content")
+    assert (tmp_path / "a").read_bytes() == b"content"
+
+
 def test_two_writers_of_one_file_do_not_meet(tmp_path, monkeypatch):
     """Two containers that share a disk, in each of which the process has the same number."""
     path, flush = tmp_path / "record.json", os.fsync
@@ -45,3 +60,16 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path, monkeypatch):
     write_atomic(path, b"ours")
     assert path.read_bytes() == b"ours"
     assert os.listdir(tmp_path) == ["record.json"]
+
+
+def test_a_lock_is_had_by_one_or_says_that_there_are_none(tmp_path, monkeypatch):
+    def no_locks(*args):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    with (tmp_path / "lock").open("a") as first, (tmp_path / "lock").open("a") as second:
+        assert try_lock(first) is True and try_lock(first) is True
+        assert try_lock(second) is False
+        first.close()
+        assert try_lock(second) is True
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+        assert try_lock(second) is None

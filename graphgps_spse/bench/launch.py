@@ -5,7 +5,6 @@
 {"event": "ended", "exit_code", "reason", "seconds"}, each with "time". While an attempt lasts, the file is locked.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from graphgps_spse.errors import LaunchError
+from graphgps_spse.files import try_lock
 
 log = logging.getLogger(__name__)
 
@@ -85,12 +85,7 @@ class Attempt:
             journal = (task.folder / JOURNAL).open("a+", errors="replace")
         except OSError as err:
             raise LaunchError(f"{task.folder}: cannot be written ({err.strerror}); choose another out_dir") from err
-        try:
-            fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = is_wanted()
-        except BlockingIOError:
-            is_free = False
-        if not is_free:
+        if try_lock(journal) is False or not is_wanted():
             journal.close()
             return None
         try:

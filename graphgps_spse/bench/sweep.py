@@ -15,7 +15,7 @@ from graphgps_spse.bench.launch import Task, main_command
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config_files import read_mapping, value_of
 from graphgps_spse.errors import ConfigError, DataError, LaunchError
-from graphgps_spse.files import write_json
+from graphgps_spse.files import try_lock, write_json
 from graphgps_spse.registry import nearest
 
 SCHEMA = 1
@@ -98,7 +98,8 @@ def write_manifest(sweep: str, runs: Sequence[Run]) -> None:
         try:
             out_dir.mkdir(parents=True, exist_ok=True)
             with (out_dir / f".{MANIFEST}.lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                if try_lock(lock) is False:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
                 _update_manifest(out_dir / MANIFEST, sweep, [run for run in runs if run.out_dir == out_dir])
         except OSError as err:
             raise LaunchError(f"{out_dir}: cannot be written ({err.strerror}); choose another out_dir") from err

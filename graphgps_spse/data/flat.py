@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.errors import DataError
-from graphgps_spse.files import write_json
+from graphgps_spse.files import try_lock, write_json
 
 log = logging.getLogger(__name__)
 
@@ -128,15 +128,11 @@ def make_once(path: Path, make: Callable[[Path], None]) -> None:
 
 def _wait_for(lock: IO[str], path: Path) -> bool:
     """Lock a file, and return whether that is possible here."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    locked = try_lock(lock)
+    if locked is False:
         log.info("another process is making %s; waiting for it", path)
         fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError as err:  # this file system has no locks
-        log.debug("%s: not locked (%s)", path, err)
-        return False
-    return True
+    return locked is not None
 
 
 class _ArrayFile:

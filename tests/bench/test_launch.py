@@ -1,5 +1,7 @@
 """One attempt at one run: its process, its log, its journal, and who may start it."""
 
+import errno
+import fcntl
 import os
 import resource
 import signal
@@ -76,6 +78,16 @@ def test_second_attempt_is_turned_away_even_after_the_first_starter_has_died(tmp
         assert time.monotonic() < limit
         time.sleep(0.01)
     assert finish(Attempt.start(task(tmp_path, "pass"))).exit_code == 0
+
+
+def test_a_disk_without_locks_starts_what_is_wanted(tmp_path, monkeypatch):
+    def no_locks(*args):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert Attempt.start(task(tmp_path, ""), is_wanted=lambda: False) is None
+    assert finish(Attempt.start(task(tmp_path, "print('out')"))).exit_code == 0
+    assert [event["event"] for event in read_attempts(tmp_path)] == ["started", "ended"]
 
 
 def test_who_holds_a_file(tmp_path):
