@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.models.fused import draw_keep
+from graphgps_spse.models.pairs import to_device
 
 MAX_WASTE = 1.25  # padded pairs of a block, in units of its real ones
 FREE_PAIRS = 4096  # and those that every block may waste besides: less than another call costs
@@ -24,8 +25,8 @@ class NodeBlocks:
         self.shapes = [(stop - start, max(sizes[start:stop])) for start, stop in cuts]
         self.num_slots = sum(graphs * size for graphs, size in self.shapes)
         filled = [np.arange(size) < np.array(sizes[a:b])[:, None] for (a, b), (_, size) in zip(cuts, self.shapes)]
-        self.slot_N = torch.from_numpy(np.concatenate([block.ravel() for block in filled]).nonzero()[0]).to(device)
-        self.masks = [None if block.all() else torch.from_numpy(block[:, None, None, :]).to(device) for block in filled]
+        self.slot_N = to_device(np.concatenate([block.ravel() for block in filled]).nonzero()[0], device)
+        self.masks = [None if block.all() else to_device(block[:, None, None, :], device) for block in filled]
         """For each block, which keys are nodes, [graphs, 1, 1, size]; None if all are."""
 
     def pad(self, x_ND: Tensor) -> list[Tensor]:

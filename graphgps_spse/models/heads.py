@@ -45,10 +45,7 @@ class GraphPooling(nn.Module):
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [B, D]."""
-        total_BD = layout.sum_nodes(x_ND)
-        if self.kind == "add":
-            return total_BD
-        return total_BD / total_BD.new_tensor(layout.sizes).unsqueeze(1)
+        return layout.sum_nodes(x_ND) if self.kind == "add" else layout.mean_nodes(x_ND)
 
     def extra_repr(self) -> str:
         """Return the kind, for `--describe`."""

@@ -84,11 +84,15 @@ class PairLayout:
     @torch.compiler.disable
     def diagonal_rows(self) -> Tensor:
         """The row of the pair (i, i) of each node, [N]."""
-        return torch.from_numpy(self.row_N + np.arange(self.num_nodes) - self.first_N).to(self.device)
+        return to_device(self.row_N + np.arange(self.num_nodes) - self.first_N, self.device)
 
     def sum_nodes(self, x_ND: Tensor) -> Tensor:
         """Return the sum over the nodes of each graph, [B, D]."""
         return sum_rows(x_ND, self._sizes_B)
+
+    def mean_nodes(self, x_ND: Tensor) -> Tensor:
+        """Return the mean over the nodes of each graph, [B, D]."""
+        return self.sum_nodes(x_ND) / self._sizes_B[:, None]
 
     def sum_senders(self, x_PD: Tensor) -> Tensor:
         """Return the sum over the senders of each receiver, [N, D]."""
@@ -109,12 +113,12 @@ class PairLayout:
     @cached_property
     @torch.compiler.disable
     def _sizes_B(self) -> Tensor:
-        return torch.tensor(self.sizes, dtype=torch.int64, device=self.device)
+        return to_device(np.array(self.sizes, dtype=np.int64), self.device)
 
     @cached_property
     @torch.compiler.disable
     def _rows_N(self) -> Tensor:
-        return torch.from_numpy(self.size_N).to(self.device)
+        return to_device(self.size_N, self.device)
 
     @cached_property
     @torch.compiler.disable
@@ -125,20 +129,25 @@ class PairLayout:
     @cached_property
     @torch.compiler.disable
     def _sender_P(self) -> Tensor:
-        offset_N = torch.from_numpy(self.first_N - self.row_N).to(self.device)
+        offset_N = to_device(self.first_N - self.row_N, self.device)
         return torch.arange(self.num_pairs, device=self.device) + offset_N[self._receiver_P]
 
     @cached_property
     @torch.compiler.disable
     def _row_offset_N(self) -> Tensor:
         """[N] pair row of each receiver less its first node: add a sender's number for the row of that pair."""
-        return torch.from_numpy(self.row_N - self.first_N).to(self.device)
+        return to_device(self.row_N - self.first_N, self.device)
 
     @cached_property
     @torch.compiler.disable
     def _mirror_P(self) -> Tensor:
         """[P] the row of (j, i) for each row (i, j)."""
         return self._row_offset_N[self._sender_P] + self._receiver_P
+
+
+def to_device(array: np.ndarray, device: torch.device | str) -> Tensor:
+    """Return an array as a tensor on a device, without waiting for the work that the device has still to do."""
+    return torch.from_numpy(array).to(device, non_blocking=True)
 
 
 def sum_rows(x_PD: Tensor, count_N: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ def test_nodes_at_pairs_and_sums_by_hand():
     assert layout.at_receivers(x_ND)[:, 0].tolist() == [i for i, _ in PAIRS]
     assert layout.at_senders(x_ND)[:, 0].tolist() == [j for _, j in PAIRS]
     assert layout.sum_nodes(x_ND)[:, 0].tolist() == [0, 3, 12]
+    assert layout.mean_nodes(x_ND)[:, 0].tolist() == [0, 1.5, 4]
     assert layout.sum_senders(layout.at_senders(x_ND))[:, 0].tolist() == [0, 3, 3, 12, 12, 12]
     assert layout.max_senders(layout.at_senders(x_ND))[:, 0].tolist() == [0, 2, 2, 5, 5, 5]
 
