@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.errors import CheckpointError, ConfigError, StoppedError
+from graphgps_spse.errors import CheckpointError, ConfigError, DivergedError, StoppedError
 from graphgps_spse.seeding import capture_rng, restore_rng
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.history import Best, EpochRecord, FitResult
@@ -23,6 +23,9 @@ from graphgps_spse.training.signals import StopSignals
 from graphgps_spse.training.tasks import Task
 
 log = logging.getLogger(__name__)
+
+LEAST_LOSS_SCALE = 1e-4
+"""fp16's loss scale starts at 65,536 and halves with each step skipped for an overflow: below this none was taken."""
 
 
 class Loader(Protocol):
@@ -144,6 +147,11 @@ class Trainer:
                 group = []
                 self._between_steps()
         self.guard.check(f"train, epoch {self.epoch}")
+        if self.scaler.is_enabled() and self.scaler.get_scale() < LEAST_LOSS_SCALE:
+            raise DivergedError(
+                f"train, epoch {self.epoch}: no step has a finite gradient any more (fp16's loss scale fell to "
+                f"{self.scaler.get_scale():.1g}). Set train.amp to bf16 or off, or lower optim.base_lr"
+            )
         rate = self.optimizer.param_groups[0]["lr"]
         return self.running.compute() | {"params": self.num_parameters, "lr": rate}
 

@@ -227,6 +227,18 @@ def test_gradients_are_clipped_to_the_norm(tmp_path):
     assert norms == pytest.approx([1e-3] * 7, rel=1e-2)
 
 
+def test_fp16_that_takes_no_step_is_divergence(tmp_path):
+    """The scaler skips steps whose gradient overflows; a run that skips all of them must not go on in silence."""
+    trainer = make_trainer(tmp_path)
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=1e-3)
+    for parameter in trainer.parameters:
+        parameter.register_hook(lambda gradient: gradient * torch.inf)
+    before = [parameter.detach().clone() for parameter in trainer.parameters]
+    with pytest.raises(DivergedError, match="epoch 0: no step has a finite gradient.*loss scale fell to .*train.amp"):
+        trainer.fit()
+    assert all(map(torch.equal, before, trainer.parameters))
+
+
 @pytest.mark.parametrize("amp", ["bf16", "fp16"])
 def test_mixed_precision_needs_cuda(tmp_path, amp):
     with pytest.raises(ConfigError, match=f"train.amp: {amp} needs a CUDA device"):
