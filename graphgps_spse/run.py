@@ -5,6 +5,7 @@ import json
 import logging
 import socket
 import threading
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
 from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.registry import ALL, datasets
-from graphgps_spse.rundir import RunDir, free_name, identity_of
+from graphgps_spse.rundir import RunDir, claimed_name, identity_of
 from graphgps_spse.seeding import seed_all
 from graphgps_spse.training.checkpoint import BEST, CheckpointStore
 from graphgps_spse.training.history import FitResult
@@ -74,15 +75,15 @@ class Training:
 def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[RunResult]:
     """Run the seeds cfg.seed, cfg.seed + 1, ... and renew the aggregate over all finished seeds of this name."""
     out_dir, processes = Path(cfg.out_dir), join_processes()
-    try:
+    with ExitStack() as at_end:
+        at_end.callback(processes.close)
         if not processes.is_first:
             logging.getLogger("graphgps_spse").setLevel(logging.WARNING)
         if fresh:
-            cfg = cfg.with_values(name=processes.agree(free_name(out_dir, cfg.name)))
+            name = at_end.enter_context(claimed_name(out_dir, cfg.name)) if processes.is_first else ""
+            cfg = cfg.with_values(name=processes.agree(name))
             log.info("starting in %s; resume it with name=%s", out_dir / cfg.name, cfg.name)
         results = [run(cfg.with_values(seed=seed), processes) for seed in range(cfg.seed, cfg.seed + num_seeds)]
-    finally:
-        processes.close()
     if processes.is_first:
         try:
             aggregate(out_dir / cfg.name)

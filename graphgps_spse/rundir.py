@@ -6,7 +6,8 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -211,7 +212,28 @@ def load_saved_config(path: Path) -> dict[str, Any]:
     return tree
 
 
-def free_name(out_dir: Path, name: str) -> str:
-    """Return `name`, or the first of name-2, name-3, ... that no run uses: where `--fresh` starts."""
-    candidates = [name, *(f"{name}-{k}" for k in range(2, 10_000))]
-    return next(c for c in candidates if not (out_dir / c).exists())
+@contextmanager
+def claimed_name(out_dir: Path, name: str) -> Iterator[str]:
+    """Give `name`, or the first of name-2, name-3, ... that no run uses, to this process: where `--fresh` starts.
+
+    The folder of the name is made, which one process alone can do: several that start at the same time, such as W&B's
+    agents, get one each. It goes again if no run comes into it. Raises RunDirError where it cannot be made.
+    """
+    folder = next(made for k in count(1) if (made := _make(out_dir / (name if k == 1 else f"{name}-{k}"))))
+    try:
+        yield str(folder.relative_to(out_dir))
+    finally:
+        with suppress(OSError):  # which is what a folder says that is not empty
+            folder.rmdir()
+
+
+def _make(folder: Path) -> Path | None:
+    """Make a folder and return it, or None where something of that name is there."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except OSError as err:
+        if os.path.lexists(folder):
+            return None
+        raise RunDirError(f"{folder}: cannot be made ({err.strerror}). Choose another with out_dir=FOLDER") from err
+    return folder

@@ -14,7 +14,7 @@ import pytest
 
 from graphgps_spse.errors import RunDirError
 from graphgps_spse.files import write_json
-from graphgps_spse.rundir import RunDir, free_name
+from graphgps_spse.rundir import RunDir, claimed_name
 
 CONFIG = {"seed": 0, "gt": {"layers": 2}, "num_workers": 0, "wandb": {"mode": "disabled"}, "train": {"mode": "custom"}}
 
@@ -179,8 +179,15 @@ def test_damaged_config_is_said(tmp_path):
         RunDir.open(tmp_path / "0", CONFIG)
 
 
-def test_free_name(tmp_path):
-    assert free_name(tmp_path, "exp") == "exp"
-    (tmp_path / "exp").mkdir()
+def test_claimed_name_is_free_and_given_to_nobody_else(tmp_path):
     (tmp_path / "exp-2").mkdir()
-    assert free_name(tmp_path, "exp") == "exp-3"
+    with claimed_name(tmp_path, "exp") as first, claimed_name(tmp_path, "exp") as second:
+        assert (first, second) == ("exp", "exp-3")
+        RunDir.open(tmp_path / "exp" / "0", CONFIG).close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exp", "exp-2"]  # no run came into exp-3
+
+
+def test_claimed_name_in_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunDirError, match="out_dir"), claimed_name(tmp_path / "file", "exp"):
+        pass
