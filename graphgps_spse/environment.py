@@ -83,14 +83,18 @@ def processor_name() -> str:
 
 
 def find_commit() -> str:
-    """Return the commit of the checkout that this package lies in, with "+changes" where files differ, or ""."""
+    """Return the commit of the checkout that this package lies in, or "".
+
+    "+changes" follows where files differ from it, or where modules lie in the package that it does not have: components
+    are found by their files, whether git knows them or not.
+    """
     git = ["git", "-C", str(Path(__file__).parent)]
     try:  # installed below another project's checkout, this file is none of that project's
         subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], capture_output=True, check=True)
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True
-        ).stdout
+        changes = ""
+        for words in (["status", "--porcelain", "-uno"], ["ls-files", "--others", "--exclude-standard", "*.py"]):
+            changes += subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""  # an installed package, or no git here
     return head + ("+changes" if changes.strip() else "")

@@ -57,3 +57,20 @@ def test_an_installed_package_has_no_commit_of_the_project_around_it(tmp_path, m
     for words in (["add", installed], ["commit", "-q", "-m", "now its own"]):
         subprocess.run([*git, *words], check=True)
     assert len(find_commit()) == 40
+
+
+def test_a_component_that_no_commit_holds_is_a_change(tmp_path, monkeypatch):
+    """A file in the right folder is found by its name, whether git knows it or not."""
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    package = tmp_path / "package"
+    (package / "encodings" / "__pycache__").mkdir(parents=True)
+    (package / "environment.py").write_text("")
+    (tmp_path / ".gitignore").write_text("__pycache__/\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr("graphgps_spse.environment.__file__", str(package / "environment.py"))
+    (tmp_path / "notes.txt").write_text("not the package's")
+    (package / "encodings" / "__pycache__" / "mine.pyc").write_text("")
+    assert len(find_commit()) == 40
+    (package / "encodings" / "mine.py").write_text("")
+    assert find_commit().endswith("+changes")
