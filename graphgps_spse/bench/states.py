@@ -67,7 +67,7 @@ def read_state(run: Run, live_jobs: set[str] | None = None) -> State:
     if isinstance(exit_code, int):
         reason = str(last.get("reason") or describe_end(exit_code, folder / LOG))
         if is_failure(exit_code):
-            return State("failed", reason, epochs)
+            return State("failed", reason, **progress)
     if has_checkpoint:
         done = f"after {epochs} of {run.cfg.optim.max_epoch} epochs"
         return State("interrupted", f"{done}, {reason}" if reason else done, **progress)
