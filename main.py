@@ -45,11 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
         else:
             print("\n".join(run.list_components() if cfg is None else run.describe(cfg)))
 
-    try:
-        return run_command(work)
-    except BrokenPipeError:  # the reader, e.g. head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return run_command(work)
 
 
 if __name__ == "__main__":

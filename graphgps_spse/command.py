@@ -1,6 +1,7 @@
 """What every script does around its work: logging, errors as messages with an exit code, signals that stop at once."""
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -26,6 +27,8 @@ def run_command(
     except SPSEError as err:
         code = err.exit_code
         sys.stderr.write(f"error: {err}\n" if code != 75 else f"{err}\n")
+    except BrokenPipeError:  # who reads what is printed, e.g. head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         if code != 75:
             restore(before)

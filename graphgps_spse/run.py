@@ -83,7 +83,11 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[R
             name = at_end.enter_context(claimed_name(out_dir, cfg.name)) if processes.is_first else ""
             cfg = cfg.with_values(name=processes.agree(name))
             log.info("starting in %s; resume it with name=%s", out_dir / cfg.name, cfg.name)
-        results = [run(cfg.with_values(seed=seed), processes) for seed in range(cfg.seed, cfg.seed + num_seeds)]
+        results = []
+        for number, seed in enumerate(range(cfg.seed, cfg.seed + num_seeds), 1):
+            if num_seeds > 1:
+                log.info("seed %d, %d of %d", seed, number, num_seeds)
+            results.append(run(cfg.with_values(seed=seed), processes))
     if processes.is_first:
         try:
             aggregate(out_dir / cfg.name)

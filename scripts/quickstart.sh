@@ -6,14 +6,21 @@ seeds=${SEEDS:-5}
 
 train() {  # one configuration, all seeds; each line is marked with the encoding
     exec .venv/bin/python main.py --cfg "configs/quickstart/grit-$1.yaml" --repeat "$seeds" out_dir="$out" num_threads=1 \
-        > >(sed -u "s/^/$1 | /") 2>&1
+        > >(trap '' INT; exec sed -u "s/^/$1 | /") 2>&1
 }
 
 echo "training into $out; started again, this goes on where it stopped"
 train RWSE & rwse=$!
 train SPSE & spse=$!
+stop() {  # both save and say so before the prompt comes back
+    trap '' INT TERM
+    kill $rwse $spse 2>/dev/null || true
+    wait $rwse $spse || true
+    echo "stopped; the same command goes on from there"
+    exit 75
+}
+trap stop INT TERM
 trap 'kill $rwse $spse 2>/dev/null || true' EXIT
-trap 'exit 75' INT TERM
 wait $rwse
 wait $spse
 echo

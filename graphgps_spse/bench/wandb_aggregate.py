@@ -1,7 +1,9 @@
 """W&B: one aggregate run per group of seeds, with mean, deviation and tests, from the JSON records alone."""
 
 import hashlib
+import logging
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,8 @@ from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.comparison import Pair, Report, build_report
 from graphgps_spse.bench.stats import summarize
 from graphgps_spse.errors import SPSEError
+
+log = logging.getLogger(__name__)
 
 MODES = ("online", "offline")
 TEST = "spse_minus_rwse"
@@ -45,7 +49,12 @@ def read_aggregates(results_dir: Path) -> tuple[list[Aggregate], Report]:
     report = build_report(collect_runs(results_dir))
     pairs = {cell.label: pair for pair in report.pairs for cell in (pair.walks, pair.paths)}
     place = str(results_dir.resolve())
-    return [_aggregate(cell, pairs.get(cell.label), place) for cell in report.cells], report
+    aggregates = [_aggregate(cell, pairs.get(cell.label), place) for cell in report.cells]
+    for group, count in Counter(one.group for one in aggregates).items():
+        if count > 1:
+            labels = ", ".join(one.config["cell"] for one in aggregates if one.group == group)
+            log.warning("%d cells go into one group of W&B, %s: %s. Send one folder at a time", count, group, labels)
+    return aggregates, report
 
 
 def send(

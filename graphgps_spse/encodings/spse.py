@@ -156,7 +156,7 @@ class SPSE(Encoding):
             return Place(STORE, f"{as_size(gib * 2**30)} of arrays, above store.min_gib, and counting is costly")
         if cost.seconds() > store.min_seconds:
             return Place(STORE, f"counting takes one core {as_duration(cost.seconds())}, above store.min_seconds")
-        return Place(MEMORY, f"{as_size(gib * 2**30)} of arrays, counted in {as_duration(cost.seconds())}")
+        return Place(MEMORY, f"{as_size(gib * 2**30)} of arrays; counting takes one core {as_duration(cost.seconds())}")
 
     def sample(self, graphs: GraphArrays) -> list[int]:
         """Return up to 64 graphs, evenly spread over the sizes."""

@@ -54,8 +54,11 @@ class SimplePathEncoding(BaseTransform):
         Raises DataError for anything but one homogeneous graph with an `edge_index` and no weights, and where the
         method gives no count.
         """
-        if not isinstance(data, Data) or isinstance(data, Batch) or data.edge_index is None:
-            raise DataError(f"SimplePathEncoding needs a Data object with an edge_index, got {type(data).__name__}")
+        if not isinstance(data, Data) or isinstance(data, Batch):
+            raise DataError(f"SimplePathEncoding needs a Data object, one graph, got {type(data).__name__}")
+        if not isinstance(data.edge_index, torch.Tensor):
+            kind = type(data.edge_index).__name__
+            raise DataError(f"SimplePathEncoding needs data.edge_index as a tensor [2, E], and this graph's is {kind}")
         if getattr(data, "edge_weight", None) is not None:
             raise DataError(
                 "SimplePathEncoding counts paths, and a count has no place for weights: an edge is there or not. "

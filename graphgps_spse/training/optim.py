@@ -68,7 +68,12 @@ def build_scheduler(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     if warmup < 0:
         raise ConfigError(f"optim.num_warmup_epochs: {warmup} is below 0")
     if cfg.optim.scheduler.endswith("_with_warmup") and warmup >= total:
-        log.warning("the warm-up of %d epochs does not end within optim.max_epoch, %d", warmup, total)
+        log.warning(
+            "the warm-up of %d epochs does not end within optim.max_epoch, %d, so the full learning rate is never "
+            "reached; for a short run set optim.num_warmup_epochs=0",
+            warmup,
+            total,
+        )
     return schedulers.get(cfg.optim.scheduler)(cfg, optimizer)
 
 

@@ -67,6 +67,16 @@ def test_ids_stay_and_tell_cells_apart(tmp_path):
     assert ids[1] == read_aggregates(tmp_path / "a")[0][1].id  # one more seed replaces the aggregate
 
 
+def test_cells_that_share_a_group_are_named(tmp_path, caplog):
+    for folder in "ab":
+        write_pair(tmp_path / folder, [0.1, 0.2], [0.3, 0.4])
+    assert len(read_aggregates(tmp_path)[0]) == 4
+    assert caplog.text.count("cells go into one group") == 2 and "Send one folder at a time" in caplog.text
+    caplog.clear()
+    read_aggregates(tmp_path / "a")
+    assert not caplog.text
+
+
 def test_a_run_and_its_aggregate_share_the_group(tmp_path):
     groups = []
     for model in ("GRIT", "CSA"):

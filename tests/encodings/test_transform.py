@@ -101,15 +101,17 @@ def test_refusals():
         SimplePathEncoding(max_length=0)
     with pytest.raises(ConfigError, match="pairs: unknown value 'flat'. Known: all, edges"):
         SimplePathEncoding(max_length=2, pairs="flat")
-    with pytest.raises(DataError, match="needs a Data object with an edge_index, got HeteroData"):
+    with pytest.raises(DataError, match="needs a Data object, one graph, got HeteroData"):
         SimplePathEncoding(max_length=2)(HeteroData())
-    with pytest.raises(DataError, match="needs a Data object with an edge_index"):
+    with pytest.raises(DataError, match="needs data.edge_index as a tensor .*is NoneType"):
         SimplePathEncoding(max_length=2)(Data(num_nodes=3))
+    with pytest.raises(DataError, match="needs data.edge_index as a tensor .*is list"):
+        SimplePathEncoding(max_length=2)(Data(edge_index=[[0, 1], [1, 0]], num_nodes=2))
     with pytest.raises(DataError, match="points outside its 2 nodes"):
         SimplePathEncoding(max_length=2)(graph([(0, 2)], 2))
 
 
 def test_a_batch_is_refused():
     """Its nodes belong to several graphs, and rows would count the pairs across them."""
-    with pytest.raises(DataError, match="needs a Data object with an edge_index, got"):
+    with pytest.raises(DataError, match="needs a Data object, one graph, got"):
         SimplePathEncoding(max_length=2)(Batch.from_data_list([graph(), graph()]))
