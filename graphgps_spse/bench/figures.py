@@ -87,7 +87,7 @@ def colours_of(panel: Sequence[Cell]) -> list[str]:
 def metric_text(cells: Sequence[Cell]) -> str:
     """Return the metric as it stands within a sentence."""
     metric = cells[0].column.metric
-    return metric if metric.isupper() else metric.lower()
+    return metric if metric.isupper() else metric[:1].lower() + metric[1:]
 
 
 def tidy(axes: Axes) -> None:
@@ -193,7 +193,8 @@ def _add_legend(figure: Figure, cells: Sequence[Cell]) -> None:
 def _draw_all_curves(panels: Sequence[Sequence[Cell]], histories: Mapping[str, Sequence[History]]) -> Figure:
     def draw(axes: Axes, panel: Sequence[Cell]) -> None:
         draw_curves(axes, panel, colours_of(panel), histories)
-        axes.set_title(f"{title_of(panel)}: validation {metric_text(panel)}", fontsize=9)
+        axes.set_title(title_of(panel), fontsize=9)
+        axes.set_ylabel(f"validation {metric_text(panel)}", fontsize=8)  # in a title it would be cut off
         tidy(axes)
 
     return _grid(panels, draw, width=3.9)
