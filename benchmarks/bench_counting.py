@@ -9,7 +9,6 @@ clone of the authors' counter. Parts that were not run keep their figures in the
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -17,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,7 @@ import authors_counter  # noqa: E402
 import graphs as sources  # noqa: E402
 import plain_search  # noqa: E402
 from graphs import flatten, one_graph, select  # noqa: E402
+from this_machine import environment  # noqa: E402
 
 from graphgps_spse.counting import (  # noqa: E402
     COUNTERS,
@@ -398,26 +397,6 @@ def compile_seconds() -> dict[str, float]:
             for _ in range(2)
         ]
     return {"first": float(runs[0].stdout), "cached": float(runs[1].stdout)}
-
-
-def environment() -> dict[str, Any]:
-    """Where this ran."""
-    cpuinfo = Path("/proc/cpuinfo")
-    models = [x for x in cpuinfo.read_text().splitlines() if x.startswith("model name")] if cpuinfo.exists() else []
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    options = [word for word in sys.argv[1:] if not Path(word).is_absolute()]  # folders of this machine say nothing
-    return {
-        "cpu": models[0].split(":")[1].strip() if models else platform.processor(),
-        "cores": len(models),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "numba", "networkx", "rustworkx")},
-        "commit": git("rev-parse", "HEAD") or "none",
-        "uncommitted_changes": bool(git("status", "--porcelain", "graphgps_spse", "benchmarks/*.py")),
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *options]),
-    }
 
 
 def main() -> None:

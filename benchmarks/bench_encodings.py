@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import bench_counting
 import graphs as sources
 import numpy as np
 from graphs import select
+from this_machine import environment
 
 from graphgps_spse.config import load_config
 from graphgps_spse.encodings import build_encodings, compile_kernels
@@ -72,7 +72,7 @@ def main() -> None:
                 measured[name][encoding.name] = {"ms_per_graph": ms, "graphs": len(graphs.node_ptr) - 1}
                 hours = ms * num_graphs / 3.6e6
                 print(f"{name:14} {encoding.name:6} {ms:9.3f} ms a graph, {hours:8.3f} core hours for {num_graphs:,}")
-    record = {"environment": bench_counting.environment(), "measurements": measured}
+    record = {"environment": environment(), "measurements": measured}
     args.out.write_text(json.dumps(record, indent=2) + "\n")
 
 

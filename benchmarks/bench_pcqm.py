@@ -26,7 +26,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bench_counting import environment  # noqa: E402
+from this_machine import environment  # noqa: E402
 
 from graphgps_spse.data.flat import FlatWriter, load_flat, make_once  # noqa: E402
 from graphgps_spse.data.loading import GraphLoader  # noqa: E402

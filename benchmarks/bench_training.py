@@ -18,7 +18,6 @@ file of results and leaves those of others.
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -39,6 +38,7 @@ from dense_gps import dense_csa, dense_gps  # noqa: E402
 from dense_grit import dense_grit  # noqa: E402
 from golden import our_name  # noqa: E402
 from official_names import CSA, GPS, GRIT  # noqa: E402
+from this_machine import environment  # noqa: E402
 
 from graphgps_spse.data.base import GraphBatch  # noqa: E402
 from graphgps_spse.models.build import count_parameters  # noqa: E402
@@ -258,26 +258,13 @@ def clones_of(paths: list[Path]) -> dict[str, Path]:
     return {next(kind for kind, mark in marks.items() if (path / mark).exists()): path for path in paths}
 
 
-def hardware() -> dict[str, Any]:
+def hardware(where: dict[str, Any]) -> dict[str, Any]:
     """What the figures depend on besides the code."""
-    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").open() if line.startswith("model name")]
     return {
-        "cpu": names[0] if names else platform.processor(),
-        "cores": os.cpu_count(),
+        **{key: where[key] for key in ("cpu", "cores", "python", "numpy", "numba")},
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numba", "numpy", "torch_geometric")},
+        **{name: version(name) for name in ("torch", "torch_geometric")},
     }
-
-
-def commit() -> str:
-    """The checked out commit, marked where files other than results differ from it."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
-    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
 
 
 def parse() -> argparse.Namespace:
@@ -333,9 +320,10 @@ def main() -> None:
         return
     command = ["python", "benchmarks/bench_training.py", *sys.argv[1:]]
     private = {str(path) for path in [args.data, args.out, *args.official] if path}
+    where = environment()
     how = {
-        "hardware": hardware(),
-        "commit": commit(),
+        "hardware": hardware(where),
+        "commit": where["commit"] + ("-dirty" if where["uncommitted_changes"] else ""),
         "command": " ".join("FOLDER" if word in private else word for word in command),
     }
     for case in args.cases:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -27,9 +28,18 @@ def run_command(
     except SPSEError as err:
         code = err.exit_code
         sys.stderr.write(f"error: {err}\n" if code != 75 else f"{err}\n")
-    except BrokenPipeError:  # who reads what is printed, e.g. head, has seen enough
+    except BrokenPipeError:
+        if not _reader_is_gone():
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         if code != 75:
             restore(before)
     return code
+
+
+def _reader_is_gone() -> bool:
+    """Whether who reads what is printed, e.g. head, has seen enough: no other broken pipe is an end like any other."""
+    asked = select.poll()
+    asked.register(sys.stdout.fileno(), 0)
+    return any(events & select.POLLERR for _, events in asked.poll(0))

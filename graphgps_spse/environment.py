@@ -1,6 +1,5 @@
 """Where and with what a run is carried out: device, threads, versions, commit."""
 
-import os
 import platform
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from graphgps_spse.cores import count_cores
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.version import __version__
 
@@ -45,8 +45,7 @@ def count_threads(num_threads: int, num_processes: int = 1) -> int:
         raise ConfigError(f"num_threads: {num_threads} is below 0")
     if num_threads:
         return num_threads
-    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, num_cores // num_processes)
+    return max(1, count_cores() // num_processes)
 
 
 def describe_environment(device: torch.device, num_threads: int) -> dict[str, Any]:

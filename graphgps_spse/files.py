@@ -52,3 +52,12 @@ def try_lock(file: IO[str]) -> bool | None:
         log.debug("%s: no locks here (%s)", file.name, err)
         return None
     return True
+
+
+def wait_for_lock(file: IO[str]) -> bool:
+    """Lock an open file, when others that have it are done; return whether the file system has locks."""
+    locked = try_lock(file)
+    if locked is False:
+        log.info("another process works under %s; waiting for it", file.name)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    return locked is not None

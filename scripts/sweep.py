@@ -11,6 +11,7 @@ from graphgps_spse.bench import pool, slurm
 from graphgps_spse.bench.launch import Attempt, Task
 from graphgps_spse.bench.states import State, ask_live_jobs, knows_slurm, plan, read_state
 from graphgps_spse.bench.sweep import read_sweep, write_manifest
+from graphgps_spse.cores import count_cores
 from graphgps_spse.errors import SPSEError
 from graphgps_spse.training.signals import StopSignals
 
@@ -64,7 +65,7 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     runs = read_sweep(arguments.sweep)
     gpus = pool.find_gpus() if options is None else []
-    slots = pool.divide(arguments.jobs or max(1, len(gpus)), pool.count_cores(), gpus)
+    slots = pool.divide(arguments.jobs or max(1, len(gpus)), count_cores(), gpus)
     num_threads = options.cpus if options else slots[0].num_threads
     live_jobs = ask_live_jobs() if options or any(map(knows_slurm, runs)) else None
     states = [read_state(run, live_jobs) for run in runs]

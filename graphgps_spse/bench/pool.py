@@ -49,11 +49,6 @@ def divide(num_jobs: int, num_cores: int, gpus: Sequence[str]) -> list[Slot]:
     return [Slot(share, gpus[number % len(gpus)] if gpus else "") for number in range(num_jobs)]
 
 
-def count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def find_gpus() -> list[str]:
     """Return the GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, or all that nvidia-smi lists."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -205,9 +205,9 @@ def aggregate(name_dir: Path) -> None:
 
 
 def _find_results(name_dir: Path) -> list[Path]:
-    paths = [path for path in name_dir.glob("*/result.json") if path.parent.name.isdecimal()]
-    paths = [path for path in paths if path.parent.name == str(int(path.parent.name))]
-    return sorted(paths, key=lambda path: int(path.parent.name))
+    paths = {path.parent.name: path for path in name_dir.glob("*/result.json")}
+    seeds = sorted(int(name) for name in paths if name.isdecimal() and name == str(int(name)))
+    return [paths[str(seed)] for seed in seeds]
 
 
 def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:

@@ -1,6 +1,5 @@
 """A sweep file becomes runs: configurations x grid points x seeds, each checked, none twice; and their manifest."""
 
-import fcntl
 import itertools
 import json
 import os
@@ -15,7 +14,7 @@ from graphgps_spse.bench.launch import Task, main_command
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config_files import read_mapping, value_of
 from graphgps_spse.errors import ConfigError, DataError, LaunchError
-from graphgps_spse.files import try_lock, write_json
+from graphgps_spse.files import wait_for_lock, write_json
 from graphgps_spse.registry import nearest
 
 SCHEMA = 1
@@ -98,8 +97,7 @@ def write_manifest(sweep: str, runs: Sequence[Run]) -> None:
         try:
             out_dir.mkdir(parents=True, exist_ok=True)
             with (out_dir / f".{MANIFEST}.lock").open("a") as lock:
-                if try_lock(lock) is False:
-                    fcntl.flock(lock, fcntl.LOCK_EX)
+                wait_for_lock(lock)
                 _update_manifest(out_dir / MANIFEST, sweep, [run for run in runs if run.out_dir == out_dir])
         except OSError as err:
             raise LaunchError(f"{out_dir}: cannot be written ({err.strerror}); choose another out_dir") from err
@@ -171,12 +169,13 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
                 cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
             except ConfigError as err:
                 raise ConfigError(f"{where}: {err}") from err
-            resolved[suffix] = cfg.to_dict()
-            for other in [other for other in resolved if other != suffix and resolved[other] == resolved[suffix]]:
+            twin = next((other for other, tree in resolved.items() if other != suffix and tree == cfg.to_dict()), None)
+            if twin is not None:
                 raise ConfigError(
-                    f"{_line(path, keys['grid'])}: grid: '{other[1:]}' and '{suffix[1:]}' are the same "
+                    f"{_line(path, keys['grid'])}: grid: '{twin[1:]}' and '{suffix[1:]}' are the same "
                     f"run of {config}, written in two ways; remove one of the two"
                 )
+            resolved[suffix] = cfg.to_dict()
             own_name, name = cfg.name, cfg.name + suffix
             cfg = cfg.with_values(name=name)
             for seed in seeds:

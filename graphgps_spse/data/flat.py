@@ -4,7 +4,6 @@
 which says what they hold. Reading maps them: memory holds the pages in use, which all processes share.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -12,7 +11,7 @@ import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.errors import DataError
-from graphgps_spse.files import try_lock, write_json
+from graphgps_spse.files import wait_for_lock, write_json
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +107,7 @@ def make_once(path: Path, make: Callable[[Path], None]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f".{path.name}.lock").open("a") as lock:
-            locked = _wait_for(lock, path)
+            locked = wait_for_lock(lock)
             if path.is_dir():
                 return
             if locked:  # so whoever began these is no more
@@ -124,15 +123,6 @@ def make_once(path: Path, make: Callable[[Path], None]) -> None:
         if path.is_dir():  # another process was faster, on a disk without locks
             return
         raise DataError(f"{path} cannot be written ({err}). Make room, or set dataset.dir to another folder") from err
-
-
-def _wait_for(lock: IO[str], path: Path) -> bool:
-    """Lock a file, and return whether that is possible here."""
-    locked = try_lock(lock)
-    if locked is False:
-        log.info("another process is making %s; waiting for it", path)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    return locked is not None
 
 
 class _ArrayFile:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphgps_spse.cores import count_cores
 from graphgps_spse.errors import DataError
 
 NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS = 9, 3
@@ -141,8 +142,7 @@ def _end_with_parent() -> None:
 
 def count_workers(num_threads: int) -> int:
     """Return the workers that `num_threads` of a configuration means: 0 is one for each core this process may use."""
-    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return num_threads or num_cores
+    return num_threads or count_cores()
 
 
 def fold_chirality(x_NF: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import os
 import time
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphgps_spse.cores import count_cores
 from graphgps_spse.data import molecules
 from graphgps_spse.data.molecules import count_workers, featurise, featurise_block, featurise_many, fold_chirality
 from graphgps_spse.errors import DataError
@@ -166,8 +166,5 @@ def test_the_fifth_chirality_is_other():
     assert fold_chirality(features)[:, 1].tolist() == [3, 2] and features[0, 1] == 4
 
 
-def test_workers_where_the_system_does_not_say_which_cores_are_ours(monkeypatch):
-    """macOS and Windows have no sched_getaffinity."""
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    assert (count_workers(0), count_workers(2)) == (3, 2)
+def test_no_number_of_workers_is_one_for_each_core():
+    assert (count_workers(0), count_workers(2)) == (count_cores(), 2)
