@@ -7,9 +7,10 @@ import importlib
 import logging
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from yacs.config import CfgNode
@@ -17,7 +18,8 @@ from yacs.config import CfgNode
 from graphgps_spse.compat import read_leaves
 from graphgps_spse.config_files import read_base, read_words, read_yaml
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.registry import nearest
+from graphgps_spse.options import Key, Options, convert
+from graphgps_spse.registry import ALL, nearest
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +28,40 @@ NEED_NOT_BE_READ = frozenset({"dataset.dir", "plugins", "resolved"})
 """Keys that a machine's own scripts set for every run: data sets that are generated have no folder."""
 
 
-def default_tree() -> CfgNode:
-    """Return a fresh tree of all keys with their defaults."""
+def option_classes(plugins: Sequence[ModuleType] = ()) -> list[type[Options]]:
+    """Return the options that the modules of the package's component folders, and those of plugins, declare."""
+    modules = {module.__name__: module for registry in ALL for module in registry.modules()}
+    modules |= {module.__name__: module for module in plugins}
+    return [
+        value
+        for module in modules.values()
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Options) and value.__module__ == module.__name__
+    ]
+
+
+def default_tree(classes: Iterable[type[Options]] | None = None) -> CfgNode:
+    """Return a fresh tree of all keys with their defaults, those of `classes` (default: of the package) among them."""
+    tree = _root_tree()
+    for options in option_classes() if classes is None else classes:
+        for key in options.all_keys():
+            _declare(tree, key, options)
+    return tree
+
+
+def _declare(tree: CfgNode, key: Key, options: type[Options]) -> None:
+    *sections, leaf = key.path.split(".")
+    node = tree
+    for section in sections:
+        node = node.setdefault(section, CfgNode())
+        if not isinstance(node, CfgNode):
+            raise ConfigError(f"{options.__module__}.{options.__name__}: '{key.path}' would make a section of a key")
+    if leaf in node:
+        raise ConfigError(f"{options.__module__}.{options.__name__}: the key '{key.path}' is declared already")
+    node[leaf] = list(key.default) if key.item else key.default
+
+
+def _root_tree() -> CfgNode:
     c = CfgNode()
     c.name = ""  # run directory is out_dir/name/seed; empty: the file's name without .yaml
     c.out_dir = "results"
@@ -183,24 +217,6 @@ def default_tree() -> CfgNode:
     c.gt.attn = CfgNode()
     c.gt.attn.clamp = 5.0  # attention logits are clamped to [-clamp, clamp]; 0: not at all
 
-    c.optim = CfgNode()
-    c.optim.optimizer = "adamW"
-    c.optim.base_lr = 1e-3
-    c.optim.weight_decay = 1e-5
-    c.optim.momentum = 0.9  # of sgd
-    c.optim.max_epoch = 100
-    c.optim.batch_accumulation = 1  # batches whose gradients make one step
-    c.optim.clip_grad_norm = True
-    c.optim.clip_grad_norm_value = 1.0
-    c.optim.scheduler = "cosine_with_warmup"
-    c.optim.num_warmup_epochs = 0
-    c.optim.steps = [30, 60, 90]  # of the step scheduler
-    c.optim.lr_decay = 0.1  # of the step scheduler
-    c.optim.reduce_factor = 0.5  # of plateau
-    c.optim.schedule_patience = 10  # of plateau
-    c.optim.min_lr = 0.0  # of plateau
-    c.optim.power = 1.0  # of polynomial_with_warmup
-
     c.wandb = CfgNode()
     c.wandb.mode = "disabled"  # online, offline or disabled
     c.wandb.entity = ""
@@ -302,18 +318,18 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     path = Path(path)
     base, own, words = read_base(path), read_yaml(path), read_words(overrides)
     own.pop("base", None)
-    tree = default_tree()
     plugins, where = {**base, **own, **words}.get("plugins", ([], ""))
     if not isinstance(plugins, list) or not all(isinstance(plugin, str) for plugin in plugins):
         raise ConfigError(f"{where}: plugins: {plugins!r} must be a list of module names, e.g. [my_lab.my_encoding]")
-    for plugin in plugins:  # first, as plugins bring keys of their own
-        tree.update(_plugin_defaults(plugin, where, tree))
+    classes = option_classes([_import_plugin(plugin, where) for plugin in plugins])
+    tree = default_tree(classes)
     reading = read_leaves(base, own, words)
     if reading.notes():
         notes = "\n  ".join(reading.notes()).replace(f"{path}:", "line ")
         log.warning("%s, keys of GraphGPS, GRIT and CSA:\n  %s", path, notes)
-    for key, (value, where) in reading.leaves.items():
-        _set(tree, key, value, where)
+    declared = {key.path: key for options in classes for key in options.all_keys()}
+    for path_of_key, (value, where) in reading.leaves.items():
+        _set(tree, path_of_key, value, where, declared.get(path_of_key))
     if not tree.name:
         tree.name = path.stem
     places = {key: where for key, (_, where) in reading.leaves.items()}
@@ -329,18 +345,13 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return Config(tree, set_keys, excused=frozenset(reading.excused), places=places)
 
 
-def _plugin_defaults(plugin: str, where: str, tree: CfgNode) -> CfgNode:
-    """Import a plugin; return the sections that its DEFAULTS, nested dicts, add to the tree."""
+def _import_plugin(plugin: str, where: str) -> ModuleType:
+    """Import a plugin: its components register themselves, and its options join the tree."""
     try:
-        module = importlib.import_module(plugin)
+        return importlib.import_module(plugin)
     except ImportError as err:
         hint = ". Is its folder on PYTHONPATH?" if err.name == plugin.partition(".")[0] else ""
         raise ConfigError(f"{where}: plugins: '{plugin}' cannot be imported: {err}{hint}") from err
-    defaults = CfgNode(getattr(module, "DEFAULTS", {}))
-    taken = sorted(set(defaults) & set(tree))
-    if taken:
-        raise ConfigError(f"{where}: plugins: DEFAULTS of '{plugin}' would replace the section {', '.join(taken)}")
-    return defaults
 
 
 def _check_values(tree: CfgNode) -> None:
@@ -359,8 +370,8 @@ def _check_values(tree: CfgNode) -> None:
         raise ConfigError(f"name: '{tree.name}' becomes a folder, so it may hold only letters, digits and ._+-")
 
 
-def _set(tree: CfgNode, key: str, value: Any, where: str) -> None:
-    """Set one leaf after checking that it exists and that the value has the default's type."""
+def _set(tree: CfgNode, key: str, value: Any, where: str, declared: Key | None) -> None:
+    """Set one leaf after checking that it exists and that the value has its type and keeps its bounds."""
     *sections, leaf = key.split(".")
     node = tree
     for part in [*sections, leaf]:
@@ -370,26 +381,22 @@ def _set(tree: CfgNode, key: str, value: Any, where: str) -> None:
         node, parent = node[part], node
     if isinstance(node, CfgNode):
         raise ConfigError(f"{where}: '{key}' is a section, not a value; its keys: {', '.join(sorted(node))}")
-    parent[leaf] = _coerce(value, node, f"{where}: '{key}'")
+    if declared is None:
+        parent[leaf] = _coerce(value, node, f"{where}: '{key}'")
+        return
+    try:
+        checked = declared.check(value)
+    except ConfigError as err:
+        raise ConfigError(f"{where}: {err}") from err
+    parent[leaf] = list(checked) if declared.item else checked
 
 
 def _coerce(value: Any, default: Any, where: str) -> Any:
     """Return `value` in the type of `default`, or raise: 1 becomes 1.0, the string 1e-5 (PyYAML's reading) a number."""
     kind = type(default)
-    if kind is float and isinstance(value, int | str) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except ValueError:
-            pass
-    elif kind is list and isinstance(value, list):
+    if kind is list and isinstance(value, list):
         return [_coerce(item, default[0], where) for item in value] if default else list(value)
-    elif kind is str and value is None:
-        return ""
-    elif default == "off" and value is False:  # as YAML reads the word off
-        return default
-    elif type(value) is kind:
-        return value
-    raise ConfigError(f"{where} must be of type {kind.__name__} (default {default!r}), not {value!r}")
+    return convert(value, kind, f"{where} must be of type {kind.__name__}", default)
 
 
 def _plain(tree: CfgNode) -> dict[str, Any]:

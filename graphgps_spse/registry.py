@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from difflib import get_close_matches
+from types import ModuleType
 from typing import Any
 
 from graphgps_spse.errors import ConfigError
@@ -39,11 +40,15 @@ class Registry:
 
         return add
 
+    def modules(self) -> list[ModuleType]:
+        """Return the modules of the folder and of the folders in it, sorted by name."""
+        folder = importlib.import_module(self.package)
+        names = (module.name for module in pkgutil.walk_packages(folder.__path__, f"{self.package}."))
+        return [importlib.import_module(name) for name in sorted(names)]
+
     def _load(self) -> None:
         if not self._loaded:
-            folder = importlib.import_module(self.package)
-            for module in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
-                importlib.import_module(f"{self.package}.{module}")
+            self.modules()
             self._loaded = True
 
     def names(self) -> list[str]:

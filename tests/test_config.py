@@ -133,11 +133,23 @@ def test_override_that_switches_a_section_off_excuses_the_file(tmp_path):
 
 def test_plugin_brings_keys_of_its_own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    write(tmp_path, "DEFAULTS = {'posenc_Lab': {'enable': False, 'width': 3}}\n", "lab_keys.py")
-    write(tmp_path, "DEFAULTS = {'optim': {'base_lr': 3.0}}\n", "lab_thief.py")
-    cfg = load_config(write(tmp_path, "plugins: [lab_keys]\nposenc_Lab: {width: 4}\n"), ["posenc_Lab.enable=True"])
-    assert (cfg.posenc_Lab.enable, cfg.posenc_Lab.width) == (True, 4)
-    with pytest.raises(ConfigError, match="lab_thief.*optim"):
+    head = "from graphgps_spse.options import Options, option\n"
+    lab = 'class Lab(Options, section="posenc_Lab"):\n    width: int = option(3, "channels", at_least=1)\n'
+    more = 'class Gate(Options, section="gt"):\n    gate: bool = option(False, "gates")\n'
+    write(tmp_path, head + lab + more, "lab_keys.py")
+    write(
+        tmp_path,
+        head + 'class Mine(Options, section="optim"):\n    base_lr: float = option(3.0, "x")\n',
+        "lab_thief.py",
+    )
+    file = write(tmp_path, "plugins: [lab_keys]\nposenc_Lab: {width: 4}\n")
+    cfg = load_config(file, ["gt.gate=True"])
+    assert (cfg.posenc_Lab.width, cfg.gt.gate, cfg.gt.layers) == (4, True, 10)  # a section is extended, not replaced
+    with pytest.raises(
+        ConfigError, match=r"override 'posenc_Lab.width=0': posenc_Lab.width: 0 is below 1 \(channels\)"
+    ):
+        load_config(file, ["posenc_Lab.width=0"])
+    with pytest.raises(ConfigError, match=r"lab_thief.Mine: the key 'optim.base_lr' is declared already"):
         load_config(write(tmp_path, "plugins: [lab_thief]\n"))
     with pytest.raises(ConfigError, match=r"exp\.yaml:1.*no_lab.*PYTHONPATH"):
         load_config(write(tmp_path, "plugins: [no_lab]\n"))

@@ -10,9 +10,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 STDLIB_ONLY: set[str] = set()
 
 # Layer of a module -> the modules of the package that it may import, and the libraries of interest that it may use.
-CORE = {"errors", "registry", "version"}
+CORE = {"errors", "options", "registry", "version"}
 LAYERS = {
     "errors": (set(), STDLIB_ONLY),
+    "options": ({"errors"}, STDLIB_ONLY),
     "version": (set(), STDLIB_ONLY),
     "cores": (set(), STDLIB_ONLY),
     "registry": ({"errors"}, STDLIB_ONLY),

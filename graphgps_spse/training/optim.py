@@ -9,7 +9,7 @@ import torch
 from torch.nn import Parameter
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, MultiStepLR, ReduceLROnPlateau
 
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import optimizers, schedulers
 
 log = logging.getLogger(__name__)
@@ -17,17 +17,56 @@ log = logging.getLogger(__name__)
 Scheduler = LRScheduler | ReduceLROnPlateau
 
 
+class OptimizerOptions(Options, section="optim"):
+    """The optimizer and what every optimizer reads."""
+
+    optimizer: str = option("adamW", "name of the optimizer, in the list of components")
+    base_lr: float = option(1e-3, "learning rate before the schedule acts on it", above=0)
+    weight_decay: float = option(1e-5, "weight decay, of every parameter, biases and norms included", at_least=0)
+
+
+class SGDOptions(Options, section="optim"):
+    """Options of stochastic gradient descent."""
+
+    momentum: float = option(0.9, "momentum of sgd", at_least=0, below=1)
+
+
+class ScheduleOptions(Options, section="optim"):
+    """The learning-rate schedule and its length."""
+
+    scheduler: str = option("cosine_with_warmup", "name of the schedule, in the list of components")
+    max_epoch: int = option(100, "epochs to train", at_least=1)
+    num_warmup_epochs: int = option(0, "epochs of linear warm-up", at_least=0)
+
+
+class StepOptions(Options, section="optim"):
+    """Options of the schedule `step`."""
+
+    steps: tuple[int, ...] = option((30, 60, 90), "epochs at which the learning rate is multiplied by lr_decay")
+    lr_decay: float = option(0.1, "factor of the learning rate at each of the steps", at_least=0)
+
+
+class PlateauOptions(Options, section="optim"):
+    """Options of the schedule `plateau`."""
+
+    reduce_factor: float = option(0.5, "factor of the learning rate on a plateau", above=0, below=1)
+    schedule_patience: int = option(10, "epochs without a better validation loss before the rate falls", at_least=0)
+    min_lr: float = option(0.0, "lowest learning rate of the schedule plateau", at_least=0)
+
+
+class PolynomialOptions(Options, section="optim"):
+    """Options of the schedule `polynomial_with_warmup`."""
+
+    power: float = option(1.0, "power p of the decay (1 - t)^p", above=0)
+
+
 def build_optimizer(cfg: Any, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
     """Return the optimiser `optim.optimizer` over `parameters`, which must already lie on their device.
 
     Weight decay acts on every parameter, biases, norms and embeddings too, as in the official code.
     """
-    parameters = list(parameters)
-    if not 0 < cfg.optim.base_lr < math.inf:
-        raise ConfigError(f"optim.base_lr: {cfg.optim.base_lr} is not above 0 and finite")
-    if cfg.optim.weight_decay < 0:
-        raise ConfigError(f"optim.weight_decay: {cfg.optim.weight_decay} is below 0")
-    return optimizers.get(cfg.optim.optimizer)(cfg, parameters)
+    options = OptimizerOptions.from_cfg(cfg)
+    return optimizers.get(options.optimizer)(cfg, list(parameters))
 
 
 @optimizers.register("adamW")
@@ -47,8 +86,8 @@ def build_adam(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
 @optimizers.register("sgd")
 def build_sgd(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
     """Stochastic gradient descent with momentum."""
-    lr, momentum = cfg.optim.base_lr, cfg.optim.momentum
-    return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=cfg.optim.weight_decay)
+    options, momentum = OptimizerOptions.from_cfg(cfg), SGDOptions.from_cfg(cfg).momentum
+    return torch.optim.SGD(parameters, lr=options.base_lr, momentum=momentum, weight_decay=options.weight_decay)
 
 
 @optimizers.register("adagrad")
@@ -64,17 +103,16 @@ def _can_fuse(parameters: list[Parameter]) -> bool:
 
 def build_scheduler(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """Return the schedule `optim.scheduler`; the trainer steps it once after each epoch."""
-    warmup, total = cfg.optim.num_warmup_epochs, cfg.optim.max_epoch
-    if warmup < 0:
-        raise ConfigError(f"optim.num_warmup_epochs: {warmup} is below 0")
-    if cfg.optim.scheduler.endswith("_with_warmup") and warmup >= total:
+    options = ScheduleOptions.from_cfg(cfg)
+    warmup, total = options.num_warmup_epochs, options.max_epoch
+    if options.scheduler.endswith("_with_warmup") and warmup >= total:
         log.warning(
             "the warm-up of %d epochs does not end within optim.max_epoch, %d, so the full learning rate is never "
             "reached; for a short run set optim.num_warmup_epochs=0",
             warmup,
             total,
         )
-    return schedulers.get(cfg.optim.scheduler)(cfg, optimizer)
+    return schedulers.get(options.scheduler)(cfg, optimizer)
 
 
 @schedulers.register("none")
@@ -86,7 +124,8 @@ def build_constant(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
 @schedulers.register("step")
 def build_step(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """The rate times lr_decay at each epoch of `optim.steps`."""
-    return MultiStepLR(optimizer, milestones=list(cfg.optim.steps), gamma=cfg.optim.lr_decay)
+    options = StepOptions.from_cfg(cfg)
+    return MultiStepLR(optimizer, milestones=list(options.steps), gamma=options.lr_decay)
 
 
 @schedulers.register("cos")
@@ -110,9 +149,7 @@ def build_linear_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> Sche
 @schedulers.register("polynomial_with_warmup")
 def build_polynomial_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """Linear warm-up, then (1 - t) ** power to 0."""
-    power = cfg.optim.power
-    if power <= 0:
-        raise ConfigError(f"optim.power: {power} is not above 0")
+    power = PolynomialOptions.from_cfg(cfg).power
     decay = with_warmup(lambda t: (1.0 - t) ** power, cfg.optim.num_warmup_epochs, cfg.optim.max_epoch)
     return LambdaLR(optimizer, decay)
 
@@ -121,9 +158,7 @@ def build_polynomial_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> 
 @schedulers.register("reduce_on_plateau")
 def build_plateau(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """The rate times reduce_factor when the validation loss has not improved for schedule_patience epochs."""
-    options = cfg.optim
-    if not 0 < options.reduce_factor < 1:
-        raise ConfigError(f"optim.reduce_factor: {options.reduce_factor} is not between 0 and 1")
+    options = PlateauOptions.from_cfg(cfg)
     patience, floor = options.schedule_patience, options.min_lr
     return ReduceLROnPlateau(optimizer, mode="min", factor=options.reduce_factor, patience=patience, min_lr=floor)
 

@@ -6,8 +6,18 @@ from typing import Any
 import torch
 
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
+from graphgps_spse.training.optim import ScheduleOptions
 
 AMP_DTYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class GradientOptions(Options, section="optim"):
+    """How gradients become a step."""
+
+    batch_accumulation: int = option(1, "batches whose mean gradient over graphs makes one step", at_least=1)
+    clip_grad_norm: bool = option(True, "clip the gradient of all parameters to a 2-norm")
+    clip_grad_norm_value: float = option(1.0, "largest 2-norm of the gradient", above=0)
 
 
 @dataclass(frozen=True)
@@ -33,25 +43,22 @@ class TrainOptions:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "TrainOptions":
         """Read the keys of `train` and `optim`. Raises ConfigError for values that make no sense."""
-        train, optim = cfg.train, cfg.optim
+        train, gradient = cfg.train, GradientOptions.from_cfg(cfg)
         options = cls(
-            max_epoch=optim.max_epoch,
+            max_epoch=ScheduleOptions.from_cfg(cfg).max_epoch,
             eval_period=train.eval_period,
             ckpt_period=train.ckpt_period,
             ckpt_minutes=train.ckpt_minutes,
             log_interval=train.log_interval,
-            batch_accumulation=optim.batch_accumulation,
-            max_grad_norm=optim.clip_grad_norm_value if optim.clip_grad_norm else 0.0,
+            batch_accumulation=gradient.batch_accumulation,
+            max_grad_norm=gradient.clip_grad_norm_value if gradient.clip_grad_norm else 0.0,
             amp=train.amp,
             compile=train.compile,
         )
-        positive = ("optim.max_epoch", "optim.batch_accumulation")
-        for key in (*positive, "train.eval_period", "train.ckpt_period", "train.log_interval"):
+        for key in ("train.eval_period", "train.ckpt_period", "train.log_interval"):
             value = getattr(options, key.split(".")[1])
             if value < 1:
                 raise ConfigError(f"{key}: {value} is below 1")
-        if optim.clip_grad_norm and options.max_grad_norm <= 0:
-            raise ConfigError(f"optim.clip_grad_norm_value: {options.max_grad_norm} is not above 0")
         if options.amp not in AMP_DTYPES:
             raise ConfigError(f"train.amp: '{options.amp}' is none of {', '.join(AMP_DTYPES)}")
         return options

@@ -1,0 +1,87 @@
+"""Options: what declares a key, what a value must be, and what is said otherwise."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from graphgps_spse.config import default_tree, option_classes
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
+
+
+class Shared(Options):
+    width: int = option(3, "columns", at_least=1)
+
+
+class Lab(Options, section="lab"):
+    """Options of a test."""
+
+    includes = (Shared,)
+    rate: float = option(0.5, "a rate", above=0, below=1)
+    mode: str = option("off", "what to do", choices=("off", "on"))
+    sizes: tuple[int, ...] = option((), "sizes of the parts", at_least=0)
+    freqs: int = option(10, "eigenvalues", key="eigen.max_freqs", at_least=1, at_most=20)
+    flag: bool = option(False, "a switch")
+
+
+def test_keys_know_their_place_type_and_default():
+    keys = {key.path: key for key in Lab.all_keys()}
+    assert list(keys) == ["lab.rate", "lab.mode", "lab.sizes", "lab.eigen.max_freqs", "lab.flag", "lab.width"]
+    assert [key.type_name for key in keys.values()] == ["float", "str", "list of int", "int", "bool", "int"]
+    assert keys["lab.sizes"].default == () and keys["lab.eigen.max_freqs"].field == "freqs"
+
+
+def test_values_are_read_and_converted():
+    cfg = SimpleNamespace(
+        lab=SimpleNamespace(
+            rate="1e-5", mode=False, sizes=[1, 2], eigen=SimpleNamespace(max_freqs=4), flag=True, width=7
+        )
+    )
+    assert Lab.from_cfg(cfg) == Lab(rate=1e-5, mode="off", sizes=(1, 2), freqs=4, flag=True)
+    assert Shared.from_cfg(cfg, "lab").width == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rate": 0}, r"lab.rate: 0.0 is not above 0 \(a rate\)"),
+        ({"rate": 1.0}, "lab.rate: 1.0 is not below 1"),
+        ({"rate": float("nan")}, "lab.rate: nan is not a finite number"),
+        ({"rate": 10**400}, "lab.rate: must be of type float"),
+        ({"rate": True}, "lab.rate: must be of type float"),
+        ({"mode": "of"}, "lab.mode: 'of' is none of off, on"),
+        ({"sizes": 3}, "lab.sizes: must be a list of int"),
+        ({"sizes": [1, -2]}, "lab.sizes: item 2: -2 is below 0"),
+        ({"sizes": [1, "x"]}, "lab.sizes: item 2: must be of type int"),
+        ({"freqs": 21}, "lab.eigen.max_freqs: 21 is above 20"),
+        ({"freqs": 2.0}, "lab.eigen.max_freqs: must be of type int"),
+        ({"flag": 1}, "lab.flag: must be of type bool"),
+    ],
+)
+def test_a_bad_value_names_the_key_the_bound_and_its_meaning(values, message):
+    with pytest.raises(ConfigError, match=message):
+        Lab(**values)
+
+
+def test_whole_numbers_stay_within_64_bits():
+    class Wide(Options, section="wide"):
+        count: int = option(0, "a count")
+
+    assert Wide(count=-(2**63 - 1)).count == -(2**63 - 1)
+    with pytest.raises(ConfigError, match="wide.count: a whole number of about 5000 digits is beyond 64 bits"):
+        Wide(count=10**4999)
+
+
+def test_options_are_frozen():
+    with pytest.raises(AttributeError):
+        Lab().rate = 0.1
+
+
+def test_every_declared_default_is_valid_and_every_key_has_a_meaning():
+    classes = option_classes()
+    assert classes
+    for options in classes:
+        assert options.__doc__, options
+        for key in options.all_keys():
+            assert key.check(key.default) == key.default and key.rule.doc, key.path
+    default_tree(classes)
