@@ -6,16 +6,18 @@ import json
 import logging
 import os
 import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 log = logging.getLogger(__name__)
 
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write `content` beside `path`, flush it to the disk and rename it into place; a failure leaves no trace."""
-    # Not the process's number: on a shared disk those of two containers are often equal.
-    tmp = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    tmp = _temporary_beside(path)
     try:
         with tmp.open("wb") as file:
             file.write(content)
@@ -24,7 +26,55 @@ def write_atomic(path: Path, content: bytes) -> None:
         tmp.replace(path)
     finally:
         tmp.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+    _flush_folder(path.parent)
+
+
+@contextmanager
+def write_new(path: Path) -> Iterator[TextIO]:
+    """Give a text file (UTF-8, line ends as they are) that becomes `path` when the block ends, or leaves no trace.
+
+    Nothing is replaced: of several writers the first to finish has the name, and the others get FileExistsError.
+    """
+    tmp = _temporary_beside(path)
+    try:
+        with tmp.open("x", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(tmp, path)  # a rename would replace what is there
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links: whoever makes the empty file may replace it
+            path.touch(exist_ok=False)
+            tmp.replace(path)
+    finally:
+        tmp.unlink(missing_ok=True)
+    _flush_folder(path.parent)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give the name of a folder to make and fill; it becomes `path` when the block ends, or leaves no trace.
+
+    Raises OSError where `path` is there and not empty: of several writers the first to finish has the name.
+    """
+    tmp = _temporary_beside(path)
+    try:
+        yield tmp
+        tmp.rename(path)
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+
+
+def _temporary_beside(path: Path) -> Path:
+    """Return a hidden name in the same folder that no other process uses."""
+    # Not the process's number: on a shared disk those of two containers are often equal.
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _flush_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     except OSError as err:

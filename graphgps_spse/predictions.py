@@ -24,6 +24,7 @@ from graphgps_spse.encode import encode
 from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
+from graphgps_spse.files import new_folder, write_new
 from graphgps_spse.run import Parts, build_parts, check_best_epoch, describe_origin, prepare_kernels
 from graphgps_spse.rundir import identity_of
 from graphgps_spse.training.checkpoint import load_best
@@ -173,15 +174,18 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
     """Write the files that OGB's leaderboard of PCQM4Mv2 takes, of test-dev and test-challenge, and return them."""
     if run.cfg.dataset.format != "OGB" or not run.cfg.dataset.name.startswith("PCQM4Mv2-"):
         raise ConfigError(f"{run.path} was trained on {run.parts.dataset.spec.name}; --submission is for PCQM4Mv2")
-    taken = [path for path in folder.glob("y_pred_*.npz")] if folder.is_dir() else []
-    if taken:
-        raise DataError(f"{taken[0]} is there already; name another folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder} is there already; name another folder")
     overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={run.cfg.dataset.dir}"]
     inference = build_parts(load_config(run.path / "config.yaml", overrides)).dataset
     splits = inference.load()
     predictions = {part: run.predict(splits[part], run.parts.store)[:, 0].numpy() for part in TEST_SPLITS}
-    folder.mkdir(parents=True, exist_ok=True)
-    files = write_submission(predictions, folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(folder) as unfinished:  # both files or neither
+            files = [folder / file.name for file in write_submission(predictions, unfinished)]
+    except OSError as err:
+        raise DataError(f"{folder} cannot be written ({err.strerror}); name another folder") from err
     log.info("written for OGB's leaderboard: %s", ", ".join(str(file) for file in files))
     return files
 
@@ -203,20 +207,20 @@ def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
 
 @contextmanager
 def _table(path: Path, header: Sequence[str]) -> Iterator[Any]:
-    """Give a writer of CSV rows; the file appears when all are written, and none is overwritten."""
-    if path.exists():
-        raise DataError(f"{path} is there already; name another file with --out")
+    """Give a writer of CSV rows; the file appears when all rows are written, and no file is overwritten."""
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{path}: two columns would be called '{twice}'; rename that target")
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        with unfinished.open("w", newline="", encoding="utf-8") as file:
+        if path.exists():
+            raise DataError(f"{path} is there already; name another file with --out")
+        with write_new(path) as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
             yield writer
-        unfinished.replace(path)
+    except FileExistsError as err:
+        raise DataError(
+            f"{path} was written by another process in the meantime and stays as it is; name another file with --out"
+        ) from err
     except OSError as err:
-        raise DataError(f"{path} cannot be written: {err}") from err
-    finally:
-        unfinished.unlink(missing_ok=True)
+        raise DataError(f"{path} cannot be written ({err.strerror or err}); name another file with --out") from err

@@ -5,10 +5,11 @@ import fcntl
 import json
 import os
 import stat
+from multiprocessing import get_context
 
 import pytest
 
-from graphgps_spse.files import try_lock, write_atomic, write_json
+from graphgps_spse.files import try_lock, write_atomic, write_json, write_new
 
 
 def test_replaces_and_leaves_nothing_else(tmp_path):
@@ -60,6 +61,52 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path, monkeypatch):
     write_atomic(path, b"ours")
     assert path.read_bytes() == b"ours"
     assert os.listdir(tmp_path) == ["record.json"]
+
+
+def write_lines(path, letter, together, outcomes):
+    try:
+        with write_new(path) as file:
+            for _ in range(2000):
+                file.write(letter * 50 + "\n")
+            together.wait()
+        outcomes.put("written")
+    except FileExistsError:
+        outcomes.put("refused")
+
+
+def test_of_processes_that_write_one_new_file_the_first_to_finish_has_it(tmp_path):
+    context = get_context("fork")
+    together, outcomes = context.Barrier(3), context.SimpleQueue()
+    path = tmp_path / "table.csv"
+    processes = [context.Process(target=write_lines, args=(path, letter, together, outcomes)) for letter in "abc"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert sorted(outcomes.get() for _ in processes) == ["refused", "refused", "written"]
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2000 and len(set(lines)) == 1
+    assert os.listdir(tmp_path) == ["table.csv"]
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_new_file_replaces_nothing(tmp_path, monkeypatch, has_links):
+    """On file systems without hard links, too."""
+    if not has_links:
+
+        def refuse(*args, **kwargs):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "table.csv"
+    with write_new(path) as file:
+        file.write("first")
+        assert not path.exists(), "nobody sees a file that is not finished"
+    with pytest.raises(FileExistsError, match=r"table\.csv"), write_new(path) as file:
+        file.write("second")
+    with pytest.raises(KeyboardInterrupt), write_new(tmp_path / "other.csv") as file:
+        raise KeyboardInterrupt
+    assert path.read_text() == "first" and os.listdir(tmp_path) == ["table.csv"]
 
 
 def test_a_lock_is_had_by_one_or_says_that_there_are_none(tmp_path, monkeypatch):

@@ -246,6 +246,24 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
         predictions.predict_split(run_, "test", tmp_path / "none" / "p.csv")
 
 
+def test_of_two_predictions_into_one_file_the_second_to_finish_is_refused(trained, tmp_path, monkeypatch, capsys):
+    """The other one starts later and ends first; the file is its file alone."""
+    out, common = tmp_path / "p.csv", ["--run", str(trained), "--split", "test"]
+    assert script.main([*common, "--out", str(tmp_path / "alone.csv")]) == 0
+    predict = predictions.TrainedRun.predict
+
+    def predict_after_the_other(self, *args):
+        monkeypatch.setattr(predictions.TrainedRun, "predict", predict)
+        assert script.main([*common, "--out", str(out)]) == 0
+        return 1000 + predict(self, *args)
+
+    monkeypatch.setattr(predictions.TrainedRun, "predict", predict_after_the_other)
+    assert script.main([*common, "--out", str(out)]) == 2
+    assert f"error: {out} was written by another process in the meantime" in capsys.readouterr().err
+    assert out.read_text() == (tmp_path / "alone.csv").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.csv", "p.csv"]
+
+
 def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
     (tmp_path / "bad.csv").write_text("smiles\nXX\n")
     (tmp_path / "none.csv").write_text("smiles\n")
@@ -281,9 +299,16 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml"))
     written = {}
-    monkeypatch.setattr(predictions, "write_submission", lambda values, folder: written.update(values) or [])
+
+    def write(values, folder):
+        folder.mkdir()
+        written.update(values)
+        (folder / "y_pred.npz").touch()
+        return [folder / "y_pred.npz"]
+
+    monkeypatch.setattr(predictions, "write_submission", write)
     run_ = predictions.load_run(tmp_path / "results" / "c" / "0")
-    predictions.predict_submission(run_, tmp_path / "sub")
+    assert predictions.predict_submission(run_, tmp_path / "sub") == [tmp_path / "sub" / "y_pred.npz"]
     (tmp_path / "new.csv").write_text("smiles\n" + "\n".join(PCQM_SMILES) + "\n")
     predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv")
     gaps = [float(row["homolumogap"]) for row in read(tmp_path / "p.csv")]
@@ -291,6 +316,15 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
     assert list(written) == ["test-dev", "test-challenge"]
     assert np.allclose(written["test-dev"], [gaps[row % len(gaps)] for row in range(42, 46)], atol=1e-5)
     assert np.allclose(written["test-challenge"], [gaps[row % len(gaps)] for row in range(46, 51)], atol=1e-5)
-    (tmp_path / "sub" / "y_pred_x.npz").touch()
-    with pytest.raises(DataError, match="is there already; name another folder"):
+    with pytest.raises(DataError, match="sub is there already; name another folder"):
         predictions.predict_submission(run_, tmp_path / "sub")
+
+    def write_after_another(values, folder):
+        (tmp_path / "late").mkdir()
+        (tmp_path / "late" / "y_pred.npz").write_text("another's")
+        return write(values, folder)
+
+    monkeypatch.setattr(predictions, "write_submission", write_after_another)
+    with pytest.raises(DataError, match=r"late cannot be written \(Directory not empty\); name another folder"):
+        predictions.predict_submission(run_, tmp_path / "late")
+    assert (tmp_path / "late" / "y_pred.npz").read_text() == "another's" and not list(tmp_path.glob(".*"))

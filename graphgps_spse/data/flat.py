@@ -7,7 +7,6 @@ which says what they hold. Reading maps them: memory holds the pages in use, whi
 import json
 import logging
 import os
-import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.errors import DataError
-from graphgps_spse.files import wait_for_lock, write_json
+from graphgps_spse.files import new_folder, wait_for_lock, write_json
 
 log = logging.getLogger(__name__)
 
@@ -113,12 +112,8 @@ def make_once(path: Path, make: Callable[[Path], None]) -> None:
             if locked:  # so whoever began these is no more
                 for leftover in path.parent.glob(f".{path.name}.*.tmp"):
                     shutil.rmtree(leftover)
-            tmp = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-            try:
+            with new_folder(path) as tmp:
                 make(tmp)
-                tmp.rename(path)
-            finally:
-                shutil.rmtree(tmp, ignore_errors=True)
     except OSError as err:
         if path.is_dir():  # another process was faster, on a disk without locks
             return
