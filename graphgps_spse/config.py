@@ -15,9 +15,11 @@ from typing import Any
 
 from yacs.config import CfgNode
 
+from graphgps_spse.bounds import check_bounds
 from graphgps_spse.compat import read_leaves
 from graphgps_spse.config_files import read_base, read_words, read_yaml
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.identity import flatten
 from graphgps_spse.options import Key, Options, convert
 from graphgps_spse.registry import ALL, nearest
 
@@ -301,14 +303,6 @@ def _locating(places: dict[str, str]) -> Iterator[None]:
         raise ConfigError(f"{places[key]}: {err}") from err
 
 
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested dicts as one dict of dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat.update(flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
-    return flat
-
-
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, its one-level `base:` and the overrides on top of the defaults, checked key by key.
 
@@ -355,7 +349,9 @@ def _import_plugin(plugin: str, where: str) -> ModuleType:
 
 
 def _check_values(tree: CfgNode) -> None:
-    for key, value in flatten(_plain(tree)).items():
+    values = flatten(_plain(tree))
+    check_bounds(values)
+    for key, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{key}: {value} is not a finite number")
     for key, value in (("seed", tree.seed), ("round", tree.round), ("train.ckpt_minutes", tree.train.ckpt_minutes)):

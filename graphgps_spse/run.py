@@ -15,7 +15,7 @@ from torch import nn
 
 from graphgps_spse.bench.results import RunResult, aggregate, hash_config
 from graphgps_spse.bench.wandb_aggregate import group_name
-from graphgps_spse.config import Config, flatten
+from graphgps_spse.config import Config
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
@@ -26,11 +26,12 @@ from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.environment import count_threads, describe_environment, package_versions, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
+from graphgps_spse.identity import flatten, identity_of
 from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
 from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.registry import ALL, datasets
-from graphgps_spse.rundir import RunDir, claimed_name, identity_of
+from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
 from graphgps_spse.training.checkpoint import BEST, CheckpointStore
 from graphgps_spse.training.history import FitResult

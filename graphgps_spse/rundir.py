@@ -13,38 +13,11 @@ from typing import Any, TextIO
 
 import yaml
 
-from graphgps_spse.config import flatten
 from graphgps_spse.errors import RunDirError
 from graphgps_spse.files import try_lock, write_atomic, write_json
+from graphgps_spse.identity import differing_keys
 
 log = logging.getLogger(__name__)
-
-HOW_NOT_WHAT = (
-    "accelerator",
-    "dataset.dir",
-    "dataset.folder.dir",
-    "dataset.images.dir",
-    "dataset.pe_transform_on_the_fly",
-    "dataset.smiles.file",
-    "expected",
-    "num_threads",
-    "num_workers",
-    "out_dir",
-    "plugins",
-    "resolved",
-    "round",
-    "store",
-    "tensorboard_each_run",
-    "train.ckpt_minutes",
-    "train.ckpt_period",
-    "train.log_interval",
-    "train.mode",
-    "wandb",
-)
-"""Keys and sections that say how or where a run is carried out; a run may be resumed with other values of them.
-
-Folders and files of data are among them, as checkpoints know the data by its fingerprint.
-"""
 
 
 class RunDir:
@@ -183,22 +156,6 @@ def _is_alive_here(owner: str) -> bool:
     except PermissionError:  # another user's
         return True
     return True
-
-
-def identity_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Return, with dotted keys, what makes a nested configuration the run it is: all but HOW_NOT_WHAT."""
-    return {key: value for key, value in flatten(config).items() if not _says_how(key)}
-
-
-def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return (dotted key, old value, new value) wherever two nested configurations are different runs."""
-    before, now = identity_of(old), identity_of(new)
-    keys = sorted({*before, *now})
-    return [(key, before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)]
-
-
-def _says_how(key: str) -> bool:
-    return any(key == name or key.startswith(name + ".") for name in HOW_NOT_WHAT)
 
 
 def load_saved_config(path: Path) -> dict[str, Any]:

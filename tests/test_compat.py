@@ -10,8 +10,9 @@ from official_configs import CSA, GINE, OFFICIAL, WALKS, official, section, writ
 
 from graphgps_spse import run
 from graphgps_spse.compat_keys import ABSENT, DEFAULTS, IGNORED, ONLY, RENAMED, TRANSLATED
-from graphgps_spse.config import Config, default_tree, flatten, load_config
+from graphgps_spse.config import Config, default_tree, load_config
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.identity import flatten
 from graphgps_spse.models.build import count_parameters
 
 KNOWN = flatten(default_tree())

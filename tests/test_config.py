@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from graphgps_spse.config import default_tree, flatten, load_config
+from graphgps_spse.config import default_tree, load_config
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.identity import flatten
 
 CONFIGS = sorted(p for p in (Path(__file__).parents[1] / "configs").rglob("*.yaml") if p.parent.name != "sweeps")
 

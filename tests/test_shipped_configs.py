@@ -14,9 +14,10 @@ from data.lay_benchmark import lay_benchmark
 from data.lay_ogb import lay_pcqm, lay_peptides
 
 from graphgps_spse import run
-from graphgps_spse.config import Config, flatten, load_config
+from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import encode
+from graphgps_spse.identity import flatten
 from graphgps_spse.run import run_seeds
 
 ROOT = Path(__file__).resolve().parents[1]

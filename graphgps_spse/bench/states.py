@@ -14,7 +14,8 @@ from graphgps_spse.bench.launch import LOG, describe_end, is_failure, is_held, r
 from graphgps_spse.bench.results import RunResult
 from graphgps_spse.bench.sweep import Run
 from graphgps_spse.errors import DataError, RunDirError
-from graphgps_spse.rundir import differing_keys, identity_of, load_saved_config
+from graphgps_spse.identity import differing_keys, identity_of
+from graphgps_spse.rundir import load_saved_config
 
 log = logging.getLogger(__name__)
 

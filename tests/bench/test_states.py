@@ -14,7 +14,8 @@ from graphgps_spse.bench.launch import note_submitted
 from graphgps_spse.bench.results import RunResult, hash_config
 from graphgps_spse.bench.states import knows_slurm, plan, predict_hours, read_state
 from graphgps_spse.bench.sweep import Run, read_sweep
-from graphgps_spse.rundir import RunDir, identity_of
+from graphgps_spse.identity import identity_of
+from graphgps_spse.rundir import RunDir
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+"""The largest value that a key may have: what is beyond is a slip of the keyboard and would run for hours or crash."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import LARGEST_INT, show
+
+_WIDTH = 1 << 16
+_DEPTH = 1_000
+_CHANNELS = 10_000
+_GRAPHS = 1_000_000_000
+
+LARGEST = {
+    "num_threads": 4_096,
+    "num_workers": 1_024,
+    "round": 17,
+    "dataset.node_encoder_num_types": 1 << 31,
+    "dataset.edge_encoder_num_types": 1 << 31,
+    "dataset.cycles.num_graphs": _GRAPHS,
+    "dataset.cycles.max_length": 10_000,
+    "dataset.cycles.max_count": 1_000_000,
+    "dataset.generated.num_graphs": _GRAPHS,
+    "dataset.images.num_graphs": _GRAPHS,
+    "posenc_RRWP.ksteps": _CHANNELS,
+    "posenc_RWSE.kernel.times": _CHANNELS,
+    "posenc_LapPE.eigen.max_freqs": _CHANNELS,
+    "posenc_LapPE.layers": _DEPTH,
+    "posenc_SPD.max_length": 1 << 24,
+    "posenc_Rings.max_length": 1_000_000,
+    "posenc_SPSE.ksteps": _CHANNELS,
+    "posenc_SPSE.max_length": _CHANNELS,
+    "posenc_SPSE.n": 1_000,
+    "train.batch_size": 1 << 31,
+    "gnn.layers_post_mp": _DEPTH,
+    "gnn.dim_inner": _WIDTH,
+    "gt.layers": _DEPTH,
+    "gt.n_heads": _WIDTH,
+    "gt.dim_hidden": _WIDTH,
+    **{f"posenc_{name}.dim_pe": _WIDTH for name in ("RRWP", "RWSE", "LapPE", "SPSE")},
+}
+"""Largest value by key, of each item where the value is a list; of other keys it is LARGEST_INT."""
+
+
+def check_bounds(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError, beginning with the key, for a whole number beyond its bound; `values` by dotted key."""
+    for key, value in values.items():
+        most = LARGEST.get(key, LARGEST_INT)
+        for number in value if isinstance(value, list) else [value]:
+            if type(number) is int and not -LARGEST_INT <= number <= most:
+                side, limit = ("below", -LARGEST_INT) if number < 0 else ("above", most)
+                raise ConfigError(f"{key}: {show(number)} is {side} {limit:,}, the limit of this key")

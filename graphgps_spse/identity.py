@@ -1,0 +1,54 @@
+"""What makes a run the run it is: its resolved configuration without the keys that only say how it is carried out."""
+
+from typing import Any
+
+RUNTIME_KEYS = (
+    "accelerator",
+    "dataset.dir",
+    "dataset.folder.dir",
+    "dataset.images.dir",
+    "dataset.pe_transform_on_the_fly",
+    "dataset.smiles.file",
+    "expected",
+    "num_threads",
+    "num_workers",
+    "out_dir",
+    "plugins",
+    "resolved",
+    "round",
+    "store",
+    "tensorboard_each_run",
+    "train.ckpt_minutes",
+    "train.ckpt_period",
+    "train.log_interval",
+    "train.mode",
+    "wandb",
+)
+"""Keys and sections that say how or where a run is carried out; a run may be resumed with other values of them.
+
+Folders and files of data are among them, as checkpoints know the data by its fingerprint.
+"""
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested dicts as one dict of dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat.update(flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
+    return flat
+
+
+def identity_of(config: dict[str, Any]) -> dict[str, Any]:
+    """Return, with dotted keys, what makes a nested configuration the run it is: all but RUNTIME_KEYS."""
+    return {key: value for key, value in flatten(config).items() if not _is_runtime(key)}
+
+
+def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return (dotted key, old value, new value) wherever two nested configurations are different runs."""
+    before, now = identity_of(old), identity_of(new)
+    keys = sorted({*before, *now})
+    return [(key, before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)]
+
+
+def _is_runtime(key: str) -> bool:
+    return any(key == name or key.startswith(name + ".") for name in RUNTIME_KEYS)
