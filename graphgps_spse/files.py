@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -82,6 +83,11 @@ def _flush_folder(path: Path) -> None:
             raise
     finally:
         os.close(folder)
+
+
+def move_aside(path: Path) -> Path:
+    """Rename a damaged file to the first of path.damaged-1, path.damaged-2, ... that is free, and return that."""
+    return path.rename(next(name for k in count(1) if not (name := Path(f"{path}.damaged-{k}")).exists()))
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
@@ -14,7 +13,7 @@ from typing import Any, TextIO
 import yaml
 
 from graphgps_spse.errors import RunDirError
-from graphgps_spse.files import try_lock, write_atomic, write_json
+from graphgps_spse.files import move_aside, try_lock, write_atomic, write_json
 from graphgps_spse.identity import differing_keys
 
 log = logging.getLogger(__name__)
@@ -99,8 +98,7 @@ class RunDir:
             try:
                 sessions = json.loads(path.read_text())["sessions"]
             except (ValueError, KeyError, TypeError) as err:
-                aside = path.rename(path.with_name(f"env.json.damaged-{time.time_ns()}"))
-                log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, aside.name)
+                log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, move_aside(path).name)
         with self.writing():
             write_json(path, {"sessions": [*sessions, environment]})
 

