@@ -43,6 +43,7 @@ LAYERS = {
     "bench.wandb_aggregate": ({"errors"}, {"wandb"}),
     "encode": (CORE | {"encodings", "data.base"}, {"numpy", "torch", "tqdm"}),
     "command": ({"errors", "training.signals"}, STDLIB_ONLY),
+    "expressivity": ({"errors", "counting"}, {"numpy"}),
     "run": (None, None),
     "check_data": (None, None),
     "predictions": (None, None),

@@ -1,0 +1,258 @@
+"""Which pairs of graphs an encoding separates, in exact arithmetic: a record, a table and a figure.
+
+python scripts/expressivity.py brec.g6.gz --categories pairs.csv --out report/expressivity
+Graphs 2i and 2i+1 of the file (graph6 or the text format of EXP, plain, .gz or .xz) are pair i; with --all-pairs every
+graph is compared with every other. `--table RECORD` prints a record again.
+"""
+
+import argparse
+import csv
+import gzip
+import json
+import lzma
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphgps_spse.command import run_command
+from graphgps_spse.errors import DataError
+from graphgps_spse.files import write_json
+
+MAX_LENGTH = 20
+LENGTHS = range(2, MAX_LENGTH + 1)
+KINDS = ("nodes", "pairs", "refined")
+
+
+def read_graphs(path: Path) -> list[np.ndarray]:
+    """Return the adjacency matrices, [n, n] bool, of a file of graphs. Raises DataError for a file of another kind."""
+    opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    try:
+        with opener(path, "rt", encoding="ascii") as file:
+            lines = [line.strip() for line in file if line.strip()]
+    except (OSError, UnicodeDecodeError, EOFError, lzma.LZMAError) as err:
+        raise DataError(f"{path} cannot be read: {err}") from err
+    try:
+        return list(_read_graph6(lines) if ".g6" in path.suffixes else _read_text(lines))
+    except (ValueError, IndexError, StopIteration) as err:
+        raise DataError(f"{path}: neither graph6 (.g6) nor the text format of EXP: {err}") from err
+
+
+def _read_graph6(lines: list[str]) -> Iterator[np.ndarray]:
+    import networkx
+
+    for number, line in enumerate(lines, 1):
+        try:
+            yield networkx.to_numpy_array(networkx.from_graph6_bytes(line.encode())) > 0
+        except networkx.NetworkXError as err:
+            raise ValueError(f"line {number}: {err}") from err
+
+
+def _read_text(lines: list[str]) -> Iterator[np.ndarray]:
+    """Read the number of graphs; then for each "n label" and n lines of "tag degree neighbours"."""
+    rows = [line.split() for line in lines]
+    place = 1
+    for _ in range(int(rows[0][0])):
+        n = int(rows[place][0])
+        adjacency = np.zeros((n, n), bool)
+        for node, row in enumerate(rows[place + 1 : place + 1 + n]):
+            adjacency[node, [int(word) for word in row[2:]]] = True
+        place += 1 + n
+        yield adjacency | adjacency.T
+
+
+class Views(NamedTuple):
+    """Everything that the encodings show of one graph."""
+
+    adjacency: np.ndarray
+    degree: np.ndarray
+    distance: np.ndarray
+    resistance: np.ndarray
+    spectrum: np.ndarray
+    heat: np.ndarray
+    walks: np.ndarray
+    paths: np.ndarray
+
+    @classmethod
+    def of(cls, adjacency: np.ndarray, max_work: int) -> "Views":
+        """Compute them; `max_work` bounds the exact counting of paths."""
+        from graphgps_spse import expressivity as see
+
+        return cls(
+            adjacency,
+            see.degree_view(adjacency),
+            see.distance_view(adjacency),
+            see.resistance_view(adjacency),
+            see.spectrum_view(adjacency),
+            see.laplacian_powers(adjacency),
+            see.walk_view(adjacency, MAX_LENGTH + 1),
+            see.path_view(adjacency, MAX_LENGTH, max_work=max_work),
+        )
+
+
+def encodings() -> dict[str, tuple[range, Callable[[Views, int], np.ndarray]]]:
+    """Return for each encoding the lengths K that it comes in, and what it shows of a graph up to length K."""
+    from graphgps_spse.expressivity import edges_only, nodes_only
+
+    once = range(1)
+    return {
+        "degree": (once, lambda v, k: v.degree),
+        "shortest path distance": (once, lambda v, k: v.distance),
+        "resistance": (once, lambda v, k: v.resistance),
+        "Laplacian spectrum": (once, lambda v, k: nodes_only(v.spectrum, v.adjacency)),
+        "heat kernel at all times": (once, lambda v, k: v.heat),
+        "RWSE": (LENGTHS, lambda v, k: nodes_only(v.walks[..., : 2 * k + 2], v.adjacency)),
+        "RRWP": (LENGTHS, lambda v, k: v.walks[..., : 2 * k + 2]),
+        "cycles through nodes": (LENGTHS, lambda v, k: nodes_only(v.paths[..., :k], v.adjacency)),
+        "cycles through edges": (LENGTHS, lambda v, k: edges_only(v.paths[..., :k], v.adjacency)),
+        "SPSE": (LENGTHS, lambda v, k: v.paths[..., :k]),
+        "RRWP+SPSE": (LENGTHS, lambda v, k: np.concatenate([v.walks[..., : 2 * k + 2], v.paths[..., :k]], axis=-1)),
+    }
+
+
+READS_PATHS = ("cycles through nodes", "cycles through edges", "SPSE", "RRWP+SPSE")
+
+
+def measure(
+    graphs: list[np.ndarray], pairs: list[tuple[int, int]], categories: list[str], max_work: int
+) -> list[dict[str, Any]]:
+    """Return a row for each encoding, K and category: pairs, those counted up to K, and those that are separated.
+
+    Where counting ends before K for one graph of a pair, both show the lengths that are counted for both.
+    """
+    from graphgps_spse.expressivity import compare
+
+    @lru_cache(maxsize=max(2, min(64, len(graphs))))
+    def views_of(graph: int) -> Views:
+        return Views.of(graphs[graph], max_work)
+
+    found: dict[tuple[str, int, str], dict[str, int]] = {}
+    for done, ((a, b), category) in enumerate(zip(pairs, categories), 1):
+        counted = min(views_of(graph).paths.shape[-1] for graph in (a, b))
+        views = [v._replace(paths=v.paths[..., :counted]) for v in (views_of(a), views_of(b))]
+        for name, (lengths, show) in encodings().items():
+            for k in lengths:
+                row = found.setdefault((name, k, category), dict.fromkeys(("total", "counted", *KINDS), 0))
+                verdict = compare(*(show(v, k) for v in views))
+                row["total"] += 1
+                row["counted"] += k <= counted or name not in READS_PATHS
+                for kind in KINDS:
+                    row[kind] += bool(getattr(verdict, kind))
+        if done % 50 == 0 or done == len(pairs):
+            print(f"{done} of {len(pairs)} pairs", file=sys.stderr, flush=True)
+    return [{"encoding": n, "K": k, "category": c, **row} for (n, k, c), row in found.items()]
+
+
+def measure_relabelings(graphs: list[np.ndarray], max_length: int, seed: int) -> dict[str, int]:
+    """Count the graphs whose relabeling looks like another graph, by exact counts and by the paper's lower bounds."""
+    from graphgps_spse.expressivity import compare, path_view
+
+    rng = np.random.default_rng(seed)
+    found = {"graphs": len(graphs), "K": max_length, "exact": 0, "dag": 0}
+    for adjacency in graphs:
+        order = rng.permutation(len(adjacency))
+        relabelled = adjacency[np.ix_(order, order)]
+        for method, options in (("exact", {"max_work": 10**8}), ("dag", {"R": 1.0, "D_dfs": 6, "N": 1})):
+            first, second = (path_view(a, max_length, method=method, **options) for a in (adjacency, relabelled))
+            length = min(first.shape[-1], second.shape[-1])
+            found[method] += compare(first[..., :length], second[..., :length]).pairs
+    return found
+
+
+def table(record: dict[str, Any]) -> str:
+    """Return a record in Markdown: pairs separated by refinement, and in brackets by pair and by node values."""
+    categories = sorted({row["category"] for row in record["rows"]})
+    totals = {c: next(row["total"] for row in record["rows"] if row["category"] == c) for c in categories}
+    lines = [
+        "| encoding | K | "
+        + " | ".join(f"{c} ({totals[c]})" for c in categories)
+        + f" | all ({sum(totals.values())}) |",
+        "|---" * (len(categories) + 3) + "|",
+    ]
+    by_key = {(row["encoding"], row["K"], row["category"]): row for row in record["rows"]}
+    for name, k in dict.fromkeys((row["encoding"], row["K"]) for row in record["rows"]):
+        rows = [by_key[name, k, c] for c in categories]
+        rows.append({key: sum(row[key] for row in rows) for key in ("total", "counted", *KINDS)})
+        cells = []
+        for row in rows:
+            partly = "" if row["counted"] == row["total"] else f", {row['counted']} counted to K"
+            cells.append(f"**{row['refined']}** ({row['pairs']}, {row['nodes']}{partly})")
+        lines.append(f"| {name} | {k or ''} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """Draw pairs separated by refinement against K; open circles where not every pair is counted to K."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for name in ("RWSE", "RRWP", "cycles through nodes", "cycles through edges", "SPSE", "RRWP+SPSE"):
+        rows = [row for row in record["rows"] if row["encoding"] == name]
+        lengths = sorted({row["K"] for row in rows})
+        at = [[row for row in rows if row["K"] == k] for k in lengths]
+        separated = [sum(row["refined"] for row in group) for group in at]
+        whole = [all(row["counted"] == row["total"] for row in group) for group in at]
+        (line,) = axes.plot(lengths, separated, label=name, linewidth=1.5)
+        for inside, fill in ((True, line.get_color()), (False, "white")):
+            chosen = [(k, y) for k, y, w in zip(lengths, separated, whole) if w is inside]
+            if chosen:
+                axes.plot(*zip(*chosen), "o", color=line.get_color(), markerfacecolor=fill, markersize=5)
+    axes.set(xlabel="K, the longest walk, path or cycle in edges", ylabel="pairs separated", xticks=range(2, 21, 2))
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> int:
+    """Measure what the command line names, or print a record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graphs", nargs="?", type=Path, help="graph6 (.g6) or EXP's text format; plain, .gz or .xz")
+    parser.add_argument("--categories", type=Path, metavar="CSV", help="a row a pair, with a column paper_category")
+    parser.add_argument("--all-pairs", action="store_true", help="compare every graph with every other")
+    parser.add_argument("--max-work", type=float, default=3e8, help="exact counting of a graph, in about nanoseconds")
+    parser.add_argument("--relabel", type=int, metavar="K", help="only: are two relabelings of a graph equal?")
+    parser.add_argument("--out", type=Path, metavar="NAME", help="write NAME.json and NAME.png")
+    parser.add_argument("--table", type=Path, metavar="RECORD", help="print a record that was written before")
+    asked = parser.parse_args()
+    if (asked.graphs is None) == (asked.table is None):
+        parser.error("name a file of graphs, or a record with --table")
+
+    def work() -> None:
+        if asked.table is not None:
+            print(table(json.loads(asked.table.read_text())))
+            return
+        graphs, started = read_graphs(asked.graphs), time.perf_counter()
+        if asked.relabel:
+            record: dict[str, Any] = {"relabelings": measure_relabelings(graphs, asked.relabel, seed=0)}
+            print(json.dumps(record["relabelings"]))
+        else:
+            pairs = list(combinations(range(len(graphs)), 2))
+            if not asked.all_pairs:
+                pairs = [(i, i + 1) for i in range(0, len(graphs) - 1, 2)]
+            categories = ["pairs"] * len(pairs)
+            if asked.categories is not None:
+                with asked.categories.open(encoding="utf-8") as file:
+                    categories = [row["paper_category"] for row in csv.DictReader(file)]
+            if len(categories) != len(pairs):
+                raise DataError(f"{asked.categories} has {len(categories)} rows, {asked.graphs} {len(pairs)} pairs")
+            record = {"rows": measure(graphs, pairs, categories, int(asked.max_work))}
+            print(table(record))
+        record |= {"graphs": asked.graphs.name, "max_work": int(asked.max_work)}
+        record |= {"seconds": round(time.perf_counter() - started, 1)}
+        if asked.out is not None:
+            asked.out.parent.mkdir(parents=True, exist_ok=True)
+            write_json(asked.out.with_suffix(".json"), record)
+            if "rows" in record:
+                draw(record, asked.out.with_suffix(".png"))
+
+    return run_command(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
