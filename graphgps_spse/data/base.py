@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from graphgps_spse.errors import DataError
 
-_CHUNK_ROWS = 1 << 20  # rows that are checked, or hashed, at a time, so that arrays on disk are never read as a whole
+_CHUNK_ROWS = 1 << 15  # rows checked or hashed at a time: arrays on disk stay there, and chunks stay in the CPU's cache
 _NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
 _WIDE = (torch.int64, torch.float32, torch.float64)
 
@@ -68,6 +69,35 @@ class DatasetSpec:
     target_names: tuple[str, ...] = ()
     may_miss_targets: bool = False
     """Whether targets may be NaN, for unknown. Losses and metrics leave those out; otherwise none is allowed."""
+
+
+class MappedFile(NamedTuple):
+    """A file whose pages are arrays of a split."""
+
+    path: Path
+    inode: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> "MappedFile":
+        """Return a file as it is now."""
+        found = path.stat()
+        return cls(path, found.st_ino, found.st_size)
+
+    def check(self) -> None:
+        """Raise DataError if the file has been cut: the system ends a process that reads pages which are gone.
+
+        A file that was moved, deleted or replaced keeps its pages as long as it is mapped.
+        """
+        try:
+            found = self.path.stat()
+        except OSError:
+            return
+        if found.st_ino == self.inode and found.st_size < self.size:
+            raise DataError(
+                f"{self.path} was cut from {self.size} to {found.st_size} bytes while it was in use. Move its folder "
+                "away and run the same command again: it is written anew"
+            )
 
 
 @dataclass(frozen=True)
@@ -138,7 +168,9 @@ class GraphDataset:
     may_miss_targets: bool = False
     """Whether targets may be NaN, for unknown."""
     kept_fingerprint: str = ""
-    """What `fingerprint` returned when these arrays were checked and written; then neither is done again."""
+    """The fingerprint, where it was computed when the arrays were read and they were checked when they were written."""
+    files: tuple[MappedFile, ...] = ()
+    """What arrays are memory-mapped from."""
 
     def __post_init__(self) -> None:
         if not self.kept_fingerprint:
@@ -222,8 +254,10 @@ class GraphDataset:
 
     def fingerprint(self) -> str:
         """Return a SHA-256 over graphs, features and targets, for records and caches; the same however stored."""
-        if self.kept_fingerprint:
-            return self.kept_fingerprint
+        return self.kept_fingerprint or self.compute_fingerprint()
+
+    def compute_fingerprint(self) -> str:
+        """Return the fingerprint of the arrays as they are now, reading all of them in chunks."""
         digest = hashlib.sha256(f"{self.name}/{self.split}/{self.level}".encode())
         for tensor in (self.node_ptr, self.edge_ptr, self.edge_index_2E, self.x_NF, self.edge_attr_EF, self.y):
             if tensor is None:
@@ -231,11 +265,16 @@ class GraphDataset:
             digest.update(f"{_widened(tensor[:0]).dtype}{tuple(tensor.shape)}".encode())
             for row in tensor if tensor is self.edge_index_2E else (tensor,):
                 for _, chunk in _chunks(row):
-                    digest.update(_widened(chunk).contiguous().numpy().tobytes())
+                    digest.update(_widened(chunk).contiguous().numpy().data)
         return digest.hexdigest()
 
     def batch(self, indices: Sequence[int]) -> GraphBatch:
-        """Return the graphs `indices` as one batch, sorted by size (ties keep the order given)."""
+        """Return the graphs `indices` as one batch, sorted by size (ties keep the order given).
+
+        Raises DataError where the files behind the arrays were cut.
+        """
+        for file in self.files:
+            file.check()
         index_B = torch.as_tensor(indices, dtype=torch.int64)
         index_B = index_B[torch.argsort(count_rows(self.node_ptr, index_B), stable=True)]
         sizes_B, edges_B = count_rows(self.node_ptr, index_B), count_rows(self.edge_ptr, index_B)

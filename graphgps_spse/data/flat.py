@@ -5,7 +5,7 @@ which says what they hold. Reading maps them: memory holds the pages in use, whi
 """
 
 import json
-import logging
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -16,11 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.base import GraphDataset, MappedFile
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import new_folder, wait_for_lock, write_json
-
-log = logging.getLogger(__name__)
 
 _FORMAT = 1
 _HEADER_BYTES = 128
@@ -78,21 +76,23 @@ class FlatWriter:
 def load_flat(path: Path, *, num_graphs: int | None = None) -> GraphDataset:
     """Return the graphs of a folder, or its first `num_graphs`, memory-mapped.
 
-    Raises DataError where a file is not what meta.json says. The graphs were checked when they were written.
+    All of the folder is read once: its fingerprint must be the one of the graphs that were checked and written. Raises
+    DataError where it is not.
     """
     try:
         meta = json.loads((path / "meta.json").read_text())
         if meta["format"] != _FORMAT:
             raise DataError(f"{path} has format {meta['format']}, and this version reads {_FORMAT}; move it away")
         fields = _fields(path, meta)
-        if num_graphs is None or num_graphs == len(fields["node_ptr"]) - 1:
-            return GraphDataset(**fields, kept_fingerprint=meta["fingerprint"])
-    except (OSError, ValueError, KeyError, TypeError) as err:
+        graphs = GraphDataset(**fields, kept_fingerprint=meta["fingerprint"])
+        if graphs.compute_fingerprint() != meta["fingerprint"]:
+            raise ValueError("its arrays are not those that were written")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as err:
         raise DataError(
             f"{path} is damaged ({type(err).__name__}: {err}). Move it away and run the same command again: it is "
             "written anew"
         ) from err
-    return GraphDataset(**_first(fields, num_graphs))
+    return graphs if num_graphs in (None, len(graphs)) else GraphDataset(**_first(fields, num_graphs))
 
 
 def make_once(path: Path, make: Callable[[Path], None]) -> None:
@@ -140,18 +140,23 @@ class _ArrayFile:
 
     def close(self) -> None:
         """Write the header, whose shape is known only now, and everything to the disk."""
-        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
-        text = str(header).ljust(_HEADER_BYTES - 11) + "\n"
         self._file.seek(0)
-        self._file.write(np.lib.format.magic(1, 0) + len(text).to_bytes(2, "little") + text.encode("latin1"))
+        self._file.write(_header(self.dtype, self.shape))
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
 
 
+def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    text = str(header).ljust(_HEADER_BYTES - 11) + "\n"
+    return np.lib.format.magic(1, 0) + len(text).to_bytes(2, "little") + text.encode("latin1")
+
+
 def _fields(path: Path, meta: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the GraphDataset in a folder. Raises ValueError for a file that is not as described."""
-    tensors = {name: _map(path / f"{name}.npy", *meta["arrays"][name]) for name in _ARRAYS if name in meta["arrays"]}
+    known = [name for name in _ARRAYS if name in meta["arrays"]]
+    tensors = {name: _map(path / f"{name}.npy", *meta["arrays"][name]) for name in known}
     return {
         "name": meta["name"],
         "split": meta["split"],
@@ -163,17 +168,24 @@ def _fields(path: Path, meta: dict[str, Any]) -> dict[str, Any]:
         "y": tensors["y"],
         "node_ptr": tensors["node_ptr"],
         "edge_ptr": tensors["edge_ptr"],
+        "files": tuple(MappedFile.of(path / f"{name}.npy") for name in known),
     }
 
 
-def _map(path: Path, dtype: str, shape: list[int]) -> Tensor:
-    if 0 in shape:  # nothing to map
-        return torch.from_numpy(np.empty(shape, dtype))
-    # Copy-on-write, as torch has no tensors that refuse to be written; nothing writes.
-    array = np.load(path, mmap_mode="c", allow_pickle=False)
-    if (str(array.dtype), list(array.shape)) != (dtype, shape):
-        raise ValueError(f"{path.name} holds {array.dtype} {array.shape}, and meta.json says {dtype} {shape}")
-    return torch.from_numpy(array)
+def _map(path: Path, type_name: str, shape: list[int]) -> Tensor:
+    dtype = np.dtype(type_name)
+    if dtype.hasobject:
+        raise ValueError(f"{path.name}: {type_name} is no type of numbers")
+    with path.open("rb") as file:
+        if file.read(_HEADER_BYTES) != _header(dtype, tuple(shape)):
+            raise ValueError(f"{path.name} does not hold {type_name} {shape}, as meta.json says")
+        size, expected = os.fstat(file.fileno()).st_size, _HEADER_BYTES + math.prod(shape) * dtype.itemsize
+        if size != expected:
+            raise ValueError(f"{path.name} has {size} bytes, and {expected} are {type_name} {shape}")
+        if 0 in shape:  # nothing to map
+            return torch.from_numpy(np.empty(shape, dtype))
+        # Copy-on-write, as torch has no tensors that refuse to be written; nothing writes.
+        return torch.from_numpy(np.memmap(file, dtype, "c", _HEADER_BYTES, tuple(shape)))
 
 
 def _first(fields: dict[str, Any], num_graphs: int) -> dict[str, Any]:

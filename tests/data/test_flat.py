@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+from itertools import product
 from multiprocessing import get_context
 
 import numpy as np
@@ -102,12 +103,74 @@ def drop(path):
     (path / "edge_ptr.npy").unlink()
 
 
-@pytest.mark.parametrize("damage", [damage_meta, shorten, exchange, drop])
+def point_to_objects(path):
+    """Bytes that would be read as addresses."""
+    meta = json.loads((path / "meta.json").read_text())
+    meta["arrays"]["node_ptr"][0] = "object"
+    (path / "meta.json").write_text(json.dumps(meta))
+    file = path / "node_ptr.npy"
+    file.write_bytes(file.read_bytes().replace(b"'<i8'", b"'|O8'"))
+
+
+@pytest.mark.parametrize("damage", [damage_meta, shorten, exchange, drop, point_to_objects])
 def test_a_damaged_folder_is_named(tmp_path, damage):
     write(tmp_path / "flat")
     damage(tmp_path / "flat")
     with pytest.raises(DataError, match="flat is damaged .*written anew"):
         load_flat(tmp_path / "flat")
+
+
+def flipped(content, byte, bit):
+    return content[:byte] + bytes([content[byte] ^ (1 << bit)]) + content[byte + 1 :]
+
+
+def all_that_is_read(graphs):
+    arrays = [getattr(graphs, name) for name in ("x_NF", "edge_index_2E", "edge_attr_EF", "y", "node_ptr", "edge_ptr")]
+    about = (graphs.name, graphs.split, graphs.level, graphs.may_miss_targets, graphs.fingerprint())
+    return about, [(array.dtype, array.tolist()) for array in arrays]
+
+
+@pytest.mark.parametrize("num_graphs", [None, 2])
+@pytest.mark.parametrize("name", ["x", "edge_index", "edge_attr", "y", "node_ptr", "edge_ptr", "meta"])
+def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path, name, num_graphs):
+    """One bit of each byte, of the header too. What passes, a flip in a space of meta.json, is read as it was."""
+    write(tmp_path / "flat")
+    expected = all_that_is_read(load_flat(tmp_path / "flat", num_graphs=num_graphs))
+    path = tmp_path / "flat" / (f"{name}.npy" if name != "meta" else "meta.json")
+    whole, refused = path.read_bytes(), 0
+    for byte in range(len(whole)):
+        path.write_bytes(flipped(whole, byte, byte % 8))
+        try:
+            assert all_that_is_read(load_flat(tmp_path / "flat", num_graphs=num_graphs)) == expected, byte
+        except DataError as err:
+            refused += "flat is damaged" in str(err) or "has format" in str(err)
+        else:
+            assert byte < 128 or name == "meta", "no bit of an array"
+    assert refused > 0.7 * len(whole)
+
+
+def test_every_bit_of_the_targets_counts(tmp_path):
+    write(tmp_path / "flat")
+    path = tmp_path / "flat" / "y.npy"
+    whole = path.read_bytes()
+    for byte, bit in product(range(128, len(whole)), range(8)):
+        path.write_bytes(flipped(whole, byte, bit))
+        with pytest.raises(DataError, match="flat is damaged .*written anew"):
+            load_flat(tmp_path / "flat")
+
+
+@pytest.mark.parametrize("name", ["x", "edge_index", "edge_attr", "y", "node_ptr", "edge_ptr"])
+def test_a_file_that_is_cut_while_it_is_mapped(tmp_path, name):
+    """Reading its pages would end the process, or give zeros; whoever moves the folder away disturbs nobody."""
+    write(tmp_path / "flat")
+    graphs = load_flat(tmp_path / "flat")
+    y = graphs.batch([0, 2]).y.tolist()
+    (tmp_path / "flat").rename(tmp_path / "moved")
+    assert graphs.batch([0, 2]).y.tolist() == y
+    (tmp_path / "moved").rename(tmp_path / "flat")
+    os.truncate(tmp_path / "flat" / f"{name}.npy", 130)
+    with pytest.raises(DataError, match=rf"{name}.npy was cut from \d+ to 130 bytes while it was in use"):
+        graphs.batch([0, 2])
 
 
 def test_another_format_is_refused(tmp_path):
