@@ -10,7 +10,7 @@ Arrays: `row_ptr` [N + 1] and `col` [E] hold the neighbours (numbers within the 
 
 import numpy as np
 
-from graphgps_spse.counting.jit import kernel
+from graphgps_spse.jit import kernel
 
 _STRIDE = 1 << 12  # steps between two looks at the limits
 _PAIR = 0.5  # work for each entry of the result

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from graphgps_spse.counting.graph import CSR, SimpleGraphs
-from graphgps_spse.counting.jit import kernel
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.orderings import choose_roots, fill_keys, make_orderings
 from graphgps_spse.counting.parallel import Spread
 from graphgps_spse.counting.records import ChunkCounts, Status
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.jit import kernel
 
 _BATCH_NODES = 1 << 14  # entries of the orderings that are made, then counted, at a time
 _MAX_PARTS = 8  # of one component, each with counts of its own

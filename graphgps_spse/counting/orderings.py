@@ -11,7 +11,7 @@ it: no arc leads from what was reached to what was not, so that none is lost bet
 
 import numpy as np
 
-from graphgps_spse.counting.jit import kernel
+from graphgps_spse.jit import kernel
 
 MAX_FAILURES = 5
 """Tries for one root and depth that may give an acyclic graph again before the depth ends."""

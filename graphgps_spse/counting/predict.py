@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphgps_spse.counting.jit import kernel
+from graphgps_spse.jit import kernel
 
 _MAX_PROBES = 512
 _MAX_ARCS = 100_000  # looked at in all descents: about 0.1 ms

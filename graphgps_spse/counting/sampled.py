@@ -18,10 +18,10 @@ import numpy as np
 
 from graphgps_spse.counting.geodesic import count_geodesic
 from graphgps_spse.counting.graph import SimpleGraphs
-from graphgps_spse.counting.jit import kernel
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import Spread
 from graphgps_spse.counting.records import ChunkCounts
+from graphgps_spse.jit import kernel
 
 MIN_WALKS = 16  # of each source, however small the budget: fewer give no standard error worth the name
 _TILT, _OUTWARD_SHARE = 3.0, 0.3  # measured on superpixel graphs; 2 to 8 and 0.2 to 0.5 do about as well

@@ -15,7 +15,7 @@ edge shorter, less what its last vertex u took part in; so all paths that differ
 
 import numpy as np
 
-from graphgps_spse.counting.jit import kernel
+from graphgps_spse.jit import REASSOCIATE, kernel
 
 _STRIDE = 1 << 20  # work between two looks at the limits: about a millisecond
 
@@ -188,7 +188,7 @@ def _close(root, path, d, col, first, last, arrays, symmetric, free, reach, tria
             sums[3, root, path[s]] -= cost[i] * arrays[0, path[i], path[s]]
 
 
-@kernel(reassociate=True)
+@kernel(fastmath=REASSOCIATE)
 def _add_end(u, arrays, work):
     """Add y to work[4] and a y to work[5]. Return the third and the fourth steps from u back to itself."""
     m = work.shape[1]
@@ -203,7 +203,7 @@ def _add_end(u, arrays, work):
     return third, fourth
 
 
-@kernel(reassociate=True)
+@kernel(fastmath=REASSOCIATE)
 def _add_directed_end(u, arrays, work, free):
     """Do what `_add_end` does where arcs may lead one way only, and add the mutual arcs of u to work[6]."""
     third, fourth = 0.0, 0.0
@@ -261,7 +261,7 @@ def _remove(node, d, arrays, symmetric, work, reach, triangles):
             triangles[d + 1, j] = triangles[d, j] - cut
 
 
-@kernel(reassociate=True)
+@kernel(fastmath=REASSOCIATE)
 def _dots(x, arrays, work):
     third, fourth = 0.0, 0.0
     for w in range(work.shape[1]):

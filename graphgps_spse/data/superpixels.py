@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.pyg import compact_dtype
+from graphgps_spse.jit import kernel
 
 NUM_NEIGHBOURS = 8
 
@@ -94,7 +94,7 @@ def superpixel_graphs(sums: SuperpixelSums, *, side: int, name: str, split: str)
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def argpartition_rows(values: np.ndarray, kth: int) -> np.ndarray:
     """Return, for each row, indices of which those up to `kth` hold smaller or equal values: [N, M] int64.
 
@@ -112,7 +112,7 @@ def argpartition_rows(values: np.ndarray, kth: int) -> np.ndarray:
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _select_smallest(value: np.ndarray, order: np.ndarray, kth: int) -> None:
     for place in range(kth + 1):
         smallest = place
@@ -122,7 +122,7 @@ def _select_smallest(value: np.ndarray, order: np.ndarray, kth: int) -> None:
         order[place], order[smallest] = order[smallest], order[place]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _select(value: np.ndarray, order: np.ndarray, kth: int) -> None:
     low, high = 0, len(order) - 1
     while low + 1 < high:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from graphgps_spse.counting.jit import kernel
+from graphgps_spse.jit import kernel
 
 EMPTY, BYTE, SHORT, LOG = 0, 1, 2, 3
 TABLE_SIZE = 1 << 16  # whole numbers below this are kept as they are, and f of them is looked up

@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from graphgps_spse.counting.graph import SimpleGraphs, pair_offsets
-from graphgps_spse.counting.jit import kernel
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
 from graphgps_spse.encodings.simple import for_each_simple
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.jit import kernel
 from graphgps_spse.registry import encodings
 
 _MAX_LENGTH = 1 << 24  # float32 holds every whole number up to here

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from graphgps_spse.counting.graph import pair_offsets
-from graphgps_spse.counting.jit import kernel
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import chunk_bounds, for_each_chunk
 from graphgps_spse.counting.records import ChunkCounts
@@ -30,6 +29,7 @@ from graphgps_spse.encodings.stored import StoredCounts, StoredPairs
 from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.encodings.walks import walk_probabilities
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.jit import kernel
 from graphgps_spse.registry import encodings
 
 NODE_PES = ("rwse", "cycles", "spse_diag", "none")

@@ -3,9 +3,9 @@
 import numpy as np
 
 from graphgps_spse.counting.graph import check_graphs, pair_offsets
-from graphgps_spse.counting.jit import kernel
 from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk
 from graphgps_spse.encodings.base import GraphArrays
+from graphgps_spse.jit import kernel
 
 _CHUNK_PAIRS = 1 << 14
 

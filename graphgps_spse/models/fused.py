@@ -11,27 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from torch import Tensor
+
+from graphgps_spse.jit import kernel
 
 FASTMATH = {"contract", "arcp", "nsz"}
 
 
-class DistinctArrays(CompilerBase):
-    """Compiles on the promise that no two array arguments overlap."""
-
-    def define_pipelines(self) -> list:
-        """Return numba's default passes, with the promise made."""
-        self.state.flags.noalias = True
-        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
-
-
 def jit(function: Callable) -> Any:
     """Compile a kernel at its first call, one version for each floating point type, kept on disk."""
-    return njit(
-        fastmath=FASTMATH, cache=True, nogil=True, error_model="numpy", pipeline_class=DistinctArrays
-    )(function)  # fmt: skip
+    return kernel(function, fastmath=FASTMATH, error_model="numpy", distinct_arrays=True)
 
 
 def has_kernels(x: Tensor) -> bool:

@@ -170,28 +170,6 @@ np.savez({str(tmp_path / "slow.npz")!r}, **counts)
         np.testing.assert_array_equal(slow[str(directed)], fast)
 
 
-def test_kernels_without_a_folder_for_the_cache(monkeypatch):
-    """numba raises RuntimeError where it finds no folder to write to; kernels then compile without a cache."""
-    import numba
-
-    real, asked = numba.njit, []
-
-    def njit(**options):
-        asked.append(options.get("cache", False))
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return real(**options)
-
-    monkeypatch.setattr(numba, "njit", njit)
-    from graphgps_spse.counting.jit import kernel
-
-    @kernel
-    def double(x):
-        return 2 * x
-
-    assert double(21) == 42 and asked == [True, False]
-
-
 def test_counting_needs_no_torch():
     code = "import sys, graphgps_spse; graphgps_spse.count_simple_paths([[0], [1]], 2, 1); print(*sys.modules)"
     done = run_python(code, NUMBA_DISABLE_JIT="1")
