@@ -4,8 +4,6 @@ The layouts stand in docs/own_data.md. Both formats give the same graphs; nothin
 """
 
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.parquet import read_parquet
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import ConfigError, DataError
@@ -54,7 +53,7 @@ class Folder:
             names = f"both {npz.name} and" if npz.is_file() else f"neither {npz.name} nor"
             raise DataError(f"{self.path} holds {names} {parquet.name}; it must hold one of them")
         path = npz if npz.is_file() else parquet
-        arrays = read_npz(path) if path is npz else read_parquet(path, level=self.spec.level)
+        arrays = read_arrays(path) if path is npz else read_parquet(path, level=self.spec.level)
         try:
             graphs = self._dataset(split, arrays)
             _check_values(self.spec, graphs)
@@ -85,24 +84,15 @@ class Folder:
         )
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file, never unpickling anything."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in ARRAYS if name not in file.files]
-            unknown = [name for name in file.files if name not in (*ARRAYS, "edge_attr")]
-            if missing or unknown:
-                wrong = f"lacks {', '.join(missing)}" if missing else f"holds an unknown array '{unknown[0]}'"
-                raise DataError(f"{path} {wrong}; the layout is {', '.join(ARRAYS)} and, optionally, edge_attr")
-            arrays = {}
-            for name in file.files:
-                try:
-                    arrays[name] = file[name]
-                except (ValueError, EOFError, zlib.error, zipfile.BadZipFile, MemoryError) as err:
-                    raise DataError(f"{path}: array {name} cannot be read: {err}") from err
-            return arrays
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as err:
-        raise DataError(f"{path} is no readable .npz file: {err}") from err
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a split in an .npz file."""
+    arrays = read_npz(path)
+    missing = [name for name in ARRAYS if name not in arrays]
+    unknown = [name for name in arrays if name not in (*ARRAYS, "edge_attr")]
+    if missing or unknown:
+        wrong = f"lacks {', '.join(missing)}" if missing else f"holds an unknown array '{unknown[0]}'"
+        raise DataError(f"{path} {wrong}; the layout is {', '.join(ARRAYS)} and, optionally, edge_attr")
+    return arrays
 
 
 def read_meta(path: Path, name: str) -> DatasetSpec:

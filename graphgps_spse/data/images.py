@@ -9,7 +9,6 @@ import io
 import logging
 import lzma
 import os
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.benchmark import SUPERPIXEL_NAMES, benchmark_spec, check_name
 from graphgps_spse.data.image_files import read_cifar10, read_mnist
 from graphgps_spse.data.molecules import count_workers
+from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.slic import recipe_of, sum_superpixels
 from graphgps_spse.data.superpixels import SuperpixelSums, superpixel_graphs
 from graphgps_spse.errors import ConfigError, DataError
@@ -108,13 +108,17 @@ def load_sums(path: Path, name: str) -> SuperpixelSums:
     """
     keys = ("num_nodes", "label", "count", "sum_row", "sum_col", *_COLOURS[name])
     try:
-        content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            columns = [arrays[key].astype(np.int64) for key in keys]
-    except (OSError, EOFError, ValueError, lzma.LZMAError, zipfile.BadZipFile) as err:
-        raise DataError(f"{path}: no sums over superpixels, or damaged ({type(err).__name__}: {err})") from err
-    except KeyError as err:
-        raise DataError(f"{path}: {err.args[0]}; expected {', '.join(keys)}") from err
+        content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else None
+    except (OSError, EOFError, lzma.LZMAError) as err:
+        raise DataError(f"{path} cannot be read or is damaged ({type(err).__name__}: {err})") from err
+    arrays = read_npz(path, content)
+    missing = [key for key in keys if key not in arrays]
+    if missing:
+        raise DataError(f"{path} lacks {', '.join(missing)}: it holds no sums over superpixels of {name}")
+    not_whole = [key for key in keys if arrays[key].dtype.kind not in "iu"]
+    if not_whole:
+        raise DataError(f"{path}: {not_whole[0]} must hold integers, not {arrays[not_whole[0]].dtype}")
+    columns = [arrays[key].astype(np.int64) for key in keys]
     num_nodes, label, count, row, col, *colours = columns
     per_node = [count, row, col, *colours]
     lengths = ", ".join(f"{key} {column.shape}" for key, column in zip(keys, columns))

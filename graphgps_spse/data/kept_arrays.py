@@ -3,13 +3,14 @@
 import hashlib
 import io
 import logging
-import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from graphgps_spse.data.npz import read_npz
+from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_atomic
 
 log = logging.getLogger(__name__)
@@ -34,13 +35,9 @@ def make_or_read(path: Path, make: Callable[[], Arrays]) -> Arrays:
     """
     if path.is_file():
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                damaged = archive.zip.testzip()
-                if damaged is None:
-                    return dict(archive)
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as err:
-            damaged = str(err)
-        log.warning("%s is damaged (%s); it is made anew", path, damaged)
+            return read_npz(path)
+        except DataError as err:
+            log.warning("%s; it is made anew", err)
     arrays = make()
     content, by_name = io.BytesIO(), dict[str, Any](arrays)
     np.savez(content, **by_name)

@@ -16,18 +16,20 @@ def read_parquet(path: Path, *, level: str = "graph") -> dict[str, np.ndarray]:
 
     `num_nodes` integer; `edge_index` a list of two lists, senders and receivers; `x` and, optionally, `edge_attr` a
     list with one list of features for each node or edge (or one number each); `y` a number or a list of them, at node
-    level as `x`. Raises DataError naming the column and the first graph that is not so.
+    level as `x`. Checksums of pages are verified where the file has them. Raises DataError naming the column and the
+    first graph that is not so.
     """
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as err:
+        table = pq.read_table(path, page_checksum_verification=True)
+        names = table.column_names
+    except (OSError, ValueError, pa.ArrowException) as err:  # ValueError: a name that is no UTF-8
         raise DataError(f"{path} is no readable Parquet file: {err}") from err
-    missing = [name for name in COLUMNS if name not in table.column_names]
-    unknown = [name for name in table.column_names if name not in (*COLUMNS, "edge_attr")]
+    missing = [name for name in COLUMNS if name not in names]
+    unknown = [name for name in names if name not in (*COLUMNS, "edge_attr")]
     if missing or unknown:
         wrong = f"lacks {', '.join(missing)}" if missing else f"holds an unknown column '{unknown[0]}'"
         raise DataError(f"{path} {wrong}; the layout is {', '.join(COLUMNS)} and, optionally, edge_attr")
-    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    columns = {name: table.column(name).combine_chunks() for name in names}
     try:
         return _flat_arrays(columns, level)
     except DataError as err:

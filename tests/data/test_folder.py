@@ -122,7 +122,7 @@ def test_nodes_may_carry_the_targets(tmp_path, kind):
         ({"node_ptr": TRIO["node_ptr"][:, None]}, "node_ptr must rise from 0 to 7 in 4 int64 steps"),
         ({"edge_ptr": TRIO["edge_ptr"][:, None]}, "edge_ptr must rise from 0 to 8 in 4 int64 steps"),
         ({"z": np.zeros(1)}, "holds an unknown array 'z'"),
-        ({"x": np.array([object()] * 7)}, "array x cannot be read: Object arrays cannot be loaded"),
+        ({"x": np.array([object()] * 7)}, "array x cannot be read .*Object arrays cannot be loaded"),
     ],
 )
 def test_what_is_wrong_in_npz_is_named(tmp_path, change, words):

@@ -60,3 +60,22 @@ def test_numbers_of_nodes_of_any_integer_type(tmp_path, kind):
 def test_what_is_wrong_is_named(tmp_path, change, words):
     with pytest.raises(DataError, match=rf"train\.parquet:? {words}"):
         read(tmp_path, **change)
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path):
+    """One bit of each byte of a file with checksums; names of columns that are no UTF-8 among them."""
+    path, expected = tmp_path / "train.parquet", read(tmp_path)
+    pq.write_table(pa.table(TWO), path, write_page_checksum=True)
+    whole, refused = path.read_bytes(), 0
+    for byte in range(len(whole)):
+        path.write_bytes(whole[:byte] + bytes([whole[byte] ^ (1 << (3 * byte) % 8)]) + whole[byte + 1 :])
+        try:
+            found = read_parquet(path)
+        except DataError as err:
+            assert str(path) in str(err)
+            refused += 1
+        else:
+            assert found.keys() == expected.keys()
+            for name, values in expected.items():
+                assert found[name].dtype == values.dtype and np.array_equal(found[name], values), (byte, name)
+    assert refused > 0.5 * len(whole)
