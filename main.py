@@ -13,7 +13,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(
         description="Train what a YAML file says, or resume it: the same command continues a stopped run.",
-        epilog="exit codes: 0 done, 1 failure, 2 bad input or configuration, 75 stopped by a signal and resumable",
+        epilog="exit codes: 0 done, 1 failure, 2 bad input or config, 75 stopped (signal, full disk), resumable",
     )
     parser.add_argument("--cfg", metavar="FILE", help="configuration, e.g. configs/GRIT/zinc-SPSE.yaml")
     parser.add_argument(

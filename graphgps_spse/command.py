@@ -6,9 +6,10 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
-from graphgps_spse.errors import SPSEError
+from graphgps_spse.errors import RESUMABLE, SPSEError, StoppedError, exit_code_of, is_full_disk
 from graphgps_spse.training.signals import listen, restore, stop_at_once
 
 
@@ -17,25 +18,46 @@ def run_command(
 ) -> int:
     """Do `work` and return the exit code: 0, or that of the SPSEError that ended it, whose message goes to stderr.
 
-    What is logged from `level` on goes to `stream`, by default stdout. Where a signal stops the work, the code is 75
-    and later signals are ignored: none of them is to spoil that code on the way out of the process.
+    What is logged from `level` on goes to `stream`, by default stdout. Where a signal or a full disk stops the work,
+    the code is 75, and later signals are ignored: none of them is to spoil that code on the way out of the process.
     """
     logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)
     before, code = listen(signal.SIG_IGN), 0
     try:
         with stop_at_once():
             work()
+        sys.stdout.flush()
     except SPSEError as err:
-        code = err.exit_code
-        sys.stderr.write(f"error: {err}\n" if code != 75 else f"{err}\n")
+        code = exit_code_of(err)
+        _say(f"{err}" if isinstance(err, StoppedError) else f"error: {err}")
     except BrokenPipeError:
         if not _reader_is_gone():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as err:
+        if not is_full_disk(err):
+            raise
+        code = RESUMABLE
+        _say(f"error: {err}; make room and run the same command again")
     finally:
-        if code != 75:
+        if code != RESUMABLE:
             restore(before)
+    _give_up_unwritten(sys.stdout)
     return code
+
+
+def _say(line: str) -> None:
+    """Write a line to stderr, if it can be written: the exit code tells the same."""
+    with suppress(OSError):
+        sys.stderr.write(line + "\n")
+    _give_up_unwritten(sys.stderr)
+
+
+def _give_up_unwritten(stream: TextIO) -> None:
+    """Drop what a stream cannot write: Python would try again at its end, and return 120 in place of our exit code."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _reader_is_gone() -> bool:

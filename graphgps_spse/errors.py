@@ -1,5 +1,10 @@
 """The errors that users see. Each says what is wrong, where, and what to do; main.py turns them into exit codes."""
 
+import errno
+
+RESUMABLE = 75
+"""Exit code: nothing was wrong with the work, and the same command goes on."""
+
 
 class SPSEError(Exception):
     """Something a user can act on. `exit_code` is what main.py returns for it."""
@@ -50,4 +55,18 @@ class DivergedError(SPSEError):
 class StoppedError(SPSEError):
     """A signal stopped the run; the same command resumes it."""
 
-    exit_code = 75
+    exit_code = RESUMABLE
+
+
+def is_full_disk(err: BaseException | None) -> bool:
+    """Return whether an error, or one that it was raised from, says that a disk or a quota is full."""
+    while err is not None:
+        if isinstance(err, OSError) and err.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        err = err.__cause__
+    return False
+
+
+def exit_code_of(err: SPSEError) -> int:
+    """Return what a program that ends with this error returns: RESUMABLE where a disk was full, as it may have room."""
+    return RESUMABLE if is_full_disk(err) else err.exit_code

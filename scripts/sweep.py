@@ -12,7 +12,7 @@ from graphgps_spse.bench.launch import Attempt, Task
 from graphgps_spse.bench.states import State, ask_live_jobs, knows_slurm, plan, read_state
 from graphgps_spse.bench.sweep import read_sweep, write_manifest
 from graphgps_spse.cores import count_cores
-from graphgps_spse.errors import SPSEError
+from graphgps_spse.errors import RESUMABLE, SPSEError, exit_code_of
 from graphgps_spse.training.signals import StopSignals
 
 log = logging.getLogger("sweep")
@@ -24,7 +24,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         description="Do the runs of a sweep file that are not done: each in a process of its own, with its log and all "
         "it produces in its run directory. The same command, again or elsewhere, goes on with what is missing.",
         epilog="exit codes: 0 all done, submitted or in other hands; 1 a run failed; 2 bad input; 75 stopped by a "
-        "signal, the same command goes on. Docs: docs/sweeps.md",
+        "signal or a full disk, the same command goes on. Docs: docs/sweeps.md",
     )
     parser.add_argument("sweep", type=Path, help="sweep file, e.g. configs/sweeps/zinc.yaml")
     parser.add_argument("--plan", action="store_true", help="only print each run's state, hours to go and command")
@@ -54,10 +54,10 @@ def main(words: Sequence[str] | None = None) -> int:
             return sweep(arguments, signals)
     except SPSEError as err:
         print(f"error: {err}", file=sys.stderr)
-        return err.exit_code
+        return exit_code_of(err)
     except KeyboardInterrupt:
         print("stopped at once; runs go on from their last checkpoint with the same command", file=sys.stderr)
-        return 75
+        return RESUMABLE
 
 
 def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
@@ -84,14 +84,14 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
         write_manifest(name, runs)  # where nothing is left to do, too: fewer seeds may be intended now
     if not tasks:
         log.info("%s: nothing to do; %d of %d runs are done", name, len(runs) - len(left_out), len(runs))
-        return exit_code_of(left_out)
+        return exit_code_for(left_out)
     if arguments.dry_run and options:
         print(slurm.script(tasks, options, name))
         return 0
     if options:
         jobs = slurm.submit(tasks, options, name, todo[0].out_dir / "slurm")
         log.info("submitted %d runs, jobs %s to %s; --plan shows how far they are", len(jobs), jobs[0], jobs[-1])
-        return exit_code_of(left_out)
+        return exit_code_for(left_out)
     log.info("%d of %d runs to do, %d at a time; results in %s", len(tasks), len(runs), len(slots), todo[0].out_dir)
     by_folder = {run.run_dir: run for run in todo}
 
@@ -105,14 +105,18 @@ def sweep(arguments: argparse.Namespace, signals: StopSignals) -> int:
         *(len(names) for names in (tally.done, tally.failed, tally.stopped, tally.elsewhere)),
     )
     if tally.stopped:
-        log.info("%s; go on with: %s", signals.received or "some were killed", shlex.join(("python", *sys.argv)))
-        return 75
+        log.info(
+            "%s; go on with: %s",
+            signals.received or "some were killed, or the disk was full",
+            shlex.join(("python", *sys.argv)),
+        )
+        return RESUMABLE
     if tally.failed:
         log.info("failed runs are done again with --retry failed: %s", ", ".join(tally.failed))
-    return 1 if tally.failed else exit_code_of(left_out)
+    return 1 if tally.failed else exit_code_for(left_out)
 
 
-def exit_code_of(left_out: Sequence[State]) -> int:
+def exit_code_for(left_out: Sequence[State]) -> int:
     """Return 2 if a folder holds another configuration's run, 1 if a run has failed, or 0."""
     kinds = {state.kind for state in left_out}
     return 2 if "differs" in kinds else 1 if "failed" in kinds else 0

@@ -20,15 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphgps_spse.errors import LaunchError
+from graphgps_spse.errors import RESUMABLE, LaunchError
 from graphgps_spse.files import try_lock
 
 log = logging.getLogger(__name__)
 
 JOURNAL, LOG = "attempts.jsonl", "log.txt"
-STOPPED = 75
-"""What main.py returns when a signal stopped it and the same command goes on."""
-
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 """Signals that end a process through no fault of the run: a scheduler's, a person's, the kernel's without memory."""
 
@@ -166,8 +163,8 @@ def read_attempts(folder: Path) -> list[dict[str, Any]]:
 
 
 def is_failure(exit_code: int) -> bool:
-    """Whether an exit code is the run's own fault: not success, not stopped, not ended by a signal from outside."""
-    return exit_code not in (0, STOPPED) and signal_name(exit_code) not in FROM_OUTSIDE
+    """Whether an exit code is the run's own fault: no success, nothing to resume from, no signal from outside."""
+    return exit_code not in (0, RESUMABLE) and signal_name(exit_code) not in FROM_OUTSIDE
 
 
 def signal_name(exit_code: int) -> str:
@@ -177,26 +174,30 @@ def signal_name(exit_code: int) -> str:
 
 
 def describe_end(exit_code: int, log_path: Path) -> str:
-    """Return why a process ended with `exit_code`: the signal, or the last error of the last attempt in its log."""
-    if exit_code in (0, STOPPED):
-        return ""
+    """Return why a process ended with `exit_code`: the signal, or the last error of the last attempt in its log.
+
+    Empty for a success, and for a run that was asked to stop; one that a full disk stopped has an error in its log.
+    """
+    if exit_code in (0, RESUMABLE):
+        return "" if exit_code == 0 else last_error(log_path, otherwise="")
     name = signal_name(exit_code)
     if name:
         return f"killed by {name}" + (" (by hand, or memory ran out)" if name == "SIGKILL" else "")
     return f"exit code {exit_code}: {last_error(log_path)}"
 
 
-def last_error(log_path: Path, num_bytes: int = 16_384) -> str:
-    """Return the last line of a log that begins with "error:", or else its last line that is not empty."""
+def last_error(log_path: Path, num_bytes: int = 16_384, otherwise: str | None = None) -> str:
+    """Return the last line of a log that begins with "error:", or `otherwise`: by default its last line."""
     try:
         with log_path.open("rb") as file:
             file.seek(max(0, log_path.stat().st_size - num_bytes))
             text = file.read().decode(errors="replace")
     except OSError as err:
-        return f"its log cannot be read ({err.strerror})"
+        return f"its log cannot be read ({err.strerror})" if otherwise is None else otherwise
     lines = [line.strip() for line in text.rpartition(_START_MARK)[2].splitlines()[1:] if line.strip()]
-    errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
-    return [*(lines or ["it printed nothing"]), *errors][-1]
+    if otherwise is None:
+        otherwise = lines[-1] if lines else "it printed nothing"
+    return [otherwise, *(line.removeprefix("error:").strip() for line in lines if line.startswith("error:"))][-1]
 
 
 def is_held(path: Path, host: str, process: int) -> bool | None:

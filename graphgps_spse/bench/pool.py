@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from graphgps_spse.bench.launch import STOPPED, Attempt, Ended, Task
-from graphgps_spse.errors import LaunchError
+from graphgps_spse.bench.launch import Attempt, Ended, Task
+from graphgps_spse.errors import LaunchError, is_full_disk
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Tally:
     done: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
-    """Stopped or killed from outside; the same command goes on."""
+    """Stopped or killed from outside, or by a full disk; the same command goes on."""
     elsewhere: list[str] = field(default_factory=list)
     """Found in the hands of another process."""
 
@@ -116,7 +116,7 @@ def _start(task: Task, place: str, slot: Slot, start: Callable[..., Attempt | No
         attempt = start(task, slot.environment())
     except LaunchError as err:
         log.error("%s: %s", task.name, err)
-        tally.failed.append(task.name)
+        (tally.stopped if is_full_disk(err) else tally.failed).append(task.name)
         return None
     if attempt is None:
         log.info("%s: another process is at it or has done it", task.name)
@@ -135,5 +135,5 @@ def _note(tally: Tally, task: Task, ended: Ended) -> None:
         log.error("%s: failed after %.1f s, %s; its log: %s", task.name, ended.seconds, ended.reason, task.folder)
     else:
         tally.stopped.append(task.name)
-        why = "saved and stopped" if ended.exit_code == STOPPED else ended.reason
+        why = ended.reason or "stopped"
         log.info("%s: %s after %.1f s; the same command goes on", task.name, why, ended.seconds)

@@ -19,8 +19,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from graphgps_spse.bench.launch import STOPPED, Attempt, Ended, Task, note_submitted, shown, this_job
-from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.bench.launch import Attempt, Ended, Task, note_submitted, shown, this_job
+from graphgps_spse.errors import RESUMABLE, ConfigError, LaunchError
 from graphgps_spse.registry import nearest
 
 log = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ def requeue(max_requeues: int, wanted: bool) -> NoReturn:
                 break
             log.warning("scontrol requeue %s: %s", job, answer.strip())
             time.sleep(3)
-    sys.exit(STOPPED)
+    sys.exit(RESUMABLE)
 
 
 def release_lock_of_dead_job(folder: Path) -> None:

@@ -57,6 +57,14 @@ def test_log_journal_and_environment(tmp_path):
     )  # only grows
 
 
+def test_a_full_disk_is_no_failure_and_is_named(tmp_path):
+    code = "import sys; print('error: results/x/0: cannot be written (No space left on device)'); sys.exit(75)"
+    ended = finish(Attempt.start(task(tmp_path, code)))
+    assert (ended.exit_code, ended.is_failure) == (75, False) and "No space left" in ended.reason
+    stopped = finish(Attempt.start(task(tmp_path, "import sys; print('stopped by SIGTERM'); sys.exit(75)")))
+    assert stopped.reason == "", "the error is of the attempt before"
+
+
 def test_second_attempt_is_turned_away_even_after_the_first_starter_has_died(tmp_path):
     """The lock goes to the process, so that a run whose sweep was killed is not started twice."""
     starter = (

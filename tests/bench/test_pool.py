@@ -1,5 +1,6 @@
 """A pool of processes: side by side, none harmed by another, stopped together; and a sweep on one machine."""
 
+import errno
 import json
 import os
 import shutil
@@ -75,6 +76,14 @@ def test_what_cannot_start_or_runs_elsewhere_leaves_the_others_alone(caplog):
     tally = run_tasks(tasks(4), [Slot(1)], should_stop=lambda: False, start=start, poll_seconds=0)
     assert (tally.done, tally.failed, tally.elsewhere) == (["r/0", "r/3"], ["r/1"], ["r/2"])
     assert "cannot be written" in caplog.text
+
+
+def test_a_run_that_a_full_disk_kept_from_starting_has_not_failed():
+    def start(task, environment):
+        raise LaunchError("cannot be written") from OSError(errno.ENOSPC, "No space left on device")
+
+    tally = run_tasks(tasks(2), [Slot(1)], should_stop=lambda: False, start=start, poll_seconds=0)
+    assert (tally.stopped, tally.failed) == (["r/0", "r/1"], [])
 
 
 def test_two_sweeps_at_once_run_nothing_twice(tmp_path):
@@ -204,6 +213,32 @@ def test_sweep_on_one_machine(lab, monkeypatch):
     assert [run["name"] for run in json.loads((lab / "results/s/sweep.json").read_text())["runs"]] == [
         "tiny-base_lr1e-3"
     ]
+
+
+FULL = """
+import errno, os
+flush = os.fsync
+def refuse(handle):
+    if os.path.realpath(f"/proc/self/fd/{handle}").endswith(".tmp"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    flush(handle)
+os.fsync = refuse
+"""
+
+
+def test_a_run_that_a_full_disk_stopped_is_picked_up_by_the_next_plain_start(lab, monkeypatch, capsys):
+    """The processes that the sweep starts can write no file; the next start needs no --retry."""
+    monkeypatch.chdir(lab)
+    (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 1\n")
+    (lab / "sitecustomize.py").write_text(FULL)
+    monkeypatch.setenv("PYTHONPATH", f"{lab}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    assert sweep_script.main(["s.yaml", "--jobs", "1"]) == 75
+    assert "0 done now, 0 failed, 1 stopped" in capsys.readouterr().out
+    (ended,) = [event for event in read_attempts(lab / "results/s/A/tiny/0") if event["event"] == "ended"]
+    assert ended["exit_code"] == 75 and "cannot be written (No space left on device)" in ended["reason"]
+    assert sweep_script.main(["s.yaml", "--plan"]) == 0
+    planned = capsys.readouterr().out
+    assert "1 runs: 1 missing" in planned and "No space left on device" in planned
 
 
 def test_dry_run_prints_a_script_and_nothing_else(lab, capsys, monkeypatch):

@@ -74,6 +74,9 @@ def test_missing_failed_interrupted_done(runs):
     assert (read_state(run).kind, read_state(run).detail) == ("interrupted", "after 4 of 10 epochs")
     journal(run, {**ENDED, "exit_code": 137, "reason": None})  # as the plain script writes it
     assert "4 of 10 epochs, killed by SIGKILL" in read_state(run).detail
+    journal(run, {"event": "ended", "exit_code": 75, "reason": "No space left on device"})
+    assert read_state(run).detail == "after 4 of 10 epochs, No space left on device"
+    assert read_state(run).needs_running(retry_failed=False)
     ended = subprocess.Popen(["true"])
     ended.wait()
     journal(run, ENDED, {"event": "started", "host": socket.gethostname(), "process": ended.pid, "job": "-"})
