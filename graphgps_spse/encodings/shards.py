@@ -1,11 +1,15 @@
 """A shard: the packed counts of consecutive graphs in one Arrow file, which is whole and verified or is not read.
 
 A row is a graph, its column `crc32` a checksum over the metadata and everything else in the row. The key of the store,
-the range of graphs and the cost of counting them stand in the metadata of the schema. Files are mapped into memory for
-reading and never written through the map.
+the range of graphs and the cost of counting them stand in the metadata of the schema.
+
+Files are read, never mapped into memory: a file that shrinks while it is in use is a read that comes back short, where
+a mapping would end the process with SIGBUS.
 """
 
 import json
+import os
+import weakref
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,18 +61,26 @@ def write_shard(
 
 
 class Shard:
-    """A shard that is open for reading: views of the mapped file, no copies."""
+    """A shard to read from. All but the packed counts is in memory; those of a graph are read when it is asked for."""
 
-    def __init__(self, path: Path, key: str, first: int, sizes: np.ndarray, num_lengths: int) -> None:
+    def __init__(
+        self, path: Path, key: str, first: int, sizes: np.ndarray, num_lengths: int, *, stay_open: bool = False
+    ) -> None:
         """Open the shard of graphs `first` .. with `sizes` nodes each.
 
-        Raises DamagedShardError where it is not exactly that, FileNotFoundError where there is none. Rows are checked
-        when they are read; `verify` checks them all.
+        With `stay_open` the file is opened once, and not again for each graph: then it may be renamed or deleted
+        meanwhile. Raises DamagedShardError where it is not exactly that, FileNotFoundError where there is none. Rows
+        are checked when they are read; `verify` checks them all.
         """
         self.path, self.first = path, first
+        self._file: int | None = None
         try:
-            with pa.memory_map(str(path)) as source:
-                batch = _only_batch(path, pa.ipc.open_file(source))
+            with path.open("rb") as file:
+                content = pa.py_buffer(file.read())
+                if stay_open:
+                    self._file = os.dup(file.fileno())
+                    weakref.finalize(self, os.close, self._file)
+            batch = _only_batch(path, pa.ipc.open_file(content))
             metadata = {name.decode(): value.decode() for name, value in (batch.schema.metadata or {}).items()}
             expected = {"key": key, "first": str(first), "last": str(first + len(sizes))}
             for name, value in expected.items():
@@ -76,10 +88,8 @@ class Shard:
                     raise DamagedShardError(f"{path} {_difference(name, metadata.get(name), value)}")
             batch.validate(full=True)
             self.work, self._seed = int(metadata["work"]), _seed(metadata)
-            self._columns = {name: _as_numpy(path, batch, name, num_lengths) for name in _layout()}
-            self._payload = batch.column("payload")
-            if self._payload.type != pa.large_binary() or self._payload.null_count:
-                raise DamagedShardError(f"{path}: column payload is {self._payload.type}, not bytes without gaps")
+            self._columns = {name: _as_numpy(path, batch, name, num_lengths).copy() for name in _layout()}
+            self._places = _places_of_payloads(path, batch, content)
         except NotADirectoryError as err:
             raise FileNotFoundError(err.errno, err.strerror, str(path)) from err
         except (FileNotFoundError, PermissionError):
@@ -106,11 +116,25 @@ class Shard:
     def read(self, graph: int) -> PackedCounts:
         """Return the counts of one graph of the split. Raises DamagedShardError where its checksum does not fit."""
         row, columns = graph - self.first, self._columns
-        payload = self._payload[row].as_buffer()
+        payload = self._payload(row)
         if _checksum(self._seed, columns, row, payload) != columns["crc32"][row]:
             raise DamagedShardError(f"{self.path}: the record of graph {graph} does not fit its checksum")
         kind, low, step = (columns[name][row] for name in ("kind", "low", "step"))
         return PackedCounts(int(columns["n"][row]), bool(columns["symmetric"][row]), kind, low, step, payload)
+
+    def _payload(self, row: int) -> bytes:
+        begin, end = self._places[row : row + 2].tolist()
+        try:
+            if self._file is not None:
+                payload = os.pread(self._file, end - begin, begin)
+            else:
+                with self.path.open("rb", buffering=0) as file:
+                    payload = os.pread(file.fileno(), end - begin, begin)
+        except OSError as err:
+            raise DamagedShardError(f"{self.path} could be read before, and not any more ({err.strerror})") from err
+        if len(payload) < end - begin:
+            raise DamagedShardError(f"{self.path} was cut short while it was in use")
+        return payload
 
     def verify(self) -> None:
         """Read every record once. Raises DamagedShardError as `read` does."""
@@ -144,6 +168,19 @@ def _as_numpy(path: Path, batch: pa.RecordBatch, name: str, num_lengths: int) ->
     if name in _PER_LENGTH:
         return column.flatten().to_numpy().reshape(len(column), num_lengths)
     return column.to_numpy()
+
+
+def _places_of_payloads(path: Path, batch: pa.RecordBatch, content: pa.Buffer) -> np.ndarray:
+    """Where in the file the payload of each row begins, and where the last ends: [rows + 1] int64."""
+    column = batch.column("payload")
+    if column.type != pa.large_binary() or column.null_count:
+        raise DamagedShardError(f"{path}: column payload is {column.type}, not bytes without gaps")
+    _, offsets, values = column.buffers()
+    ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    places = ends + (values.address - content.address if values is not None else 0)
+    if places.min() < 0 or places.max() > content.size:
+        raise DamagedShardError(f"{path}: column payload is compressed")
+    return places
 
 
 def _seed(metadata: dict[str, str]) -> int:

@@ -1,6 +1,5 @@
 """Reading what a store holds: the pairs of a batch, decoded when the batch is made."""
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,16 +14,18 @@ from graphgps_spse.encodings.scaling import scale_table
 from graphgps_spse.encodings.shards import DamagedShardError, Shard, shard_path
 from graphgps_spse.errors import StoreError
 
+_MOST_FILES = 200
+"""Shards whose files stay open; a process may often have 1,024 open files."""
+
 
 class StoredCounts:
-    """The counts of all graphs of a split. It is passed to other processes as a path, and opens files when asked."""
+    """The counts of all graphs of a split. It is passed to other processes as a path; a fork may read, too."""
 
     def __init__(self, path: Path, key: str, firsts: list[int], sizes: np.ndarray, num_lengths: int) -> None:
         """`firsts` are the first graphs of the shards, `sizes` [G] the nodes of all graphs, `num_lengths` K."""
         self.path, self.sizes, self.num_lengths = path, sizes, num_lengths
         self._key, self._firsts = key, firsts
         self._open: dict[int, Shard] = {}
-        self._owner = os.getpid()
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -63,14 +64,14 @@ class StoredCounts:
         return (self._shard(number) for number in range(len(self._firsts)))
 
     def _shard(self, number: int) -> Shard:
-        if self._owner != os.getpid():  # a fork: files are opened anew, nothing is shared with the parent
-            self._open, self._owner = {}, os.getpid()
         if number not in self._open:
             ends = [*self._firsts, len(self.sizes)]
             first, last = ends[number], ends[number + 1]
             path = shard_path(self.path, number, len(self._firsts))
             try:
-                self._open[number] = Shard(path, self._key, first, self.sizes[first:last], self.num_lengths)
+                self._open[number] = Shard(
+                    path, self._key, first, self.sizes[first:last], self.num_lengths, stay_open=len(ends) <= _MOST_FILES
+                )
             except (FileNotFoundError, PermissionError, DamagedShardError) as err:
                 raise StoreError(
                     f"{path} cannot be read ({err}). Run the same command again, or python scripts/encode.py --cfg "

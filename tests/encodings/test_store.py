@@ -21,6 +21,7 @@ from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.encodings import request as request_module
 from graphgps_spse.encodings import shards as shards_module
 from graphgps_spse.encodings import store as store_module
+from graphgps_spse.encodings import stored as stored_module
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.encodings.request import CountRequest, estimate
 from graphgps_spse.encodings.shards import DamagedShardError, Shard
@@ -193,6 +194,43 @@ def test_flips_after_opening_are_noticed_too(tmp_path):
         stored.counts(0)
 
 
+@pytest.mark.parametrize("most_files", [200, 0], ids=["files stay open", "opened for each graph"])
+def test_shard_that_shrinks_while_in_use_is_named(tmp_path, monkeypatch, most_files):
+    """In a process of its own: a file that is mapped into memory would end it with SIGBUS."""
+    monkeypatch.setattr(stored_module, "_MOST_FILES", most_files)
+    small_shards(monkeypatch, 1 << 20)
+    split = graphs(2000)
+    store = make_store(tmp_path, split)
+    stored, last = store.complete(), 2000
+    path, (ours, theirs) = store.shard_path(len(store) - 1), get_context("fork").Pipe(False)
+    assert path.stat().st_size > 1 << 14, "more than a page must be cut off"
+
+    def read_what_is_gone():
+        stored.counts(last)
+        os.truncate(path, 4096)
+        try:
+            stored.counts(last)
+        except StoreError as err:
+            theirs.send(str(err))
+
+    process = get_context("fork").Process(target=read_what_is_gone, daemon=True)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0 and ours.poll(), process.exitcode
+    assert f"{path} was cut short while it was in use. Run the same command again" in ours.recv()
+    with pytest.raises(StoreError, match="not a whole Arrow file"):
+        store.read().counts(last)
+
+
+def test_file_that_is_renamed_while_in_use_is_read_on(tmp_path):
+    """As another process does that finds one of its other records damaged."""
+    store = make_store(tmp_path)
+    stored, path = store.complete(), store.shard_path(0)
+    expected = stored.counts(0)
+    path.rename(tmp_path / "aside")
+    np.testing.assert_array_equal(stored.counts(0), expected)
+
+
 def test_shard_that_vanishes_is_named(tmp_path):
     store = make_store(tmp_path)
     store.complete()
@@ -301,8 +339,11 @@ def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
     def read_only(path, *_, **__):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
+    open_file = Path.open
     monkeypatch.setattr(Path, "mkdir", read_only)
-    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode="r", **o: open_file(path, mode, **o) if "r" in mode else read_only(path)
+    )
     monkeypatch.setattr(Path, "rename", read_only)
     np.testing.assert_array_equal(all_counts(make_store(tmp_path).complete()), TRUTH)
     os.truncate(store.shard_path(1), 100)
