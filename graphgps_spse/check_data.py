@@ -60,6 +60,12 @@ def check_data(cfg: Config) -> list[str]:
         f"batches of {cfg.train.batch_size}: {len(pairs):,} an epoch, pairs in one {int(pairs.mean()):,} on average "
         f"and {int(pairs.max()):,} at most"
     )
+    last, num_single = len(splits["train"]) % cfg.train.batch_size, summaries["train"].of_one_node
+    if num_single and 1 in (last, cfg.train.batch_size):
+        report.lines.append(
+            "  where the order of an epoch leaves a graph of one node alone in a batch, as may happen here, the graph "
+            "joins a batch beside it: BatchNorm cannot train on a single row"
+        )
     if pairs.max() > _UNEVEN * pairs.mean():
         report.warnings.append(
             f"the largest batch has {pairs.max() / pairs.mean():.1f} times the pairs of an average one, and memory "

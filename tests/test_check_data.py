@@ -79,6 +79,16 @@ def test_lines(config, tmp_path):
     assert "1 thread in every epoch" in "\n".join(check_data(config("dataset.pe_transform_on_the_fly=True")))
 
 
+def test_single_nodes_that_may_be_left_alone_in_a_batch_are_told(config):
+    told = "leaves a graph of one node alone in a batch"
+    one_node = {"node_ptr": [0, 10, 11, 13, 15], "edge_ptr": [0, 20, 20, 22, 24], "x": [0] * 15}
+    ring = [(i, (i + 1) % 10) for i in range(10)]
+    one_node["edge_index"] = np.array([*ring, *((j, i) for i, j in ring), *[(0, 1), (1, 0)] * 2]).T
+    for size, may in ((3, True), (1, True), (2, False), (4, False)):
+        assert (told in "\n".join(check_data(config(f"train.batch_size={size}", **one_node)))) is may
+    assert told not in "\n".join(check_data(config("train.batch_size=3")))
+
+
 def test_missing_targets_are_a_share_of_what_carries_them(config):
     missing = META | {"may_miss_targets": True}
     assert "mean 2.5, standard deviation 1.5, 50.00% missing" in "\n".join(

@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -119,6 +120,33 @@ def test_workers_do_not_change_the_numbers(tiny):
     assert tiny("optim.max_epoch=2") == 0
     assert tiny("--fresh", "optim.max_epoch=2", "num_workers=2") == 0
     assert stats(tiny.results / "tiny/0") == stats(tiny.results / "tiny-2/0")
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_single_node_that_an_order_puts_last_does_not_end_a_run(tiny, tmp_path, accumulation):
+    """Nine graphs in batches of four: in some epochs of every seed the last batch would be the single node."""
+    lay_triangles_and_a_node(tmp_path / "mine")
+    data = {"format": "folder", "folder": {"dir": str(tmp_path / "mine")}}
+    tiny.path.write_text(yaml.safe_dump({**TINY, "dataset": {**data, "edge_encoder_name": "DummyEdge"}}))
+    assert tiny("train.batch_size=4", "optim.max_epoch=25", f"optim.batch_accumulation={accumulation}") == 0
+    assert len(stats(tiny.results / "tiny/0")["train"]) == 25
+
+
+def lay_triangles_and_a_node(folder: Path) -> None:
+    """Eight triangles and a graph of one node, in a folder that the format `folder` reads."""
+    folder.mkdir()
+    sizes = np.array([1] + [3] * 8)
+    triangle = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)]
+    arrays = {
+        "node_ptr": np.concatenate([[0], sizes.cumsum()]),
+        "edge_ptr": np.concatenate([[0, 0], 6 * np.arange(1, 9)]),
+        "edge_index": np.array(triangle * 8).T,
+        "x": np.arange(25) % 4,
+        "y": np.linspace(-1, 1, 9),
+    }
+    for split in ("train", "val", "test"):
+        np.savez(folder / f"{split}.npz", **arrays)
+    (folder / "meta.json").write_text('{"task": "regression", "node_features": {"kind": "types", "size": 4}}')
 
 
 @pytest.mark.parametrize(

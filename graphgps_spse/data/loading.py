@@ -1,11 +1,11 @@
 """Loaders whose order is a function of (seed, epoch): a run resumes at any batch, with any number of workers."""
 
-from collections.abc import Iterator
-from copy import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphgps_spse.data.base import GraphBatch, GraphDataset
@@ -14,21 +14,45 @@ from graphgps_spse.seeding import derive_seed, seed_worker
 
 
 class BatchOrder:
-    """The batches of one epoch as lists of graph numbers, shuffled anew each epoch where `shuffle`."""
+    """The batches of one epoch as lists of graph numbers. With `shuffle`, for training, each epoch has its own order.
 
-    def __init__(self, num_graphs: int, batch_size: int, seed: int, shuffle: bool) -> None:
-        self.num_graphs, self.batch_size, self.seed, self.shuffle = num_graphs, batch_size, seed, shuffle
+    BatchNorm cannot train on a single row, so a training batch that is a single node joins a neighbour.
+    """
+
+    def __init__(self, sizes_G: Tensor, batch_size: int, seed: int, shuffle: bool) -> None:
+        """`sizes_G` are the nodes of each graph."""
+        self.sizes_G, self.batch_size, self.seed, self.shuffle = sizes_G, batch_size, seed, shuffle
         self.epoch, self.start = 0, 0
 
+    def batches(self, epoch: int) -> list[Tensor]:
+        """Return the graph numbers of each batch of an epoch, int64."""
+        num_graphs = len(self.sizes_G)
+        if not self.shuffle:
+            return list(torch.arange(num_graphs).split(self.batch_size))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
+        batches = torch.randperm(num_graphs, generator=generator).split(self.batch_size)
+        return self._without_single_nodes(batches)
+
+    def _without_single_nodes(self, batches: Sequence[Tensor]) -> list[Tensor]:
+        """Let each batch of a single node join the batch after it, the last one the batch before."""
+        joined = [batches[0]]
+        for batch in batches[1:]:
+            if self._is_single_node(joined[-1]):
+                joined[-1] = torch.cat([joined[-1], batch])
+            else:
+                joined.append(batch)
+        if len(joined) > 1 and self._is_single_node(joined[-1]):
+            joined[-2:] = [torch.cat(joined[-2:])]
+        return joined
+
+    def _is_single_node(self, batch: Tensor) -> bool:
+        return len(batch) == 1 and int(self.sizes_G[batch[0]]) == 1
+
     def __len__(self) -> int:
-        return -(-self.num_graphs // self.batch_size)
+        return len(self.batches(self.epoch))
 
     def __iter__(self) -> Iterator[list[int]]:
-        order = torch.arange(self.num_graphs)
-        if self.shuffle:
-            generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", self.epoch))
-            order = torch.randperm(self.num_graphs, generator=generator)
-        for batch in order.split(self.batch_size)[self.start :]:
+        for batch in self.batches(self.epoch)[self.start :]:
             yield batch.tolist()
 
 
@@ -54,7 +78,7 @@ class BatchView(Dataset):
 
 
 class GraphLoader:
-    """Batches of one split. The last batch of an epoch may be smaller; none is dropped.
+    """Batches of one split. The last batch of an epoch may be smaller, or larger by a single node; none is dropped.
 
     Of `num_parts` loaders of one seed, each gives its own `part` (from 0) of the same batches.
     """
@@ -72,7 +96,7 @@ class GraphLoader:
         num_parts: int = 1,
     ) -> None:
         self.num_graphs, self.batch_size = len(graphs), batch_size
-        self._order = BatchOrder(len(graphs), batch_size, seed, shuffle)
+        self._order = BatchOrder(graphs.sizes_G, batch_size, seed, shuffle)
         self._loader = DataLoader(
             BatchView(graphs, part, num_parts),
             batch_sampler=self._order,
@@ -85,8 +109,9 @@ class GraphLoader:
             pin_memory=pin_memory,
         )
 
-    def __len__(self) -> int:
-        return len(self._order)
+    def num_batches(self, epoch: int) -> int:
+        """Return how many batches an epoch has."""
+        return len(self._order.batches(epoch))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
         """Yield the batches of an epoch from number `start` on, None for an empty part.
@@ -96,11 +121,9 @@ class GraphLoader:
         self._order.epoch, self._order.start = epoch, start
         return map(_sound, self._loader)
 
-    def numbers(self, epoch: int) -> Iterator[list[int]]:
-        """Yield the numbers of the graphs of each batch of an epoch; no batch is built."""
-        order = copy(self._order)
-        order.epoch, order.start = epoch, 0
-        return iter(order)
+    def numbers(self, epoch: int) -> list[list[int]]:
+        """Return the numbers of the graphs of each batch of an epoch; no batch is built."""
+        return [batch.tolist() for batch in self._order.batches(epoch)]
 
 
 def _sound(batch: GraphBatch | SPSEError | None) -> GraphBatch | None:

@@ -21,6 +21,6 @@ def check_sizes(
 
 
 def check_batch(layout: PairLayout) -> None:
-    """Raise DataError for a training batch that BatchNorm cannot use."""
+    """Raise DataError for a training batch that BatchNorm cannot use: only a split of one node leads to one."""
     if layout.num_nodes < 2:
-        raise DataError("a training batch is a single node, which BatchNorm cannot use; raise train.batch_size")
+        raise DataError("the training split is a single node, which BatchNorm cannot use; add graphs to the split")

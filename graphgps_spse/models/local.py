@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphgps_spse.errors import DataError
 from graphgps_spse.models.heads import build_activation
 from graphgps_spse.models.pairs import gather_rows, sum_rows
 
@@ -58,7 +57,7 @@ class GatedGCN(nn.Module):
     """The residual gated graph convolution (Bresson and Laurent 2018), in which edges gate what they carry.
 
     g_ji = D x_i + E x_j + C e_ji; x'_i = x_i + Drop(act(BN(A x_i + sum_j s(g_ji) B x_j / (sum_j s(g_ji) + 1e-6)))), s
-    the sigmoid; e'_ji = e_ji + Drop(act(BN(g_ji))).
+    the sigmoid; e'_ji = e_ji + Drop(act(BN(g_ji))). The BN of a training batch's only edge is the bias.
     """
 
     def __init__(self, dim: int, *, activation: str, dropout: float, update_edges: bool) -> None:
@@ -79,11 +78,11 @@ class GatedGCN(nn.Module):
         x_ND = x_ND + F.dropout(update_ND, self.dropout, self.training)
         if not self.update_edges:
             return x_ND, e_ED
-        if type(self.norm_edge) is nn.BatchNorm1d:  # else it counts the edges of other processes, too, who wait for it
-            if not len(e_ED):
-                return x_ND, e_ED
-            if self.training and len(e_ED) == 1:
-                raise DataError(
-                    "a training batch has a single edge, which BatchNorm cannot use; raise train.batch_size"
-                )
-        return x_ND, e_ED + F.dropout(self.activation(self.norm_edge(gate_ED)), self.dropout, self.training)
+        one_process = type(self.norm_edge) is nn.BatchNorm1d  # else the others wait for this one's statistics
+        if one_process and not len(e_ED):
+            return x_ND, e_ED
+        if one_process and self.training and len(e_ED) == 1:  # torch refuses a single row
+            norm_ED = torch.addcmul(self.norm_edge.bias, torch.zeros_like(gate_ED), self.norm_edge.weight)
+        else:
+            norm_ED = self.norm_edge(gate_ED)
+        return x_ND, e_ED + F.dropout(self.activation(norm_ED), self.dropout, self.training)

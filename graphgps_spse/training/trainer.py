@@ -36,10 +36,10 @@ class Loader(Protocol):
 
     num_graphs: int
     batch_size: int
-    """Graphs of a batch, of all processes together; the last of an epoch may have fewer."""
+    """Graphs of a batch, of all processes together; the last of an epoch may have fewer, or one more."""
 
-    def __len__(self) -> int:
-        """Batches of an epoch."""
+    def num_batches(self, epoch: int) -> int:
+        """Return how many batches an epoch has."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
         """Yield the batches of an epoch from number `start` on, or this process's share; None where that is empty."""
@@ -136,16 +136,17 @@ class Trainer:
         loader = self.loaders["train"]
         self._check_shares(loader)
         group: list[Tensor] = []
+        num_steps = loader.num_batches(self.epoch)
         self._reported = self.step
         self.running.start_clock()
         for batch in loader.epoch(self.epoch, self.step):
-            completes = len(group) + 1 == self.options.batch_accumulation or self.step + 1 == len(loader)
+            completes = len(group) + 1 == self.options.batch_accumulation or self.step + 1 == num_steps
             group.append(self._backward(batch, completes))
             self.step += 1
             if completes:
                 self._update(group)
                 group = []
-                self._between_steps()
+                self._between_steps(num_steps)
         self.guard.check(f"train, epoch {self.epoch}")
         if self.scaler.is_enabled() and self.scaler.get_scale() < LEAST_LOSS_SCALE:
             raise DivergedError(
@@ -195,13 +196,13 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _between_steps(self) -> None:
+    def _between_steps(self, num_steps: int) -> None:
         """Report, save and stop where it is time to: the model is whole here, and so is the order of the data."""
         if self.step - self._reported >= self.options.log_interval:
             self._reported = self.step
             self.guard.check(f"train, epoch {self.epoch}")
             for logger in self.loggers:
-                logger.progress(self.epoch, self.step, len(self.loaders["train"]), self.running.mean_loss())
+                logger.progress(self.epoch, self.step, num_steps, self.running.mean_loss())
         self._stop_if_asked()
         due = 0 < self.options.ckpt_minutes <= (time.monotonic() - self._saved_at) / 60
         if self.processes.agree(due):
@@ -209,7 +210,7 @@ class Trainer:
 
     def _check_shares(self, loader: Loader) -> None:
         """Raise ConfigError where a training batch has no graph for some process: each must take part in BatchNorm."""
-        smallest = loader.num_graphs - (len(loader) - 1) * loader.batch_size
+        smallest = loader.num_graphs % loader.batch_size or loader.batch_size
         if smallest < self.processes.count:
             raise ConfigError(
                 f"train.batch_size: {loader.batch_size} leaves {smallest} of {loader.num_graphs} graphs to the last "
@@ -349,7 +350,8 @@ class Trainer:
             self.load_state(state)
         except (KeyError, RuntimeError, TypeError, ValueError) as err:
             raise CheckpointError(f"the checkpoint in {self.checkpoints.run_dir} does not fit this run: {err}") from err
-        log.info("resuming in epoch %d at step %d of %d", self.epoch, self.step, len(self.loaders["train"]))
+        num_steps = self.loaders["train"].num_batches(self.epoch)
+        log.info("resuming in epoch %d at step %d of %d", self.epoch, self.step, num_steps)
         if first and self.best is not None and self.checkpoints.best_epoch() != self.best.epoch:
             if self.step == 0 and self.best.epoch == self.epoch - 1:
                 self._save_best()

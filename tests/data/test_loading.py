@@ -4,7 +4,7 @@ import torch
 from test_base import make_dataset
 
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.data.loading import BatchOrder, GraphLoader
 
 
 def many_graphs(num_graphs: int = 23) -> GraphDataset:
@@ -12,6 +12,15 @@ def many_graphs(num_graphs: int = 23) -> GraphDataset:
     return make_dataset(
         x_NF=one[:-1].reshape(-1, 1), edge_index_2E=torch.zeros(2, 0, dtype=torch.int64), edge_attr_EF=None,
         y=one[:-1].reshape(-1, 1).float(), node_ptr=one, edge_ptr=torch.zeros_like(one),
+    )  # fmt: skip
+
+
+def graphs_of(sizes: list[int]) -> GraphDataset:
+    """Graphs of these sizes, without edges."""
+    node_ptr = torch.tensor([0, *sizes]).cumsum(0)
+    return make_dataset(
+        x_NF=torch.zeros(sum(sizes), 1, dtype=torch.int64), edge_index_2E=torch.zeros(2, 0, dtype=torch.int64),
+        edge_attr_EF=None, y=torch.zeros(len(sizes), 1), node_ptr=node_ptr, edge_ptr=torch.zeros_like(node_ptr),
     )  # fmt: skip
 
 
@@ -26,7 +35,7 @@ def make_loader(**changes) -> GraphLoader:
 def test_every_graph_once_an_epoch_in_a_new_order():
     loader = make_loader()
     first, second = epoch(loader, 0), epoch(loader, 1)
-    assert len(first) == len(loader) == 6 and [len(b) for b in first] == [4, 4, 4, 4, 4, 3]
+    assert len(first) == loader.num_batches(0) == 6 and [len(b) for b in first] == [4, 4, 4, 4, 4, 3]
     assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(23))
     assert first != second and epoch(loader, 0) == first
     assert epoch(make_loader(seed=8), 0) != first
@@ -48,3 +57,41 @@ def test_global_generator_is_left_alone():
     torch.manual_seed(0)
     epoch(make_loader(), 0)
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_last_batch_of_one_node_joins_the_batch_before():
+    """BatchNorm refuses a single row. Graph 0 is one node; in some epochs it is alone in the last batch."""
+    graphs = graphs_of([1, 3, 3, 3, 3, 3, 3, 3, 3])
+    loader = GraphLoader(graphs, batch_size=4, seed=3, shuffle=True)
+    alone = []
+    for number in range(30):
+        plain = BatchOrder(torch.full((9,), 3), 4, 3, shuffle=True).batches(number)
+        batches = list(loader.numbers(number))
+        assert loader.num_batches(number) == len(batches)
+        if plain[-1].tolist() == [0]:
+            alone.append(number)
+            assert batches == [plain[0].tolist(), [*plain[1].tolist(), 0]]
+        else:
+            assert batches == [batch.tolist() for batch in plain], "no other batch changes"
+    assert alone, "the case must arise in the test"
+    whole = epoch(loader, alone[0])
+    assert [sorted(batch) for batch in whole] == [sorted(batch) for batch in loader.numbers(alone[0])]
+    assert epoch(loader, alone[0], start=1) == whole[1:] and epoch(loader, alone[0], start=2) == []
+    workers = GraphLoader(graphs, batch_size=4, seed=3, shuffle=True, num_workers=2)
+    assert epoch(workers, alone[0]) == whole
+    shares = [GraphLoader(graphs, batch_size=4, seed=3, shuffle=True, part=k, num_parts=2) for k in range(2)]
+    for batch, *parts in zip(whole, *(epoch(share, alone[0]) for share in shares), strict=True):
+        assert sorted(sum(parts, [])) == sorted(batch)
+
+
+def test_single_nodes_in_batches_of_one_join_their_neighbours():
+    for sizes in ([1, 3, 1, 1, 3], [3, 1], [1, 1, 1], [1, 1, 1, 1]):
+        loader = GraphLoader(graphs_of(sizes), batch_size=1, seed=0, shuffle=True)
+        for number in range(10):
+            batches = list(loader.numbers(number))
+            assert sorted(sum(batches, [])) == list(range(len(sizes)))
+            assert all(sum(sizes[graph] for graph in batch) > 1 for batch in batches)
+    evaluated = GraphLoader(graphs_of([3, 3, 1]), batch_size=2, seed=0, shuffle=False)
+    assert list(evaluated.numbers(0)) == [[0, 1], [2]], "in evaluation BatchNorm takes a single row"
+    alone = GraphLoader(graphs_of([1]), batch_size=4, seed=0, shuffle=True)
+    assert list(alone.numbers(0)) == [[0]], "nothing to join; the model refuses it at the first step"

@@ -19,6 +19,7 @@ from model_graphs import (
 from graphgps_spse.config import default_tree
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.models.build import build_model, count_parameters, describe
+from graphgps_spse.training import processes
 
 VARIANTS = {
     "GINE": ("GINE+Transformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE"]),
@@ -131,11 +132,25 @@ def test_parts_that_are_left_out_have_no_parameters():
 
 
 def test_a_training_batch_that_batch_norm_cannot_use_is_refused():
-    with pytest.raises(DataError, match="single node.*batch_size"):
+    with pytest.raises(DataError, match="the training split is a single node"):
         small_model().train()(random_graphs((1,)).batch([0]))
+
+
+def test_a_training_batch_of_one_edge_gives_what_several_processes_give(monkeypatch):
+    """BatchNorm makes of the only row its bias, and leaves the running statistics alone."""
     one_edge = next(g for g in (random_graphs((2,), seed) for seed in range(30)) if g.edge_index_2E.shape[1] == 1)
-    with pytest.raises(DataError, match="single edge.*batch_size"):
-        small_model("SPSE").train()(one_edge.batch([0]))
+    monkeypatch.setattr(processes.dist, "all_reduce", lambda x: None)
+    models = []
+    for several in (False, True):
+        models.append(small_model("SPSE").train())
+        if several:
+            object.__new__(processes.Processes).synchronise_norms(models[1])
+    alone, shared = models
+    out, expected = alone(one_edge.batch([0])), shared(one_edge.batch([0]))
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+    assert_same_gradients(gradients(alone, out), gradients(shared, expected), 1e-9)
+    for key, buffer in shared.named_buffers():
+        torch.testing.assert_close(dict(alone.named_buffers())[key], buffer, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
