@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graphgps_spse.errors import ConfigError
-from graphgps_spse.options import LARGEST_INT, show
+from graphgps_spse.errors import ConfigError, show
+from graphgps_spse.options import LARGEST_INT
 
 _WIDTH = 1 << 16
 _DEPTH = 1_000

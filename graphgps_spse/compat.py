@@ -192,7 +192,7 @@ def _translate_values(reading: Reading) -> None:
 def _check_dataset(leaves: Leaves) -> None:
     data_format, where = leaves.get("dataset.format", ("PyG", "dataset.format is not set"))
     name = leaves.get("dataset.name", ("none", ""))[0]
-    if name in DATASETS.get(data_format, ()) or not (data_format == "OGB" or str(data_format).startswith("PyG")):
+    if name in DATASETS.get(str(data_format), ()) or not (data_format == "OGB" or str(data_format).startswith("PyG")):
         return
     known = "; ".join(f"{key}: {', '.join(names)}" for key, names in DATASETS.items())
     raise ConfigError(

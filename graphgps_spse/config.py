@@ -3,7 +3,6 @@
 Key names are GraphGPS's. This is the only file that imports yacs.
 """
 
-import importlib
 import logging
 import math
 import re
@@ -17,11 +16,13 @@ from yacs.config import CfgNode
 
 from graphgps_spse.bounds import check_bounds
 from graphgps_spse.compat import read_leaves
-from graphgps_spse.config_files import read_base, read_words, read_yaml
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.config_files import Leaves, read_files, read_words
+from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.identity import flatten
+from graphgps_spse.key_hints import nearest_key
 from graphgps_spse.options import Key, Options, convert
-from graphgps_spse.registry import ALL, nearest
+from graphgps_spse.plugins import import_plugin
+from graphgps_spse.registry import ALL
 
 log = logging.getLogger(__name__)
 
@@ -304,18 +305,14 @@ def _locating(places: dict[str, str]) -> Iterator[None]:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file, its one-level `base:` and the overrides on top of the defaults, checked key by key.
+    """Read a YAML file, the files of its `base:` and the overrides on top of the defaults, checked key by key.
 
     The file may be one of GraphGPS, GRIT or CSA (compat.py); what is then read in another way is logged. `overrides`
     are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
     """
     path = Path(path)
-    base, own, words = read_base(path), read_yaml(path), read_words(overrides)
-    own.pop("base", None)
-    plugins, where = {**base, **own, **words}.get("plugins", ([], ""))
-    if not isinstance(plugins, list) or not all(isinstance(plugin, str) for plugin in plugins):
-        raise ConfigError(f"{where}: plugins: {plugins!r} must be a list of module names, e.g. [my_lab.my_encoding]")
-    classes = option_classes([_import_plugin(plugin, where) for plugin in plugins])
+    (base, own), words = read_files(path), read_words(overrides)
+    classes = option_classes(_import_plugins({**base, **own, **words}))
     tree = default_tree(classes)
     reading = read_leaves(base, own, words)
     if reading.notes():
@@ -339,13 +336,13 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return Config(tree, set_keys, excused=frozenset(reading.excused), places=places)
 
 
-def _import_plugin(plugin: str, where: str) -> ModuleType:
-    """Import a plugin: its components register themselves, and its options join the tree."""
-    try:
-        return importlib.import_module(plugin)
-    except ImportError as err:
-        hint = ". Is its folder on PYTHONPATH?" if err.name == plugin.partition(".")[0] else ""
-        raise ConfigError(f"{where}: plugins: '{plugin}' cannot be imported: {err}{hint}") from err
+def _import_plugins(leaves: Leaves) -> list[ModuleType]:
+    """Import the plugins: their components register themselves, and their options join the tree."""
+    (names, where), (out_dir, _) = leaves.get("plugins", ([], "")), leaves.get("out_dir", ("results", ""))
+    with _locating({"plugins": where}):
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"plugins: {show(names)} must be a list of module names, e.g. [my_lab.my_encoding]")
+        return [import_plugin(name, results=["results", str(out_dir)]) for name in names]
 
 
 def _check_values(tree: CfgNode) -> None:
@@ -372,8 +369,7 @@ def _set(tree: CfgNode, key: str, value: Any, where: str, declared: Key | None) 
     node = tree
     for part in [*sections, leaf]:
         if not isinstance(node, CfgNode) or part not in node:
-            near = nearest(key, list(flatten(_plain(tree)))) or nearest(part, list(node))
-            raise ConfigError(f"{where}: unknown key '{key}'.{near}")
+            raise ConfigError(f"{where}: unknown key '{key}'.{nearest_key(key, list(flatten(_plain(tree))))}")
         node, parent = node[part], node
     if isinstance(node, CfgNode):
         raise ConfigError(f"{where}: '{key}' is a section, not a value; its keys: {', '.join(sorted(node))}")

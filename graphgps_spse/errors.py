@@ -1,6 +1,7 @@
 """The errors that users see. Each says what is wrong, where, and what to do; main.py turns them into exit codes."""
 
 import errno
+import math
 
 RESUMABLE = 75
 """Exit code: nothing was wrong with the work, and the same command goes on."""
@@ -70,3 +71,14 @@ def is_full_disk(err: BaseException | None) -> bool:
 def exit_code_of(err: SPSEError) -> int:
     """Return what a program that ends with this error returns: RESUMABLE where a disk was full, as it may have room."""
     return RESUMABLE if is_full_disk(err) else err.exit_code
+
+
+def show(value: object, limit: int = 80) -> str:
+    """Return a value as messages show it: its repr, cut where it is long.
+
+    Python itself refuses to print whole numbers of many digits.
+    """
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a whole number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, show
 
 LARGEST_INT = 2**63 - 1
 """Bound of every whole number that declares none: what numpy and torch can hold."""
@@ -132,13 +132,6 @@ def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
     elif type(value) is kind:
         return value
     raise ConfigError(f"{must_be} (default {default!r}), not {show(value)}")
-
-
-def show(value: Any) -> str:
-    """Return a value as an error message shows it; Python refuses to print whole numbers of many digits."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"a whole number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
-    return repr(value)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))

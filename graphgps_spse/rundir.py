@@ -12,9 +12,10 @@ from typing import Any, TextIO
 
 import yaml
 
-from graphgps_spse.errors import RunDirError
+from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.files import move_aside, try_lock, write_atomic, write_json
 from graphgps_spse.identity import differing_keys
+from graphgps_spse.yaml_reader import read_mapping
 
 log = logging.getLogger(__name__)
 
@@ -84,21 +85,29 @@ class RunDir:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the result is there."""
-        return self.result_path.is_file()
+        """Whether the result is there. Raises RunDirError where that cannot be seen."""
+        try:
+            return self.result_path.is_file()
+        except OSError as err:
+            raise RunDirError(
+                f"{self.path}: cannot be read ({err.strerror}). Choose another with out_dir=FOLDER"
+            ) from err
 
     def keep_environment(self, environment: dict[str, Any]) -> None:
         """Add where and with what this session runs to env.json, one entry for each start of the run.
 
-        Raises RunDirError where it cannot be written.
+        Raises RunDirError where it cannot be read or written.
         """
         path = self.path / "env.json"
         sessions: list[dict[str, Any]] = []
-        if path.is_file():
-            try:
-                sessions = json.loads(path.read_text())["sessions"]
-            except (ValueError, KeyError, TypeError) as err:
-                log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, move_aside(path).name)
+        try:
+            sessions = json.loads(path.read_text())["sessions"]
+        except FileNotFoundError:
+            pass
+        except OSError as err:
+            raise RunDirError(f"{path}: cannot be read ({err.strerror}); make it readable, or move it aside") from err
+        except (ValueError, KeyError, TypeError) as err:
+            log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, move_aside(path).name)
         with self.writing():
             write_json(path, {"sessions": [*sessions, environment]})
 
@@ -159,12 +168,9 @@ def _is_alive_here(owner: str) -> bool:
 def load_saved_config(path: Path) -> dict[str, Any]:
     """Return a saved config.yaml as nested dicts. Raises RunDirError where it is damaged."""
     try:
-        tree = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
-        raise RunDirError(f"{path} cannot be read ({err}); start beside it with --fresh") from err
-    if not isinstance(tree, dict):
-        raise RunDirError(f"{path} is damaged: it holds no keys; start beside it with --fresh")
-    return tree
+        return read_mapping(path, "configuration").plain()
+    except ConfigError as err:
+        raise RunDirError(f"the saved configuration cannot be read: {err}; start beside it with --fresh") from err
 
 
 @contextmanager

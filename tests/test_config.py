@@ -100,16 +100,6 @@ def test_a_word_of_the_command_line_holds_no_comment(tmp_path):
     assert load_config(write(tmp_path, "{}\n"), ["out_dir='a #2'"]).out_dir == "a #2"
 
 
-def test_one_level_of_base(tmp_path):
-    write(tmp_path, "seed: 1\ngt: {layers: 3, n_heads: 2}\n", "a.yaml")
-    write(tmp_path, "base: a.yaml\ngt: {layers: 4}\n", "b.yaml")
-    write(tmp_path, "base: b.yaml\n", "c.yaml")
-    cfg = load_config(tmp_path / "b.yaml")
-    assert (cfg.seed, cfg.gt.layers, cfg.gt.n_heads, cfg.name) == (1, 4, 2, "b")
-    with pytest.raises(ConfigError, match="one level"):
-        load_config(tmp_path / "c.yaml")
-
-
 def test_key_that_nothing_reads_is_an_error(tmp_path):
     write(tmp_path, "optim: {momentum: 0.5}\n", "a.yaml")
     path = write(tmp_path, "base: a.yaml\nseed: 1\nposenc_RRWP: {ksteps: 5}\n")

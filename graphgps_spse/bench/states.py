@@ -13,7 +13,7 @@ from typing import Any
 from graphgps_spse.bench.launch import LOG, describe_end, is_failure, is_held, read_attempts, shown
 from graphgps_spse.bench.results import RunResult
 from graphgps_spse.bench.sweep import Run
-from graphgps_spse.errors import DataError, RunDirError
+from graphgps_spse.errors import DataError, LaunchError, RunDirError
 from graphgps_spse.identity import differing_keys, identity_of
 from graphgps_spse.rundir import load_saved_config
 
@@ -43,8 +43,17 @@ def read_state(run: Run, live_jobs: set[str] | None = None) -> State:
     """Return the state of a run. `live_jobs` are the jobs that SLURM knows, None where it cannot be asked.
 
     Finished runs and those with a checkpoint are compared with the configuration that the sweep would give them:
-    with another one they are not this run, and differ.
+    with another one they are not this run, and differ. Raises LaunchError where the run directory cannot be read.
     """
+    try:
+        return _read_state(run, live_jobs)
+    except OSError as err:
+        raise LaunchError(
+            f"{run.where}: {run.run_dir}: cannot be read ({err.strerror}); choose another out_dir"
+        ) from err
+
+
+def _read_state(run: Run, live_jobs: set[str] | None) -> State:
     folder = run.run_dir
     progress = _read_progress(folder / "train" / "stats.json", run.cfg.optim.max_epoch)
     epochs = progress["epochs"]

@@ -3,8 +3,11 @@
 import itertools
 import json
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import escape, glob
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,10 @@ import yaml
 
 from graphgps_spse.bench.launch import Task, main_command
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.config_files import read_mapping, value_of
-from graphgps_spse.errors import ConfigError, DataError, LaunchError
+from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
 from graphgps_spse.files import wait_for_lock, write_json
 from graphgps_spse.registry import nearest
+from graphgps_spse.yaml_reader import Node, parse_word, read_mapping
 
 SCHEMA = 1
 MANIFEST = "sweep.json"
@@ -27,6 +30,8 @@ KEYS = {
     "grid": "dotted keys, each with a list of values; every combination is run",
     "include": "other sweep files, relative to this one, in place of all other keys",
 }
+MAX_RUNS = 100_000
+"""Of one sweep; the paper's whole table has 426."""
 OURS = ("name", "seed", "out_dir")
 """Keys that place a run, which the sweep sets by itself."""
 
@@ -76,16 +81,19 @@ class Run:
 
 def read_sweep(path: Path) -> list[Run]:
     """Return every run that a sweep file asks for. Raises ConfigError, naming file and line, for what cannot be run."""
-    runs = list(_read(path))
     first: dict[Path, Run] = {}
-    for run in runs:
+    for run in _read(path):
+        if len(first) == MAX_RUNS:
+            raise ConfigError(
+                f"{run.where}: the included files together ask for more than {MAX_RUNS:,} runs, the limit"
+            )
         if run.run_dir in first:
             raise ConfigError(
                 f"{run.where}: {run.run_dir} is listed twice, first at {first[run.run_dir].where}; "
                 "a run has one place, so remove one of the two"
             )
         first[run.run_dir] = run
-    return runs
+    return list(first.values())
 
 
 def write_manifest(sweep: str, runs: Sequence[Run]) -> None:
@@ -149,134 +157,162 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
     if "include" in keys:
         if is_included or set(keys) != {"include"}:
             why = "an included file includes no other" if is_included else "include stands alone; no other key applies"
-            raise ConfigError(f"{_line(path, keys['include'])}: {why}")
-        for item in _items(path, "include", keys["include"]):
-            yield from _read(path.parent / _text(path, item), is_included=True)
+            raise ConfigError(f"{keys['include'].where}: {why}")
+        for item in _items("include", keys["include"]):
+            yield from _read(path.parent / _text(item), is_included=True)
         return
     if "configs" not in keys:
         raise ConfigError(f"{path}: no configs, so nothing to run; keys: {', '.join(KEYS)}")
-    out_dir = Path(_text(path, keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
-    seeds = _read_seeds(path, keys["seeds"]) if "seeds" in keys else [0]
-    words = _read_overrides(path, keys["overrides"]) if "overrides" in keys else []
-    points = _read_grid(path, keys["grid"]) if "grid" in keys else [("", [])]
-    for config, where in _read_configs(path, keys["configs"]):
+    out_dir = Path(_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
+    _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
+    seeds = _read_seeds(keys["seeds"]) if "seeds" in keys else [0]
+    words = _read_overrides(keys["overrides"]) if "overrides" in keys else []
+    axes = _read_grid(keys["grid"]) if "grid" in keys else []
+    configs = list(_read_configs(path, keys["configs"]))
+    factors = {"configurations": (len(configs), "configs"), "grid points": (prod(map(len, axes)), "grid")}
+    factors["seeds"] = (len(seeds), "seeds")
+    _check_number({what: (number, keys[key].where if key in keys else "") for what, (number, key) in factors.items()})
+    points = [_name_point(point) for point in itertools.product(*axes)]
+    for config, where in configs:
         folder = Path(os.path.abspath(config)).parent.name
         group = "" if folder == out_dir.name else folder
-        resolved: dict[str, dict[str, Any]] = {}
+        twins: dict[str, str] = {}
         for suffix, assignments in points:
             overrides = (*words, *assignments)
             try:
                 cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
             except ConfigError as err:
                 raise ConfigError(f"{where}: {err}") from err
-            twin = next((other for other, tree in resolved.items() if other != suffix and tree == cfg.to_dict()), None)
-            if twin is not None:
+            twin = twins.setdefault(json.dumps(cfg.to_dict(), sort_keys=True), suffix)
+            if twin != suffix:
                 raise ConfigError(
-                    f"{_line(path, keys['grid'])}: grid: '{twin[1:]}' and '{suffix[1:]}' are the same "
+                    f"{keys['grid'].where}: grid: '{twin[1:]}' and '{suffix[1:]}' are the same "
                     f"run of {config}, written in two ways; remove one of the two"
                 )
-            resolved[suffix] = cfg.to_dict()
             own_name, name = cfg.name, cfg.name + suffix
             cfg = cfg.with_values(name=name)
             for seed in seeds:
                 yield Run(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
 
 
-def _read_keys(path: Path) -> dict[str, yaml.Node]:
-    keys: dict[str, yaml.Node] = {}
-    for key_node, value in read_mapping(path, "sweep").value:
-        key = str(key_node.value)
+def _check_out_dir(folder: Path, where: str) -> None:
+    """Raise ConfigError where a folder of results can be neither read nor made, so that a plan says it too."""
+    try:
+        problem = "" if stat.S_ISDIR(folder.stat().st_mode) else "is a file"
+    except FileNotFoundError:
+        return
+    except OSError as err:
+        problem = f"cannot be used ({err.strerror})"
+    if problem:
+        raise ConfigError(f"{where}: out_dir: {folder} {problem}; choose another")
+
+
+def _check_number(factors: dict[str, tuple[int, str]]) -> None:
+    """Raise ConfigError where a file asks for too many runs, before they are written out. Factors have their place."""
+    total = prod(number for number, _ in factors.values())
+    if total > MAX_RUNS:
+        listing = " x ".join(f"{_shorten_number(number)} {what}" for what, (number, _) in factors.items())
+        raise ConfigError(
+            f"{max(factors.values())[1]}: {_shorten_number(total)} runs ({listing}); {MAX_RUNS:,} is the limit of a "
+            "sweep, so use fewer seeds or values"
+        )
+
+
+def _shorten_number(number: int) -> str:
+    digits = len(str(number))
+    return f"{number:,}" if digits <= 18 else f"about 10^{digits - 1}"
+
+
+def _read_keys(path: Path) -> dict[str, Node]:
+    keys: dict[str, Node] = {}
+    for key, where, node in read_mapping(path, "sweep").value:
         if key not in KEYS:
             known = "; ".join(f"{name} ({meaning})" for name, meaning in KEYS.items())
-            raise ConfigError(f"{_line(path, key_node)}: unknown key '{key}'.{nearest(key, list(KEYS))} Keys: {known}")
-        if key in keys:
-            raise ConfigError(f"{_line(path, key_node)}: key '{key}' stands twice")
-        keys[key] = value
+            raise ConfigError(f"{where}: unknown key '{key}'.{nearest(key, list(KEYS))} Keys: {known}")
+        keys[key] = node
     return keys
 
 
-def _read_configs(path: Path, node: yaml.Node) -> Iterator[tuple[Path, str]]:
-    for item in _items(path, "configs", node):
-        pattern, where = _text(path, item), _line(path, item)
-        base = Path(os.path.relpath(path.parent / Path(pattern).parent))  # without the .. of configs/sweeps/../GRIT
-        found = sorted(base.parent.glob(f"{base.name}/{Path(pattern).name}")) if "*" in pattern else []
-        if "*" in pattern and not found:
-            raise ConfigError(f"{where}: no configuration file matches {base / Path(pattern).name}")
-        yield from ((config, where) for config in found or [base / Path(pattern).name])
-
-
-def _read_seeds(path: Path, node: yaml.Node) -> list[int]:
-    value = value_of(node, path)
-    seeds = list(range(value)) if type(value) is int else value
-    good = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
-    if not good or not seeds:
-        raise ConfigError(
-            f"{_line(path, node)}: seeds: {value!r} leaves nothing to run; write their number, e.g. 10 for 0 to 9, "
-            "or a list of numbers, e.g. [0, 1, 2]"
+def _read_configs(path: Path, node: Node) -> Iterator[tuple[Path, str]]:
+    for item in _items("configs", node):
+        pattern = _text(item)
+        matches = (
+            sorted(glob(os.path.join(escape(str(path.parent)), pattern))) if "*" in pattern else [path.parent / pattern]
         )
-    return seeds
+        if not matches:
+            raise ConfigError(f"{item.where}: no configuration file matches {os.path.relpath(path.parent / pattern)}")
+        yield from ((Path(os.path.relpath(match)), item.where) for match in matches)
 
 
-def _read_overrides(path: Path, node: yaml.Node) -> list[str]:
+def _read_seeds(node: Node) -> Sequence[int]:
+    value = node.plain()
+    if type(value) is int and value > 0:
+        return range(value)
+    if not value or not isinstance(value, list) or not all(type(seed) is int and seed >= 0 for seed in value):
+        raise ConfigError(
+            f"{node.where}: seeds: {show(value)} leaves nothing to run; write their number, e.g. 10 for 0 to 9, or a "
+            "list of numbers, e.g. [0, 1, 2]"
+        )
+    return value
+
+
+def _read_overrides(node: Node) -> list[str]:
     words = []
-    for item in _items(path, "overrides", node):
-        word = _text(path, item)
-        _check_key(path, item, word.partition("=")[0])
+    for item in _items("overrides", node):
+        word = _text(item)
+        _check_key(word.partition("=")[0], item.where)
         if "=" not in word:
-            raise ConfigError(f"{_line(path, item)}: overrides: '{word}' is not of the form key=value")
+            raise ConfigError(f"{item.where}: overrides: '{word}' is not of the form key=value")
         words.append(word)
     return words
 
 
-def _read_grid(path: Path, node: yaml.Node) -> list[tuple[str, list[str]]]:
-    """Return (suffix of the name, key=value words) for every combination of the grid's values."""
-    if not isinstance(node, yaml.MappingNode) or not node.value:
-        raise ConfigError(f"{_line(path, node)}: grid: expected dotted keys, each with a list of values")
+def _read_grid(node: Node) -> list[list[tuple[str, str]]]:
+    """Return (key, value) for every value of each key of the grid."""
+    if not node.is_mapping or not node.value:
+        raise ConfigError(f"{node.where}: grid: expected dotted keys, each with a list of values")
     axes = []
-    for key_node, values in node.value:
-        key = str(key_node.value)
-        _check_key(path, key_node, key)
-        axes.append([(key, _as_word(path, item)) for item in _items(path, f"grid: {key}", values)])
-    points = []
-    for point in itertools.product(*axes):
-        suffix = "".join(f"-{key.rpartition('.')[2]}{value}" for key, value in point)
-        suffix = "".join(c if c.isalnum() or c in "._+-" else "_" for c in suffix)
-        points.append((suffix, [f"{key}={value}" for key, value in point]))
-    return points
+    for key, where, values in node.value:
+        _check_key(key, where)
+        axes.append([(key, _as_word(item)) for item in _items(f"grid: {key}", values)])
+    return axes
 
 
-def _check_key(path: Path, node: yaml.Node, key: str) -> None:
+def _name_point(point: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
+    """Return the suffix of the name and the key=value words of one combination of the grid's values."""
+    suffix = "".join(f"-{key.rpartition('.')[2]}{value}" for key, value in point)
+    suffix = "".join(c if c.isalnum() or c in "._+-" else "_" for c in suffix)
+    return suffix, [f"{key}={value}" for key, value in point]
+
+
+def _check_key(key: str, where: str) -> None:
     if key in OURS:
-        raise ConfigError(f"{_line(path, node)}: '{key}' is set by the sweep itself, from configs, seeds and out_dir")
+        raise ConfigError(f"{where}: '{key}' is set by the sweep itself, from configs, seeds and out_dir")
 
 
-def _items(path: Path, key: str, node: yaml.Node) -> list[yaml.Node]:
-    if not isinstance(node, yaml.SequenceNode) or not node.value:
-        raise ConfigError(f"{_line(path, node)}: {key}: expected a list that is not empty")
+def _items(key: str, node: Node) -> list[Node]:
+    if not node.is_list or not node.value:
+        raise ConfigError(f"{node.where}: {key}: expected a list that is not empty")
     return list(node.value)
 
 
-def _text(path: Path, node: yaml.Node) -> str:
-    if not isinstance(node, yaml.ScalarNode) or not node.value:
-        raise ConfigError(f"{_line(path, node)}: expected one word, not {value_of(node, path)!r}")
-    return str(node.value)
+def _text(node: Node) -> str:
+    if node.is_mapping or node.is_list or not node.text:
+        raise ConfigError(f"{node.where}: expected one word, not {show(node.plain())}")
+    return node.text
 
 
 def _as_text(text: str) -> str:
     """Return a text as an override that means it: quoted where YAML would read something else."""
     try:
-        is_itself = yaml.safe_load(text) == text
-    except yaml.YAMLError:
+        is_itself = parse_word(text, "out_dir") == text
+    except ConfigError:
         is_itself = False
     return text if is_itself else json.dumps(text, ensure_ascii=False)
 
 
-def _as_word(path: Path, node: yaml.Node) -> str:
+def _as_word(node: Node) -> str:
     """Return a value as it stands in the file, or on one line if it is a list."""
-    if isinstance(node, yaml.ScalarNode):
-        return str(node.value)
-    return yaml.safe_dump(value_of(node, path), default_flow_style=True, width=10_000).strip()
-
-
-def _line(path: Path, node: yaml.Node) -> str:
-    return f"{path}:{node.start_mark.line + 1}"
+    if node.is_mapping or node.is_list:
+        return yaml.safe_dump(node.plain(), default_flow_style=True, width=10_000).strip()
+    return node.text

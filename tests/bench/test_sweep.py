@@ -1,11 +1,13 @@
 """Sweep files: what they expand to, what they refuse and where they say it, and the manifest that they leave."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import yaml
 
+from graphgps_spse.bench import sweep as sweep_module
 from graphgps_spse.bench.sweep import read_manifest, read_sweep, write_manifest
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, LaunchError
@@ -88,6 +90,27 @@ def test_paths_do_not_depend_on_the_current_folder(lab, monkeypatch):
     assert run.relative_dir == "A/x/0" and run.config.resolve() == lab / "configs/A/x.yaml"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "number"),
+    [
+        ("*.yaml", 1),
+        ("x*.yaml", 1),
+        ("../A/x*.yaml", 1),
+        ("../?/x*.yaml", 2),
+        ("../*/x.yaml", 2),
+        ("ABSOLUTE/x*.yaml", 1),
+    ],
+)
+def test_patterns_are_relative_to_the_sweep_file_from_any_folder(lab, monkeypatch, pattern, number):
+    (lab / "configs/A/sweep.yml").write_text(f"configs: ['{pattern.replace('ABSOLUTE', str(lab / 'configs/A'))}']\n")
+    found = []
+    for folder in ("configs/A", "configs", ".", "configs/sweeps"):
+        monkeypatch.chdir(lab / folder)
+        runs = read_sweep(Path(os.path.relpath(lab / "configs/A/sweep.yml")))
+        found.append([(run.relative_dir, run.config.resolve()) for run in runs])
+    assert len(found[0]) == number and all(other == found[0] for other in found)
+
+
 @pytest.mark.parametrize("out_dir", ["runs #1", "a: b", "[x]", "@home", "it's é"])
 def test_main_finds_the_folder_whatever_its_name(lab, out_dir):
     (run,) = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nout_dir: {json.dumps(out_dir)}\n"))
@@ -133,6 +156,13 @@ def test_included_sweeps_keep_their_own_folder(lab):
         ("include: [absent.yaml]\n", ["no sweep file", "absent.yaml"]),
         ("- a\n", ["not a YAML mapping"]),
         ("configs: [\n", ["not valid YAML"]),
+        ("configs: [../A/x.yaml]\nseeds: 1000000000\n", ["s.yaml:2", "1,000,000,000 runs", "100,000 is the limit"]),
+        ("configs: [../*/x.yaml]\nseeds: 9223372036854775807\n", ["s.yaml:2", "2 configurations", "limit"]),
+        ("configs: [../A/x.yaml]\nseeds: 99999999999999999999\n", ["s.yaml:2", "beyond"]),
+        (
+            "configs: [../A/x.yaml]\nseeds: 20\ngrid:\n" + "".join(f"  a{k}: [1, 2, 3]\n" for k in range(400)),
+            ["s.yaml:4", "about 10^190 grid points", "20 seeds", "100,000 is the limit"],
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_file_and_line(lab, text, words):
@@ -140,6 +170,23 @@ def test_what_cannot_be_run_is_refused_with_file_and_line(lab, text, words):
         read_sweep(sweep(lab, text))
     for word in words:
         assert word in str(error.value)
+
+
+def test_included_files_together_are_bounded(lab, monkeypatch):
+    monkeypatch.setattr(sweep_module, "MAX_RUNS", 5)
+    for name in "AB":
+        sweep(lab, f"configs: [../{name}/x.yaml]\nseeds: 3\n", name)
+    assert len(read_sweep(sweep(lab, "include: [A.yaml]\n"))) == 3
+    with pytest.raises(ConfigError, match=r"B\.yaml:1: .*together.* more than 5 runs"):
+        read_sweep(sweep(lab, "include: [A.yaml, B.yaml]\n"))
+
+
+def test_out_dir_that_can_hold_no_runs_is_refused(lab):
+    Path("file").write_text("")
+    for out_dir, reason in (("x" * 300, "File name too long"), ("file", "is a file"), ("file/x", "Not a directory")):
+        with pytest.raises(ConfigError, match=rf"s\.yaml:2: out_dir: .*{reason}.*choose another") as error:
+            read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nout_dir: {out_dir}\n"))
+        assert "\n" not in str(error.value)
 
 
 def test_manifest_says_what_is_intended_and_sweeps_share_a_folder(lab):
