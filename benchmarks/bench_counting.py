@@ -22,6 +22,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import rustworkx as rx
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -72,6 +73,15 @@ def clock(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.process_time() - begin
 
 
+def alternate(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """CPU seconds of each work, `repeats` of each, one work after the other: so all meet the same machine."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats + 1):
+        for name, work in works.items():
+            seconds[name].append(clock(work)[1])
+    return {name: values[1:] for name, values in seconds.items()}  # the first met memory and caches for the first time
+
+
 def size(graphs: GraphArrays) -> int:
     return len(graphs.node_ptr) - 1
 
@@ -97,6 +107,13 @@ def rustworkx_paths(graph: rx.PyGraph, max_length: int, counts: np.ndarray | Non
                         counts[len(path) - 2, source, target] += 1
 
 
+def as_rustworkx(edges: np.ndarray, num_nodes: int) -> rx.PyGraph:
+    graph = rx.PyGraph(multigraph=False)
+    graph.add_nodes_from(range(num_nodes))
+    graph.add_edges_from_no_data([tuple(edge) for edge in edges.T.tolist()])
+    return graph
+
+
 def check_equal(ours: list[np.ndarray], theirs: Callable, inputs: list, max_length: int, name: str) -> None:
     for counts, graph in zip(ours, inputs, strict=True):
         expected = np.zeros_like(counts)
@@ -115,9 +132,7 @@ def against_libraries(graphs: GraphArrays, max_length: int, args: argparse.Names
         in_networkx.append(nx.Graph())
         in_networkx[-1].add_nodes_from(range(n))
         in_networkx[-1].add_edges_from(edges.T.tolist())
-        in_rustworkx.append(rx.PyGraph(multigraph=False))
-        in_rustworkx[-1].add_nodes_from(range(n))
-        in_rustworkx[-1].add_edges_from_no_data([tuple(edge) for edge in edges.T.tolist()])
+        in_rustworkx.append(as_rustworkx(edges, n))
     many = count_simple_paths_many(sample, max_length)
     ours = [many.counts_of(g) for g in range(size(sample))]
     check_equal(ours, networkx_paths, in_networkx, max_length, "networkx")
@@ -135,6 +150,48 @@ def against_libraries(graphs: GraphArrays, max_length: int, args: argparse.Names
         result["us_per_graph"] = 1e6 * result["cpu_s"] / size(sample)
         result["times_ours"] = result["cpu_s"] / times["ours"]["cpu_s"]
     return {"graphs": size(sample), "paths": int(many.counts.sum()), "checked_equal": True, **times}
+
+
+def bench_calls(args: argparse.Namespace) -> dict[str, Any]:
+    """One call for each ZINC molecule, K 20, its result dropped: against rustworkx and against a batch, in turn."""
+    everything, max_length = sources.zinc(args.data), 20
+    chosen = np.random.default_rng(args.seed).choice(
+        size(everything), min(args.sample, size(everything)), replace=False
+    )
+    sample = select(everything, chosen)
+    arrays = [(np.ascontiguousarray(edges), n) for edges, n in (one_graph(sample, g) for g in range(size(sample)))]
+    inputs = {"array": arrays, "list": [(e.tolist(), n) for e, n in arrays]}
+    inputs["tensor"] = [(torch.from_numpy(e), n) for e, n in arrays]
+    in_rustworkx = [as_rustworkx(edges, n) for edges, n in arrays]
+
+    def count_all(graphs: list, method: str) -> Callable[[], None]:
+        def work() -> None:
+            for edges, n in graphs:
+                count_simple_paths(edges, n, max_length, method=method)
+
+        return work
+
+    def count_rustworkx() -> None:
+        for graph in in_rustworkx:
+            rustworkx_paths(graph, max_length)
+
+    ours = [count_simple_paths(edges, n, max_length).counts for edges, n in arrays]
+    check_equal(ours, rustworkx_paths, in_rustworkx, max_length, "rustworkx")
+    works = {
+        f"{method}_{form}": count_all(graphs, method) for form, graphs in inputs.items() for method in ("exact", "auto")
+    }
+    works["batch"] = lambda: count_simple_paths_many(sample, max_length)
+    works["rustworkx"] = count_rustworkx
+    result: dict[str, Any] = {"graphs": size(sample), "max_length": max_length, "checked_equal": True}
+    seconds = alternate(works, args.repeats)
+    for name, values in seconds.items():
+        ratios = [theirs / own for theirs, own in zip(seconds["rustworkx"], values, strict=True)]
+        result[name] = {
+            "us_per_graph": 1e6 * statistics.median(values) / size(sample),
+            "rustworkx_over_this": statistics.median(ratios),
+        }
+        print(f"{name:14} {result[name]['us_per_graph']:8.1f} us, rustworkx {statistics.median(ratios):.1f} times that")
+    return result
 
 
 def bench_zinc(args: argparse.Namespace) -> dict[str, Any]:
@@ -376,6 +433,7 @@ def bench_small(args: argparse.Namespace) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "calls": bench_calls,
     "zinc": bench_zinc,
     "peptides": bench_peptides,
     "pcqm4mv2": bench_pcqm4mv2,
@@ -412,11 +470,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/counting.json")
     args = parser.parse_args()
-    result = json.loads(args.out.read_text()) if args.out.exists() else {}
-    compile_kernels(COUNTERS)
-    for name in args.only.split(","):
+    parts = args.only.split(",")
+    for name in parts:
         if name not in PARTS:
             parser.error(f"--only: unknown part '{name}'. Known: {', '.join(PARTS)}")
+    result = json.loads(args.out.read_text()) if args.out.exists() else {}
+    compile_kernels(COUNTERS)
+    for name in parts:
         begin = time.perf_counter()
         result[name] = {"environment": environment(), "repeats": args.repeats, **PARTS[name](args)}
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -29,7 +29,7 @@ from graphgps_spse.counting.graph import (
     take,
 )
 from graphgps_spse.counting.hard import compile_methods
-from graphgps_spse.counting.memory import Memory, ReusedMemory
+from graphgps_spse.counting.memory import Memory, ReusedMemory, to_matrices
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import (
     Progress,
@@ -120,9 +120,8 @@ def count_simple_paths(
         memory = Memory(lambda *_: counts_PK)
         _map_chunks(counter, graphs, max_length, asked, keep, num_threads, None, memory, _CHUNK_VALUES)
         chunk = found[0]
-    counts = np.ascontiguousarray(as_matrices(chunk.counts))
     error = None if chunk.standard_error is None else np.ascontiguousarray(as_matrices(chunk.standard_error))
-    return PathCounts(counts, weakest(chunk.status_GK), error, chunk.work, method)
+    return PathCounts(to_matrices(chunk), weakest(chunk.status_GK), error, chunk.work, method)
 
 
 def plan_counts(

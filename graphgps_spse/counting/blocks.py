@@ -86,14 +86,6 @@ def count_chunk(
 
 
 @kernel
-def clear_spans(spans, counts_PK):
-    """Set the rows of `counts_PK` to zero, where `spans` [2, P] says that they may be anything else."""
-    for p in range(len(counts_PK)):
-        for k in range(spans[0, p], spans[1, p]):
-            counts_PK[p, k] = 0.0
-
-
-@kernel
 def _count_walks(n, ptr):
     """Return the steps that walks of two edges take, if as many arcs lead into each node as out of it."""
     walks = 0

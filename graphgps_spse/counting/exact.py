@@ -31,10 +31,24 @@ def count_exact(
     spread: Spread,
     counts_PK: np.ndarray,
 ) -> ChunkCounts | None:
-    """Count every simple path of graphs first..last-1; see the package for what is common to all counters.
+    """Count every simple path of graphs first..last-1; see the package for what is common to all counters."""
+    return count_within(graphs, first, last, max_length, options.max_work, limit, spread, counts_PK)
 
-    Where the search of one graph would take more than options.max_work, its longest lengths are not counted; length 1
-    always is. No graph takes more than a few times max_work.
+
+def count_within(
+    graphs: SimpleGraphs,
+    first: int,
+    last: int,
+    max_length: int,
+    max_work: int,
+    limit: np.ndarray,
+    spread: Spread,
+    counts_PK: np.ndarray,
+) -> ChunkCounts | None:
+    """Count every simple path of graphs first..last-1 with at most `max_work` for each.
+
+    Where the search of one graph would take more, its longest lengths are not counted; length 1 always is. No graph
+    takes more than a few times `max_work`.
     """
     status_GK, hard = np.zeros((last - first, max_length), np.int8), np.zeros(last - first, np.bool_)
     spans = np.zeros((2, len(counts_PK)), np.int16)
@@ -46,7 +60,7 @@ def count_exact(
         last,
         max_length,
         not graphs.directed,
-        min(_EASY_WORK, options.max_work),
+        min(_EASY_WORK, max_work),
         limit,
         hard,
         spans,
@@ -54,12 +68,14 @@ def count_exact(
     )
     if work < 0:
         return None
+    if not np.count_nonzero(hard):
+        return ChunkCounts(counts_PK, None, status_GK, work, spans)
     offset = graphs.pair_ptr[first : last + 1] - graphs.pair_ptr[first]
     for g in np.flatnonzero(hard).tolist():
         graph = HardGraph.of(graphs, first + g, max_length)
         counts = counts_PK[offset[g] : offset[g + 1]]
         spans[0, offset[g] : offset[g + 1]], spans[1, offset[g] : offset[g + 1]] = 0, max_length
-        counted, more = graph.count(options.max_work, limit, int(work), spread, counts)
+        counted, more = graph.count(max_work, limit, int(work), spread, counts)
         work += more
         if not counted:
             return None

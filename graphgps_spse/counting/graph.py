@@ -9,6 +9,7 @@ import numpy as np
 
 from graphgps_spse.counting.parallel import chunk_bounds
 from graphgps_spse.errors import DataError
+from graphgps_spse.jit import kernel
 
 MAX_VALUES = 1 << 31
 """Most counts of one graph, n * n * K: 16 GiB of float64."""
@@ -121,13 +122,13 @@ def single_graph(edge_index: Any, num_nodes: Any, directed: bool, max_length: in
         raise DataError(f"num_nodes must be a whole number, got {num_nodes!r}") from None
     if size < 0:
         raise DataError(f"num_nodes must not be negative, got {size}")
-    if size < 1 << 40:
-        check_sizes(np.array([0, size]), max_length)  # before arrays of that size are made
-    else:
-        raise DataError(f"num_nodes: {size} nodes are more than their pairs can be counted for")
+    if size * size * max_length > MAX_VALUES:  # before arrays of that size are made
+        if size >= 1 << 40:
+            raise DataError(f"num_nodes: {size} nodes are more than their pairs can be counted for")
+        check_sizes(np.array([0, size]), max_length)
     edges = check_edge_index(edge_index, "graph 0")
-    checked = check_graphs(np.array([0, size]), np.array([0, edges.shape[1]]), edges)
-    return simplify(*checked, directed=directed)
+    node_ptr, edge_ptr = np.array([0, size]), np.array([0, edges.shape[1]])
+    return simplify(node_ptr, edge_ptr, edges, directed=directed, pair_ptr=np.array([0, size * size]))
 
 
 def check_graphs(node_ptr: Any, edge_ptr: Any, edge_index: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -140,7 +141,10 @@ def check_graphs(node_ptr: Any, edge_ptr: Any, edge_index: Any) -> tuple[np.ndar
             f"{edge_ptr[-1]} of {edges.shape[1]} edges; expected equal numbers"
         )
     for first, last in segments(edge_ptr):
-        _check_ends(node_ptr, edge_ptr, edges, first, last)
+        own = take(node_ptr, edge_ptr, edges, first, last)
+        wrong = _first_bad_edge(*own[:2], *np.array(own[2], order="C"))
+        if wrong >= 0:
+            raise _points_outside(*own, wrong, first_graph=first)
     return node_ptr, edge_ptr, edges
 
 
@@ -157,15 +161,21 @@ def take(
     return node_ptr[first : last + 1] - node_ptr[first], edge_ptr[first : last + 1] - edge_ptr[first], own_edges
 
 
-def simplify(node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, *, directed: bool) -> SimpleGraphs:
-    """Return checked graphs without loops and duplicate edges, symmetrised unless `directed`."""
-    sizes, num_edges = np.diff(node_ptr), np.diff(edge_ptr)
-    offset = np.repeat(node_ptr[:-1], num_edges)
-    width = int(sizes.max(initial=1))
-    ends, others = np.concatenate([edges, edges[::-1]], axis=1)
-    links = _to_csr(ends + np.tile(offset, 2), others, node_ptr, width)
-    arcs = _to_csr(edges[0] + offset, edges[1], node_ptr, width) if directed else links
-    return SimpleGraphs(node_ptr, pair_offsets(node_ptr), arcs, links, directed)
+def simplify(
+    node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, *, directed: bool, pair_ptr: np.ndarray | None = None
+) -> SimpleGraphs:
+    """Return graphs without loops and duplicate edges, symmetrised unless `directed`.
+
+    Raises DataError, naming the graph and the edge, for an edge that points outside its graph.
+    """
+    start, end = np.array(edges, order="C")  # a copy: kernels are compiled for contiguous arrays that can be written
+    row_ptr, col, wrong = _to_csr(node_ptr, edge_ptr, start, end, True)
+    if wrong >= 0:
+        raise _points_outside(node_ptr, edge_ptr, edges, int(wrong))
+    links = arcs = row_ptr, col
+    if directed:
+        arcs = _to_csr(node_ptr, edge_ptr, start, end, False)[:2]
+    return SimpleGraphs(node_ptr, pair_offsets(node_ptr) if pair_ptr is None else pair_ptr, arcs, links, directed)
 
 
 def pair_offsets(node_ptr: Any) -> np.ndarray:
@@ -174,17 +184,16 @@ def pair_offsets(node_ptr: Any) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes * sizes)])
 
 
-def _check_ends(node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, first: int, last: int) -> None:
-    own_ptr, sizes = edge_ptr[first : last + 1], np.diff(node_ptr[first : last + 1])
-    ends = edges[:, own_ptr[0] : own_ptr[-1]]
-    wrong = np.flatnonzero(((ends < 0) | (ends >= np.repeat(sizes, np.diff(own_ptr)))).any(0))
-    if len(wrong):
-        at = int(own_ptr[0] + wrong[0])
-        graph = int(np.searchsorted(edge_ptr, at, side="right")) - 1
-        number, edge = at - int(edge_ptr[graph]), tuple(edges[:, at].tolist())
-        raise DataError(
-            f"graph {graph}: edge {number}, {edge}, points outside its {sizes[graph - first]} nodes, which count from 0"
-        )
+def _points_outside(
+    node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, wrong: int, first_graph: int = 0
+) -> DataError:
+    """Say which edge of which graph is wrong; `first_graph` is the number of the first graph here."""
+    graph = int(np.searchsorted(edge_ptr, wrong, side="right")) - 1
+    number, edge = wrong - int(edge_ptr[graph]), tuple(edges[:, wrong].tolist())
+    size = int(node_ptr[graph + 1] - node_ptr[graph])
+    return DataError(
+        f"graph {first_graph + graph}: edge {number}, {edge}, points outside its {size} nodes, which count from 0"
+    )
 
 
 def _check_ptr(ptr: Any, name: str) -> np.ndarray:
@@ -197,11 +206,74 @@ def _check_ptr(ptr: Any, name: str) -> np.ndarray:
     return values
 
 
-def _to_csr(row: np.ndarray, col: np.ndarray, node_ptr: np.ndarray, width: int) -> CSR:
-    """Sort edges, drop loops and duplicates. `width` exceeds every column, so that row * width + col is unique."""
-    key = np.sort(row * width + col)
-    row, col = np.divmod(key[np.diff(key, prepend=-1) != 0], width)
-    first_node = np.repeat(node_ptr[:-1], np.diff(node_ptr))
-    proper = row - first_node[row] != col
-    row, col = row[proper], col[proper]
-    return np.searchsorted(row, np.arange(node_ptr[-1] + 1)), np.ascontiguousarray(col)
+@kernel
+def _first_bad_edge(node_ptr, edge_ptr, start, end):
+    """Return the number of the first edge with an end outside its graph, or -1."""
+    for g in range(len(node_ptr) - 1):
+        size = node_ptr[g + 1] - node_ptr[g]
+        for e in range(edge_ptr[g], edge_ptr[g + 1]):
+            if start[e] < 0 or start[e] >= size or end[e] < 0 or end[e] >= size:
+                return e
+    return -1
+
+
+@kernel
+def _to_csr(node_ptr, edge_ptr, start, end, both_ways):
+    """Sort edges by their first node, then by their second; drop loops and duplicates.
+
+    Args:
+        node_ptr: [G + 1] int64, the first node of each graph.
+        edge_ptr: [G + 1] int64, the first edge of each graph.
+        start: [E] int64, the first node of each edge, numbered within its graph.
+        end: [E] int64, its second node.
+        both_ways: whether an edge also leads from its end to its start.
+
+    Returns:
+        row_ptr [N + 1] and col [E'], int64: CSR, its columns numbered within their graph. And -1, or the number of an
+        edge that points outside its graph, in which case the CSR is empty.
+
+    """
+    num_nodes = node_ptr[-1]
+    into_ptr, wrong = np.zeros(num_nodes + 2, np.int64), _first_bad_edge(node_ptr, edge_ptr, start, end)
+    if wrong >= 0:
+        return into_ptr, np.empty(0, np.int64), wrong
+    for g in range(len(node_ptr) - 1):
+        first = node_ptr[g]
+        for e in range(edge_ptr[g], edge_ptr[g + 1]):
+            if start[e] != end[e]:
+                into_ptr[first + end[e] + 2] += 1
+                if both_ways:
+                    into_ptr[first + start[e] + 2] += 1
+    for v in range(num_nodes):
+        into_ptr[v + 2] += into_ptr[v + 1]
+    # Edges by the node that they lead into: those into node v come from into[into_ptr[v]:into_ptr[v + 1]].
+    into = np.empty(into_ptr[num_nodes + 1], np.int64)
+    for g in range(len(node_ptr) - 1):
+        first = node_ptr[g]
+        for e in range(edge_ptr[g], edge_ptr[g + 1]):
+            if start[e] != end[e]:
+                u, v = first + start[e], first + end[e]
+                into[into_ptr[v + 1]] = u
+                into_ptr[v + 1] += 1
+                if both_ways:
+                    into[into_ptr[u + 1]] = v
+                    into_ptr[u + 1] += 1
+    # Read in the order of v, the edges out of each node are sorted, and duplicates follow each other.
+    row_ptr, previous = np.zeros(num_nodes + 1, np.int64), np.full(num_nodes, -1, np.int64)
+    for v in range(num_nodes):
+        for e in range(into_ptr[v], into_ptr[v + 1]):
+            row_ptr[into[e] + 1] += previous[into[e]] != v
+            previous[into[e]] = v
+    for v in range(num_nodes):
+        row_ptr[v + 1] += row_ptr[v]
+    col, filled = np.empty(row_ptr[num_nodes], np.int64), row_ptr[:-1].copy()
+    previous[:] = -1
+    for g in range(len(node_ptr) - 1):
+        for v in range(node_ptr[g], node_ptr[g + 1]):
+            for e in range(into_ptr[v], into_ptr[v + 1]):
+                u = into[e]
+                if previous[u] != v:
+                    previous[u] = v
+                    col[filled[u]] = v - node_ptr[g]
+                    filled[u] += 1
+    return row_ptr, col, wrong

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from functools import cache
 from operator import index
 from typing import Any, Self
 
@@ -53,6 +54,8 @@ class CountOptions:
     @classmethod
     def of(cls, **options: Any) -> Self:
         """Return the options given by name. Raises ConfigError for an unknown name, with the nearest."""
+        if not options:
+            return cls._defaults()
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
@@ -60,3 +63,8 @@ class CountOptions:
                 hint = f" Did you mean '{close[0]}'?" if close else ""
                 raise ConfigError(f"unknown counting option '{name}'.{hint} Known: {', '.join(known)}")
         return cls(**options)
+
+    @classmethod
+    @cache
+    def _defaults(cls) -> Self:
+        return cls()

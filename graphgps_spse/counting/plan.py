@@ -1,10 +1,10 @@
 """Method "auto": every length exact that half the budget pays for, the others estimated with what is left."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from graphgps_spse.counting.exact import count_exact, predict_work
+from graphgps_spse.counting.exact import count_within, predict_work
 from graphgps_spse.counting.graph import SimpleGraphs
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.parallel import Spread
@@ -69,9 +69,8 @@ def count_auto(
     counts_PK: np.ndarray,
 ) -> ChunkCounts | None:
     """Count graphs first..last-1 exactly as far as the budget allows and estimate the rest."""
-    searching = replace(options, max_work=_half(options))
-    exact = count_exact(graphs, first, last, max_length, searching, limit, spread, counts_PK)
-    if exact is None or not (exact.status_GK == Status.NOT_COUNTED.code).any():
+    exact = count_within(graphs, first, last, max_length, _half(options), limit, spread, counts_PK)
+    if exact is None or not np.count_nonzero(exact.status_GK):
         return exact
     status_GK, work = exact.status_GK, exact.work
     error_PK = np.zeros_like(counts_PK)

@@ -20,7 +20,11 @@ class Status(StrEnum):
     @property
     def code(self) -> int:
         """Its position in list(Status), as arrays of statuses hold it."""
-        return list(Status).index(self)
+        return STATUSES.index(self)
+
+
+STATUSES = (Status.EXACT, Status.ESTIMATED, Status.LOWER_BOUND, Status.NOT_COUNTED)
+"""list(Status): by code, from the status that claims most to the one that claims least."""
 
 
 @dataclass(frozen=True)
@@ -89,5 +93,6 @@ def as_matrices(rows_PK: np.ndarray) -> np.ndarray:
 
 def weakest(status_GK: np.ndarray) -> tuple[Status, ...]:
     """Return, for each length, the status that claims least: exact, estimated, lower bound, not counted."""
-    order = list(Status)
-    return tuple(order[code] for code in status_GK.max(0, initial=0))
+    if not np.count_nonzero(status_GK):
+        return (Status.EXACT,) * status_GK.shape[1]
+    return tuple(STATUSES[code] for code in status_GK.max(0, initial=0))

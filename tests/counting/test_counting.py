@@ -146,6 +146,26 @@ def test_more_work_than_the_quick_limit(monkeypatch):
     np.testing.assert_array_equal(count_simple_paths(ring, 4, 3).counts, path_counts(ring.T.tolist(), 4, 3))
 
 
+@pytest.mark.parametrize("method", ["exact", "auto"])
+def test_one_call_for_a_small_graph_is_short(method):
+    """The time of a call is that of its kernels: Python's share is some sixty calls of functions, not hundreds."""
+    num_calls = 0
+
+    def profile(frame, event, arg):
+        nonlocal num_calls
+        num_calls += event in ("call", "c_call")
+
+    ring = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+    count_simple_paths(ring, 4, 3, method=method)
+    sys.setprofile(profile)
+    try:
+        found = count_simple_paths(ring, 4, 3, method=method)
+    finally:
+        sys.setprofile(None)
+    np.testing.assert_array_equal(found.counts, path_counts(ring.T.tolist(), 4, 3))
+    assert num_calls < 80
+
+
 def run_python(code, **environment):
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
