@@ -2,18 +2,22 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, TextIO
 
 log = logging.getLogger(__name__)
+
+BEFORE_DIGESTS = 1
+"""The schema of records that were written before records had a digest."""
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -93,6 +97,40 @@ def move_aside(path: Path) -> Path:
 def write_json(path: Path, record: dict[str, Any]) -> None:
     """Write a record as indented JSON; floats keep every digit."""
     write_atomic(path, (json.dumps(record, indent=2) + "\n").encode())
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write a record with a digest of its content, for `read_record`; it needs a key "schema" above BEFORE_DIGESTS."""
+    write_json(path, with_digest(record))
+
+
+def with_digest(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record and, under "digest", the SHA-256 of its content: keys in any order, any spaces between them."""
+    content = json.loads(json.dumps(record))  # keys are texts from here on, and sort as texts
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return {**content, "digest": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def read_record(path: Path, schemas: Sequence[int]) -> dict[str, Any]:
+    """Return what `write_record` wrote, once its digest fits; a record of schema BEFORE_DIGESTS need not have one.
+
+    Raises ValueError saying what is wrong with the content, OSError where there is none to read.
+    """
+    try:
+        record = json.loads(path.read_bytes())
+        if not isinstance(record, dict):
+            raise ValueError(f"it holds a {type(record).__name__}, not keys and values")
+        schema, digest = record.get("schema"), record.pop("digest", "")
+        if schema not in schemas or type(schema) is not int:
+            raise ValueError(f"schema {schema!r}, this version reads {' and '.join(map(str, schemas))}")
+        fitting = with_digest(record)["digest"]
+    except RecursionError as err:
+        raise ValueError("it is nested too deeply") from err
+    if digest == "" and schema != BEFORE_DIGESTS:
+        raise ValueError("it lacks its digest")
+    if digest not in ("", fitting):
+        raise ValueError("it does not fit its digest, so it was damaged or changed by hand")
+    return record
 
 
 def try_lock(file: IO[str]) -> bool | None:

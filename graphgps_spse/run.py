@@ -314,6 +314,7 @@ def build_result(
         environment=environment,
         config=same_for_all_seeds,
         resources=resources,
+        history_digests=fit.digests(),
     )
 
 

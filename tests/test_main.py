@@ -222,8 +222,8 @@ def test_a_full_disk_at_the_end_loses_nothing(tiny, capsys, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(results, "write_json", full)
-        assert tiny("optim.max_epoch=1") == 2
+        patched.setattr(results, "write_record", full)
+        assert tiny("optim.max_epoch=1") == 75
     assert "tiny/0: cannot be written (No space left on device). Make room" in capsys.readouterr().err
     with monkeypatch.context() as patched:
         patched.setattr(results, "write_atomic", full)
@@ -231,6 +231,20 @@ def test_a_full_disk_at_the_end_loses_nothing(tiny, capsys, monkeypatch):
     assert "no aggregate over seeds: [Errno 28] No space left on device" in capsys.readouterr().out
     assert tiny("optim.max_epoch=1") == 0
     assert (tiny.results / "tiny/agg/test/best.json").is_file()
+
+
+def test_a_damaged_result_is_refused_and_made_again_from_the_checkpoint(tiny, capsys):
+    assert tiny("optim.max_epoch=1") == 0
+    path = tiny.results / "tiny/0/result.json"
+    written = json.loads(path.read_text())
+    path.write_text(path.read_text().replace('"best_epoch": 0', '"best_epoch": 1'))
+    assert tiny("optim.max_epoch=1") == 2
+    assert f"{path} cannot be read as a result: it does not fit its digest" in capsys.readouterr().err
+    path.rename(path.with_name("result.json.damaged-1"))
+    assert tiny("optim.max_epoch=1") == 0
+    again = json.loads(path.read_text())
+    for key in ("best_epoch", "best", "history_digests", "seconds", "config_hash"):
+        assert again[key] == written[key], key
 
 
 def test_diverging_run_exits_1_and_names_the_batch(tiny, capsys):

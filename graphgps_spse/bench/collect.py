@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphgps_spse.bench.launch import JOURNAL, LOG, describe_end, read_attempts
-from graphgps_spse.bench.results import RunResult
+from graphgps_spse.bench.results import RunResult, compare_with_history
 from graphgps_spse.bench.sweep import MANIFEST, read_manifest
 from graphgps_spse.errors import DataError
 
@@ -32,6 +32,8 @@ class Collection:
     """Folder -> seed -> how far it came."""
     problems: list[str] = field(default_factory=list)
     """Records that are there and were not read, and why."""
+    notes: list[str] = field(default_factory=list)
+    """What could not be verified of records that were read."""
 
     def label(self, folder: Path) -> str:
         """Return a configuration's folder as a report shows it."""
@@ -100,18 +102,16 @@ def _take_run(found: Collection, folder: Path) -> None:
         return
     try:
         result = RunResult.read(path)
-    except DataError as err:
-        problem = str(err)
-    else:
         if (result.name, result.seed) != (folder.parent.name, seed):
-            problem = f"{path} is the record of {result.name}/{result.seed}; a run's folder keeps its name"
-        elif not math.isfinite(result.score):
-            problem = f"{path}: its test {result.metric} is {result.score}, so the run counts as failed"
-        else:
-            found.finished.setdefault(folder.parent, []).append(Run(result, folder))
-            return
-    found.problems.append(problem)
-    found.unfinished.setdefault(folder.parent, {})[seed] = "its record was not read"
+            raise DataError(f"{path} is the record of {result.name}/{result.seed}; a run's folder keeps its name")
+        if not math.isfinite(result.score):
+            raise DataError(f"{path}: its test {result.metric} is {result.score}, so the run counts as failed")
+        found.notes += compare_with_history(result, folder)
+    except DataError as err:
+        found.problems.append(str(err))
+        found.unfinished.setdefault(folder.parent, {})[seed] = "its record was not read"
+    else:
+        found.finished.setdefault(folder.parent, []).append(Run(result, folder))
 
 
 def _how_far(folder: Path) -> str:

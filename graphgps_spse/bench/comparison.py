@@ -9,6 +9,7 @@ from graphgps_spse.bench.collect import Collection
 from graphgps_spse.bench.results import check_one_cell
 from graphgps_spse.bench.stats import LEVEL, Comparison, compare, holm
 from graphgps_spse.errors import DataError
+from graphgps_spse.files import BEFORE_DIGESTS
 
 ENCODER_KEYS = frozenset({"dataset.node_encoder_name", "dataset.edge_encoder_name"})
 """They name encodings too, as in TypeDictNode+RWSE."""
@@ -82,7 +83,7 @@ def build_report(found: Collection) -> Report:
     cells.sort(key=lambda cell: cell.order)
     absent += [line for cell in cells for line in _never_begun(cell)]
     pairs, notes = _make_pairs(cells)
-    notes += _notes_on_data(cells)
+    notes += found.notes + _notes_on_age(cells) + _notes_on_data(cells)
     return Report(cells, pairs, absent, refused, notes + [note for cell in cells for note in _notes_on(cell)])
 
 
@@ -141,6 +142,13 @@ def _notes_on_pair(walks: Cell, paths: Cell) -> list[str]:
         told = ", ".join(f"{key} {first.get(key)!r} and {second.get(key)!r}" for key in others)
         notes.append(f"{walks.label} and {paths.label} differ in more than their encodings: {told}")
     return notes
+
+
+def _notes_on_age(cells: Sequence[Cell]) -> list[str]:
+    results = [result for cell in cells for result in cell.results]
+    old = sum(result.schema == BEFORE_DIGESTS for result in results)
+    told = f"{old} of {len(results)} records are of a version that wrote no digests: damage to them may not show"
+    return [told] if old else []
 
 
 def _notes_on_data(cells: Sequence[Cell]) -> list[str]:

@@ -23,11 +23,11 @@ def read_histories(cells: Sequence[Cell]) -> tuple[dict[str, list[History]], lis
         histories[cell.label] = []
         for run in cell.runs:
             try:
-                lines = read_history(run.path, "val")
+                lines = read_history(run.path, "val", run.result.history_digests.get("val", ""))
                 histories[cell.label].append(_curve(lines, cell.first.metric))
             except DataError as err:
                 problems.append(f"no learning curve of {cell.label}/{run.result.seed}: {err}")
-            except (KeyError, TypeError) as err:
+            except (KeyError, TypeError, ValueError, OverflowError) as err:
                 problems.append(
                     f"no learning curve of {cell.label}/{run.result.seed}: its lines lack epoch or metric ({err})"
                 )

@@ -9,21 +9,23 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from graphgps_spse.errors import DataError
-from graphgps_spse.files import write_atomic, write_json
+from graphgps_spse.errors import DataError, show
+from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_atomic, write_record
 
-SCHEMA = 1
+SCHEMA = 2
+LARGEST = 1e100
+"""No number of a record is larger: float32 ends at 3.4e38, and the squares that deviations need still fit a float."""
 HOW_NOT_WHAT = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
 """Keys of an encoding's record that say how it was made; with other values of them it is the same encoding."""
 OF_ALL_GRAPHS = frozenset({"status", "share_exact", "graphs_exact_at_every_length"})
 """Keys that cannot be compared where one run saw a sample of the graphs only, as it encodes them on the fly."""
 KINDS: dict[Any, tuple[str, ...]] = {
     str: ("name", "dataset", "model", "encoding", "metric", "config_hash"),
-    int: ("seed", "best_epoch", "epochs", "num_params"),
-    int | float: ("seconds", "seconds_per_epoch"),
-    dict: ("best", "fingerprints", "encodings", "expected", "environment", "config", "resources"),
+    dict: ("best", "fingerprints", "encodings", "expected", "environment", "config", "resources", "history_digests"),
 }
+WHOLE, NUMBERS = ("seed", "best_epoch", "epochs", "num_params"), ("seconds", "seconds_per_epoch")
 """What the fields of a record are, whoever wrote it."""
+CURE = "; move it aside and start the run again: its last checkpoint holds the same numbers"
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class RunResult:
     """What config_hash is the hash of, with dotted keys. Empty in records older than this field."""
     resources: dict[str, Any] = field(default_factory=dict)
     """Peak memory and energy as far as this machine tells (training/resources.py). Empty in older records."""
+    history_digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of each split's stats.json. Empty in older records."""
     schema: int = SCHEMA
 
     @property
@@ -69,47 +73,50 @@ class RunResult:
         return self.best["test"][self.metric]
 
     def write(self, path: Path) -> None:
-        """Write result.json, whole or not at all."""
-        write_json(path, asdict(self))
+        """Write result.json with a digest of itself, whole or not at all."""
+        write_record(path, asdict(self))
 
     @classmethod
     def read(cls, path: Path) -> "RunResult":
-        """Read result.json. Raises DataError where it is damaged, of another schema, or contradicts itself."""
+        """Read result.json. Raises DataError where it is damaged, of another schema, or contradicts itself.
+
+        A record must fit its digest. Records of the first schema have none; they are read as they are.
+        """
         try:
-            record = json.loads(path.read_text())
+            record = read_record(path, (BEFORE_DIGESTS, SCHEMA))
             known = {f.name for f in fields(cls)}
-            if record.get("schema") != SCHEMA:
-                raise DataError(f"{path}: schema {record.get('schema')!r}, this version reads {SCHEMA}")
             result = cls(**{key: value for key, value in record.items() if key in known})
             contradiction = result.find_contradiction()
         except KeyError as err:
-            raise DataError(f"{path} cannot be read as a result: it lacks {err}") from err
+            raise DataError(f"{path} cannot be read as a result: it lacks {err}{CURE}") from err
         except (OSError, ValueError, AttributeError, TypeError) as err:
-            raise DataError(f"{path} cannot be read as a result: {err}") from err
+            raise DataError(f"{path} cannot be read as a result: {err}{CURE}") from err
         if contradiction:
-            raise DataError(f"{path}: {contradiction}")
+            raise DataError(f"{path}: {contradiction}{CURE}")
         return result
 
     def find_contradiction(self) -> str:
         """Return what in this record cannot be true of a run, or "". Raises TypeError or KeyError for a foreign one."""
-        for kind, names in KINDS.items():
-            for name in names:
-                if not isinstance(getattr(self, name), kind):
-                    return f"{name} is {getattr(self, name)!r}"
+        values = vars(self)
+        foreign = [name for kind, names in KINDS.items() for name in names if not isinstance(values[name], kind)]
+        foreign += [name for name in (*WHOLE, *NUMBERS) if not is_measurement(values[name])]
+        foreign += [name for name in WHOLE if type(values[name]) is not int]
+        if foreign:
+            return f"{foreign[0]} is {show(values[foreign[0]])}"
         if self.direction not in ("min", "max"):
             return f"direction is '{self.direction}', not min or max"
         for split in ("train", "val", "test"):
-            if not isinstance(self.best[split].get(self.metric), int | float):
+            if self.metric not in self.best[split]:
                 return f"it has no number for {self.metric} on {split}"
             for name, value in self.best[split].items():
-                if not isinstance(value, int | float):
-                    return f"{name} on {split} is {value!r}"
-        for name, splits in self.encodings.items():
-            if not isinstance(splits, dict) or not all(isinstance(of_split, dict) for of_split in splits.values()):
-                return f"encodings.{name} is {splits!r}, not a record for each split"
+                if not is_measurement(value) and not (isinstance(value, float) and not math.isfinite(value)):
+                    return f"{name} on {split} is {show(value)}"
+        foreign = [name for name, splits in self.encodings.items() if _is_foreign_encoding(splits)]
+        if foreign:
+            return f"encodings.{foreign[0]} is {show(self.encodings[foreign[0]])}, not a record for each split"
         for name in ("peak_process_bytes", "peak_device_bytes", "energy_joules"):
-            if not isinstance(self.resources.get(name), int | float | None):
-                return f"{name} is {self.resources[name]!r}"
+            if self.resources.get(name) is not None and not is_measurement(self.resources[name]):
+                return f"{name} is {show(self.resources[name])}"
         if not 0 <= self.best_epoch < self.epochs:
             return f"the best epoch is {self.best_epoch} of {self.epochs}"
         if self.config and hash_config(self.config) != self.config_hash:
@@ -117,18 +124,74 @@ class RunResult:
         return ""
 
 
+def is_measurement(value: Any) -> bool:
+    """Whether a value is a number that can be computed with: finite, and no larger than LARGEST."""
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST
+
+
+def _is_foreign_encoding(splits: Any) -> bool:
+    """Whether what stands for an encoding is something else than its record for each split."""
+    if not isinstance(splits, dict) or not all(isinstance(of_split, dict) for of_split in splits.values()):
+        return True
+    for of_split in splits.values():
+        status = of_split.get("status", [])
+        numbers = [of_split.get(key, 0) for key in ("sampled_graphs", "num_graphs")]
+        if not isinstance(status, list) or not all(isinstance(word, str) for word in status):
+            return True
+        if not all(map(is_measurement, numbers)):
+            return True
+    return False
+
+
 def hash_config(config: dict[str, Any]) -> str:
     """Return the SHA-256 of a configuration with dotted keys: what tells the seeds of one experiment from others."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
-def read_history(run_dir: Path, split: str) -> list[dict[str, Any]]:
-    """Read a split's stats.json: one record for each evaluated epoch."""
+def read_history(run_dir: Path, split: str, digest: str = "") -> list[dict[str, Any]]:
+    """Read a split's stats.json: one record for each evaluated epoch.
+
+    Raises DataError where it is damaged, or does not have this digest, one of `RunResult.history_digests`.
+    """
     path = run_dir / split / "stats.json"
     try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as err:
+        content = path.read_bytes()
+        lines = [json.loads(line) for line in content.splitlines()]
+    except (OSError, ValueError, RecursionError) as err:
         raise DataError(f"{path} cannot be read: {err}") from err
+    if digest and hashlib.sha256(content).hexdigest() != digest:
+        raise DataError(f"{path} is not as the run wrote it: it was damaged or changed, or the disk was full then")
+    if not all(isinstance(line, dict) for line in lines):
+        raise DataError(f"{path} cannot be read: a line of it is no record of an epoch")
+    return lines
+
+
+def compare_with_history(result: RunResult, run_dir: Path) -> list[str]:
+    """Compare a record with the best epoch's lines of the stats.json files; return what cannot be compared, and why.
+
+    Raises DataError where a line has another value than the record.
+    """
+    unknown = []
+    for split in ("train", "val", "test"):
+        path = run_dir / split / "stats.json"
+        if not path.is_file():
+            continue
+        try:
+            lines = [line for line in read_history(run_dir, split) if line.get("epoch") == result.best_epoch]
+        except DataError as err:
+            unknown.append(f"{err}; {run_dir / 'result.json'} could not be compared with it")
+            continue
+        if not lines:
+            unknown.append(f"{path} has no line of epoch {result.best_epoch}, the best one, to compare the record with")
+        for name, value in result.best[split].items():
+            for there in (line[name] for line in lines if name in line):
+                if there != value and not (there != there and value != value):
+                    raise DataError(
+                        f"{run_dir / 'result.json'}: {split} {name} is {value!r} at its best epoch, "
+                        f"{result.best_epoch}, and {show(there)} in {path}: one of the two was damaged or "
+                        "changed. Bring back the right one from a copy, or move both aside and start the run again"
+                    )
+    return unknown
 
 
 def check_one_cell(results: Sequence[RunResult]) -> None:

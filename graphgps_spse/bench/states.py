@@ -88,7 +88,7 @@ def _read_finished(run: Run, epochs: int) -> State:
     try:
         result = RunResult.read(run.run_dir / "result.json")
     except DataError as err:
-        return State("failed", f"{err}; move it aside to run this again", epochs)
+        return State("failed", str(err), epochs)
     wanted = {key: value for key, value in identity_of(run.resolved()).items() if key not in ("seed", "name")}
     wanted = json.loads(json.dumps(wanted))  # as the record holds it
     keys = sorted(key for key in {*wanted, *result.config} if wanted.get(key) != result.config.get(key))

@@ -16,11 +16,11 @@ import yaml
 from graphgps_spse.bench.launch import Task, main_command
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
-from graphgps_spse.files import wait_for_lock, write_json
+from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
 from graphgps_spse.registry import nearest
 from graphgps_spse.yaml_reader import Node, parse_word, read_mapping
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "sweep.json"
 KEYS = {
     "out_dir": "folder of all runs; results/<name of this file> if absent",
@@ -114,12 +114,12 @@ def write_manifest(sweep: str, runs: Sequence[Run]) -> None:
 def read_manifest(path: Path) -> list[dict[str, Any]]:
     """Return the runs of a sweep.json. Raises DataError where it is damaged or of another schema."""
     try:
-        record = json.loads(path.read_text())
-        if record["schema"] != SCHEMA:
-            raise DataError(f"{path}: schema {record['schema']!r}, this version reads {SCHEMA}")
+        record = read_record(path, (BEFORE_DIGESTS, SCHEMA))
         return [dict(run, sweeps=list(run["sweeps"]), dir=str(run["dir"])) for run in record["runs"]]
-    except (OSError, ValueError, TypeError, KeyError) as err:
+    except (TypeError, KeyError) as err:
         raise DataError(f"{path} cannot be read as a sweep's manifest: {err!r}; move it aside") from err
+    except (OSError, ValueError) as err:
+        raise DataError(f"{path} cannot be read as a sweep's manifest: {err}; move it aside") from err
 
 
 def _update_manifest(path: Path, sweep: str, runs: Sequence[Run]) -> None:
@@ -138,7 +138,7 @@ def _update_manifest(path: Path, sweep: str, runs: Sequence[Run]) -> None:
             "overrides": list(run.overrides),
             "sweeps": sorted(sweeps),
         }
-    write_json(path, {"schema": SCHEMA, "runs": [listed[key] for key in sorted(listed, key=_by_seed)]})
+    write_record(path, {"schema": SCHEMA, "runs": [listed[key] for key in sorted(listed, key=_by_seed)]})
 
 
 def shorten(path: Path) -> str:

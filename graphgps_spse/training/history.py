@@ -1,5 +1,7 @@
 """What training leaves behind: a record per epoch, and the result."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -27,6 +29,10 @@ class EpochRecord:
         """Return the record that `to_plain` described."""
         return cls(**plain)
 
+    def line(self, split: str) -> str:
+        """Return its line in a split's stats.json, with every digit; empty where the split was not evaluated."""
+        return json.dumps({"epoch": self.epoch} | self.splits[split]) + "\n" if split in self.splits else ""
+
     @property
     def seconds(self) -> float:
         """Wall time of all its splits."""
@@ -53,6 +59,11 @@ class FitResult:
     epochs: int
     seconds: float
     """Wall time of all epochs, those before a restart included."""
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each split's stats.json, as it is where the disk refused none of its lines."""
+        texts = {split: "".join(record.line(split) for record in self.history) for split in self.metrics}
+        return {split: hashlib.sha256(text.encode()).hexdigest() for split, text in texts.items()}
 
     @classmethod
     def of(cls, history: Sequence[EpochRecord]) -> "FitResult":

@@ -1,6 +1,5 @@
 """What hears of a run: the interface, the console, and the stats.json files."""
 
-import json
 import logging
 import os
 import sys
@@ -141,7 +140,7 @@ class StatsFiles(Logger):
         try:
             for split in record.splits:
                 with open(self._path(split), "a", encoding="utf-8") as file:
-                    file.write(self._line(record, split))
+                    file.write(record.line(split))
         except OSError as err:
             self._miss(err)
 
@@ -166,8 +165,7 @@ class StatsFiles(Logger):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 for leftover in path.parent.glob(f".{path.name}.*.tmp"):  # of a write that was killed
                     leftover.unlink(missing_ok=True)
-                lines = [self._line(record, split) for record in self._history if split in record.splits]
-                write_atomic(path, "".join(lines).encode())
+                write_atomic(path, "".join(record.line(split) for record in self._history).encode())
             self._complete = True
         except OSError as err:
             self._miss(err)
@@ -180,10 +178,6 @@ class StatsFiles(Logger):
 
     def _path(self, split: str) -> Path:
         return self.run_dir / split / "stats.json"
-
-    @staticmethod
-    def _line(record: EpochRecord, split: str) -> str:
-        return json.dumps({"epoch": record.epoch} | record.splits[split]) + "\n"
 
 
 def format_seconds(seconds: float) -> str:

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, replace
 
 from graphgps_spse.bench.results import RunResult, hash_config
+from graphgps_spse.files import with_digest
 
 RESULT = RunResult(
     name="exp", dataset="ZINC", model="GritTransformer", encoding="SPSE", seed=0, metric="mae", direction="min",
@@ -22,13 +23,18 @@ def record(score=0.1, seed=0, **changes) -> RunResult:
     return replace(RESULT, **{"seed": seed, "best": best, **changes})
 
 
+def stamped(changes) -> str:
+    """The text of RESULT with these changes, whatever they are, and with the digest that fits them."""
+    return json.dumps(with_digest({**asdict(RESULT), **changes}))
+
+
 def write_run(root, result, *, curve=True):
-    """Lay out NAME/SEED with its result and a validation curve of five epochs that ends at its score."""
+    """Lay out NAME/SEED with its result and a validation curve of five epochs whose fourth, the best, is its score."""
     folder = root / result.name / str(result.seed)
     (folder / "val").mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(asdict(result)))  # RunResult.write waits for the disk
+    (folder / "result.json").write_text(json.dumps(with_digest(asdict(result))))  # RunResult.write waits for the disk
     if curve:
-        lines = [{"epoch": e, result.metric: result.score * (1 + (4 - e) / 4)} for e in range(5)]
+        lines = [{"epoch": e, result.metric: result.score * (1 + abs(3 - e) / 4)} for e in range(5)]
         (folder / "val" / "stats.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 

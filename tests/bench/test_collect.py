@@ -43,6 +43,35 @@ def test_bad_records_are_listed_and_the_rest_is_read(tmp_path):
     assert len(found.problems) == 4
 
 
+def test_a_record_that_contradicts_its_epochs_is_not_used(tmp_path):
+    write_cell(tmp_path, [0.1, 0.2, 0.3], schema=1)
+    for seed in range(3):
+        (tmp_path / f"exp/{seed}/test").mkdir()
+        lines = [{"epoch": epoch, "mae": 0.1 * (seed + 1)} for epoch in range(5)]
+        (tmp_path / f"exp/{seed}/test/stats.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    record_of_1, epochs_of_2 = tmp_path / "exp/1/result.json", tmp_path / "exp/2/test/stats.json"
+    text = json.loads(record_of_1.read_text())
+    text["best"]["test"]["mae"] = 0.02  # a version before digests wrote it, so only the epochs tell
+    del text["digest"]
+    record_of_1.write_text(json.dumps(text))
+    epochs_of_2.write_text(epochs_of_2.read_text().replace("0.3", "0.1"))
+    found = collect_runs(tmp_path)
+    assert [run.result.seed for runs in found.finished.values() for run in runs] == [0]
+    first, second = found.problems
+    assert f"{record_of_1}: test mae is 0.02 at its best epoch, 3, and 0.2 in " in first and "Bring back" in first
+    assert f"0.10000000000000003 in {epochs_of_2}" in second
+
+
+def test_epochs_that_cannot_be_compared_are_noted(tmp_path):
+    write_cell(tmp_path, [0.1, 0.2, 0.3])
+    (tmp_path / "exp/0/val/stats.json").unlink()
+    for seed, text in ((1, "{"), (2, '{"epoch": 0, "mae": 0.3}\n')):
+        (tmp_path / f"exp/{seed}/val/stats.json").write_text(text)
+    found = collect_runs(tmp_path)
+    assert [run.result.seed for runs in found.finished.values() for run in runs] == [0, 1, 2] and not found.problems
+    assert "1/val/stats.json cannot be read" in found.notes[0] and "no line of epoch 3" in found.notes[1]
+
+
 def test_a_copy_of_a_seed_is_no_second_seed(tmp_path):
     """0 and 00 would both be seed 0: counted twice, and a cell of 3 seeds with the scores of 2."""
     write_cell(tmp_path, [0.1, 0.2, 0.3])

@@ -1,5 +1,9 @@
 """Learning curves over seeds that may not be complete."""
 
+import hashlib
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from records import record, write_run
@@ -7,6 +11,7 @@ from records import record, write_run
 from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.comparison import build_report
 from graphgps_spse.bench.curves import mean_curve, read_histories
+from graphgps_spse.files import with_digest
 
 
 def test_mean_over_the_seeds_that_have_an_epoch():
@@ -14,6 +19,17 @@ def test_mean_over_the_seeds_that_have_an_epoch():
     assert epochs.tolist() == [0, 1, 2] and number.tolist() == [3, 1, 1]
     assert mean.tolist() == [3.0, 7.0, 4.0]
     assert std[0] == pytest.approx(2.0) and np.isnan(std[1:]).all()
+
+
+def test_a_curve_with_a_changed_digit_is_not_drawn(tmp_path):
+    write_run(tmp_path, record(0.1, 0))
+    content = (tmp_path / "exp/0/val/stats.json").read_bytes()
+    result = record(0.1, 0, history_digests={"val": hashlib.sha256(content).hexdigest()})
+    (tmp_path / "exp/0/result.json").write_text(json.dumps(with_digest(asdict(result))))
+    assert read_histories(build_report(collect_runs(tmp_path)).cells)[0]["exp"]
+    (tmp_path / "exp/0/val/stats.json").write_bytes(content.replace(b"0.175", b"0.375", 1))
+    histories, problems = read_histories(build_report(collect_runs(tmp_path)).cells)
+    assert not histories["exp"] and "exp/0" in problems[0] and "stats.json is not as the run wrote it" in problems[0]
 
 
 def test_missing_and_damaged_curves_are_named(tmp_path):
@@ -24,5 +40,5 @@ def test_missing_and_damaged_curves_are_named(tmp_path):
         (folder / "val/stats.json").write_text(text)
     histories, problems = read_histories(build_report(collect_runs(tmp_path)).cells)
     assert [list(h) for h in histories["exp"]] == [[0, 1, 2, 3, 4]]
-    assert histories["exp"][0][4] == pytest.approx(0.1)
+    assert histories["exp"][0][3] == pytest.approx(0.1)
     assert [f"exp/{seed}:" in problem for seed, problem in zip((1, 2, 3, 4), problems)] == [True] * 4

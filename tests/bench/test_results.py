@@ -2,10 +2,11 @@
 
 import json
 import math
+import random
 from dataclasses import asdict, replace
 
 import pytest
-from records import RESULT, record, write_run
+from records import RESULT, record, stamped, write_run
 
 from graphgps_spse.bench import results
 from graphgps_spse.bench.results import RunResult, aggregate, check_one_cell, differing_parts, hash_config
@@ -65,30 +66,82 @@ def test_seeds_whose_metrics_are_not_the_same_or_not_finite_are_aggregated(tmp_p
     assert best["mae"] == 0.1 and math.isnan(best["mse"]) and math.isnan(best["mse_std"]) and "old" not in best
 
 
-def test_records_older_than_config_and_resources_are_read(tmp_path):
-    old = {key: value for key, value in asdict(RESULT).items() if key not in ("config", "resources")}
-    (tmp_path / "result.json").write_text(json.dumps(old))
-    assert RunResult.read(tmp_path / "result.json") == RESULT
+def test_records_older_than_config_resources_and_digests_are_read(tmp_path):
+    old = {key: v for key, v in asdict(RESULT).items() if key not in ("config", "resources", "history_digests")}
+    (tmp_path / "result.json").write_text(json.dumps({**old, "schema": 1}))
+    assert RunResult.read(tmp_path / "result.json") == replace(RESULT, schema=1)
+
+
+def test_a_record_without_its_digest_is_refused(tmp_path):
+    """Whoever takes the digest away would have to call the record one of an older version as well."""
+    (tmp_path / "result.json").write_text(json.dumps(asdict(RESULT)))
+    with pytest.raises(DataError, match="result.json .*it lacks its digest; move it aside"):
+        RunResult.read(tmp_path / "result.json")
+
+
+def test_no_flipped_bit_changes_a_number(tmp_path):
+    resources = {"peak_process_bytes": 2**30 + 7, "energy_joules": 1 / 3, "energy_whole_run": True}
+    encodings = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 123456}}}
+    result = record(0.123456789012345678, 7, config=CONFIG, resources=resources, encodings=encodings)
+    path, chance, refused = tmp_path / "result.json", random.Random(0), 0
+    result.write(path)
+    content = path.read_bytes()
+    head = range(8 * content.index(b'"name"'))
+    tail = range(8 * content.index(b'"schema"'), 8 * len(content))
+    for bit in [*head, *tail, *(chance.randrange(8 * len(content)) for _ in range(4000))]:
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            assert RunResult.read(path) == result, f"bit {bit}"
+        except DataError as err:
+            refused += 1
+            assert "result.json" in str(err)
+    assert refused > 3500
+
+
+def test_damage_is_told_with_what_to_do(tmp_path):
+    path = tmp_path / "result.json"
+    record(0.1234).write(path)
+    path.write_text(path.read_text().replace("0.1234", "0.0234"))
+    with pytest.raises(
+        DataError, match="result.json .*does not fit its digest.* move it aside and start the run again"
+    ):
+        RunResult.read(path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (json.dumps(asdict(RESULT))[:50], "cannot be read"),
+        (stamped({})[:50], "cannot be read"),
         ('{"schema": 99}', "schema 99"),
         ("[1, 2]", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
         ('{"schema": 1, "name": "exp"}', "cannot be read"),
-        (json.dumps({**asdict(RESULT), "seed": "0"}), "seed is '0'"),
-        (json.dumps({**asdict(RESULT), "best": {"test": {"mae": 0.1}}}), "cannot be read .*it lacks 'train'"),
-        (json.dumps({**asdict(RESULT), "metric": "ap"}), "no number for ap on train"),
-        (json.dumps({**asdict(RESULT), "direction": "up"}), "direction is 'up'"),
-        (json.dumps({**asdict(RESULT), "best_epoch": 5}), "best epoch is 5 of 5"),
-        (json.dumps({**asdict(RESULT), "encodings": []}), r"encodings is \[\]"),
-        (json.dumps({**asdict(RESULT), "encodings": {"SPSE": "exact"}}), "encodings.SPSE is 'exact'"),
-        (json.dumps({**asdict(RESULT), "encodings": {"SPSE": {"train": None}}}), "encodings.SPSE is {'train': None}"),
-        (json.dumps({**asdict(RESULT), "resources": {"peak_device_bytes": "1 GiB"}}), "peak_device_bytes is '1 GiB'"),
-        (json.dumps({**asdict(RESULT), "best": {**RESULT.best, "test": {"mae": 0.1, "x": []}}}), r"x on test is \[\]"),
-        (json.dumps({**asdict(RESULT), "config": CONFIG}), "does not have the hash"),
+        (json.dumps({**asdict(RESULT), "name": "\ud800", "schema": 1}), "cannot be read .*surrogates"),
+        (stamped({"seed": True}), "seed is True"),
+        (stamped({"seconds": math.nan}), "seconds is nan"),
+        (stamped({"num_params": 10**400}), "num_params is a whole number of about 401 digits"),
+        (stamped({"resources": {"energy_joules": 1e308}}), r"energy_joules is 1e\+308"),
+        (
+            stamped({"encodings": {"SPSE": {"train": {"status": [None]}}}}),
+            r"SPSE is {'train': {'status': \[None\]}}, not a",
+        ),
+        (
+            stamped({"encodings": {"SPSE": {"train": {"num_graphs": "9"}}}}),
+            "SPSE is {'train': {'num_graphs': '9'}}, not a",
+        ),
+        (stamped({"seed": "0"}), "seed is '0'"),
+        (stamped({"best": {"test": {"mae": 0.1}}}), "cannot be read .*it lacks 'train'"),
+        (stamped({"metric": "ap"}), "no number for ap on train"),
+        (stamped({"direction": "up"}), "direction is 'up'"),
+        (stamped({"best_epoch": 5}), "best epoch is 5 of 5"),
+        (stamped({"encodings": []}), r"encodings is \[\]"),
+        (stamped({"encodings": {"SPSE": "exact"}}), "encodings.SPSE is 'exact'"),
+        (stamped({"encodings": {"SPSE": {"train": None}}}), "encodings.SPSE is {'train': None}"),
+        (stamped({"resources": {"peak_device_bytes": "1 GiB"}}), "peak_device_bytes is '1 GiB'"),
+        (stamped({"best": {**RESULT.best, "test": {"mae": 0.1, "x": []}}}), r"x on test is \[\]"),
+        (stamped({"config": CONFIG}), "does not have the hash"),
     ],
 )
 def test_damaged_foreign_and_contradictory_records_are_named(tmp_path, text, message):

@@ -226,6 +226,12 @@ def test_manifest_that_is_damaged_or_cannot_be_written_is_said(lab):
         with pytest.raises(DataError, match=r"sweep\.json"):
             write_manifest("s", runs)
         assert (lab / "t" / "sweep.json").read_text() == text
+    (lab / "t" / "sweep.json").unlink()
+    write_manifest("s", runs)
+    changed = (lab / "t" / "sweep.json").read_text().replace("A/x/0", "A/x/8")
+    (lab / "t" / "sweep.json").write_text(changed)
+    with pytest.raises(DataError, match=r"sweep\.json .*does not fit its digest.*move it aside"):
+        read_manifest(lab / "t" / "sweep.json")
 
 
 def test_shipped_sweeps(monkeypatch):

@@ -1,5 +1,6 @@
 """Stopping and starting again equals not stopping, to the last bit (one CPU)."""
 
+import hashlib
 import json
 import os
 import signal
@@ -78,7 +79,9 @@ def test_stopped_and_resumed(tmp_path, name, epoch, number, place, accumulation)
     resumed = make_trainer(tmp_path / "stopped", options=options)
     batches, backward = [], resumed._backward
     resumed._backward = lambda batch, completes: batches.append(batch) or backward(batch, completes)
-    resumed.fit()
+    result = resumed.fit()
+    files = {split: (tmp_path / "stopped" / split / "stats.json").read_bytes() for split in ("train", "val", "test")}
+    assert result.digests() == {split: hashlib.sha256(content).hexdigest() for split, content in files.items()}
     assert len(batches) == 4 * 7 - (7 * place[0] + place[1]), "it goes on, and does not begin again"
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
 
