@@ -20,6 +20,7 @@ from graphgps_spse.counting.exact import count_exact
 from graphgps_spse.counting.graph import (
     FlatGraphs,
     SimpleGraphs,
+    check_directed,
     check_graphs,
     check_max_length,
     check_sizes,
@@ -96,18 +97,19 @@ def count_simple_paths(
 
     `edge_index` [2, E] holds edges as an array, nested list or CPU tensor. Counts are those of the simple graph:
     self-loops are dropped, duplicate edges count once, and edges lead both ways unless `directed`. `options` are the
-    fields of CountOptions, by name. `explain` prints the plan of method "auto" first, with its predicted cost. Raises
-    DataError for a graph or length that makes no sense, ConfigError for an unknown method or option.
+    fields of CountOptions that the method reads, by name. `explain` prints the plan of method "auto" first, with its
+    predicted cost. Raises DataError for a graph or length that makes no sense, ConfigError for an unknown method or
+    option and for an option that the method does not read.
     """
     if explain:
         if method != "auto":
             raise ConfigError(f"explain shows the plan of method 'auto'; '{method}' does not plan")
         plan = plan_counts(edge_index, num_nodes, max_length, directed=directed, **options)
         sys.stdout.write(f"{plan}\n")
-    counter, asked = get_counter(method), CountOptions.of(**options)
+    counter, asked = get_counter(method), CountOptions.for_method(method, **options)
     check_threads(num_threads)
     max_length = check_max_length(max_length)
-    graphs = single_graph(edge_index, num_nodes, directed, max_length)
+    graphs = single_graph(edge_index, num_nodes, check_directed(directed), max_length)
     counts_PK = np.zeros((graphs.num_pairs(0, 1), max_length))
     chunk = counter(graphs, 0, 1, max_length, asked, np.array([_QUICK_WORK]), one_after_another, counts_PK)
     if chunk is None:
@@ -128,8 +130,9 @@ def plan_counts(
     edge_index: Any, num_nodes: int, max_length: int, *, directed: bool = False, **options: Any
 ) -> CountPlan:
     """Return what method "auto" would do with a graph, and its cost; arguments as in `count_simple_paths`."""
-    asked, max_length = CountOptions.of(**options), check_max_length(max_length)
-    return plan_graph(single_graph(edge_index, num_nodes, directed, max_length), 0, max_length, asked)
+    asked, max_length = CountOptions.for_method("auto", **options), check_max_length(max_length)
+    graphs = single_graph(edge_index, num_nodes, check_directed(directed), max_length)
+    return plan_graph(graphs, 0, max_length, asked)
 
 
 def count_simple_paths_many(
@@ -147,7 +150,8 @@ def count_simple_paths_many(
 
     `dtype` is that of the result: float32 halves it and rounds counts above 2^24.
     """
-    max_length, counter, asked = check_max_length(max_length), get_counter(method), CountOptions.of(**options)
+    max_length, counter = check_max_length(max_length), get_counter(method)
+    asked, directed = CountOptions.for_method(method, **options), check_directed(directed)
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ConfigError(f"dtype: counts are float64 or float32, not {np.dtype(dtype)}")
     simple = simplify(*check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index), directed=directed)
@@ -189,7 +193,8 @@ def map_path_counts(
     call. Threads call `consume` for different graphs at the same time, in no particular order. Besides `graphs`, memory
     does not grow with their number.
     """
-    max_length, counter, asked = check_max_length(max_length), get_counter(method), CountOptions.of(**options)
+    max_length, counter = check_max_length(max_length), get_counter(method)
+    asked, directed = CountOptions.for_method(method, **options), check_directed(directed)
     flat = check_graphs(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index)
     check_sizes(flat[0], max_length)
     status_GK, work = np.zeros((len(flat[0]) - 1, max_length), np.int8), 0
@@ -228,7 +233,7 @@ def compile_kernels(methods: Iterable[str] = ("auto", "exact", "sampled")) -> fl
 
 def get_counter(method: str) -> Counter:
     """Return the counter of a method. Raises ConfigError that names the nearest and lists all."""
-    if method not in COUNTERS:
+    if not isinstance(method, str) or method not in COUNTERS:
         close = get_close_matches(str(method), COUNTERS, n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
         raise ConfigError(f"unknown counting method {method!r}.{hint} Known: {', '.join(sorted(COUNTERS))}")

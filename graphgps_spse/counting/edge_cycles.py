@@ -1,31 +1,65 @@
 """Simple cycles through edges, from counts of simple paths (paper, Proposition 3)."""
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from graphgps_spse.counting import count_simple_paths
-from graphgps_spse.counting.graph import check_edge_index, check_max_length
+from graphgps_spse.counting import Status, count_simple_paths
+from graphgps_spse.counting.graph import check_directed, check_edge_index, check_max_length
 from graphgps_spse.errors import DataError
 
 
+@overload
 def count_cycles_per_edge(
-    edge_index: Any, num_nodes: int, max_length: int, *, directed: bool = False, **options: Any
-) -> np.ndarray:
+    edge_index: Any,
+    num_nodes: int,
+    max_length: int,
+    *,
+    directed: bool = ...,
+    return_status: Literal[False] = ...,
+    **options: Any,
+) -> np.ndarray: ...
+
+
+@overload
+def count_cycles_per_edge(
+    edge_index: Any,
+    num_nodes: int,
+    max_length: int,
+    *,
+    directed: bool = ...,
+    return_status: Literal[True],
+    **options: Any,
+) -> tuple[np.ndarray, tuple[Status, ...]]: ...
+
+
+def count_cycles_per_edge(
+    edge_index: Any,
+    num_nodes: int,
+    max_length: int,
+    *,
+    directed: bool = False,
+    return_status: bool = False,
+    **options: Any,
+) -> np.ndarray | tuple[np.ndarray, tuple[Status, ...]]:
     """Count the simple cycles of up to `max_length` edges through each edge: [E, max_length + 1] float64 by length.
 
-    Row e belongs to column e of `edge_index` [2, E], an array, nested list or CPU tensor; column l holds the cycles of
+    Row e belongs to column e of `edge_index` [2, E], an array, nested list or CPU tensor. Column l holds the cycles of
     l edges, and columns 0 to 2 are zero. A cycle of l edges through (i, j) is a simple path of l - 1 edges from j back
-    to i, so the count is S_(l-1)[j, i] for l >= 3 (Proposition 3). With `directed`, cycles follow the arcs, and column
-    2 holds those of an arc and its reverse. Loops lie on no cycle. `options` are those of `count_simple_paths`, its
-    method among them; an estimate or a lower bound of paths is one of cycles. Raises what it raises, and DataError if
-    `max_length` is below 3 (2 if `directed`).
+    to i, so the count is S_(l-1)[j, i] for l >= 3 (Proposition 3). With `directed`, cycles follow the directed edges,
+    and column 2 holds those of an edge and its reverse. Loops lie on no cycle.
+
+    `options` are those of `count_simple_paths`, `method` among them. An estimate or a lower bound of paths is one of
+    cycles: with `return_status` the second result says what each column is. Raises what `count_simple_paths` raises,
+    and DataError if `max_length` is below 3 (2 if `directed`).
     """
-    shortest, longest = (2 if directed else 3), check_max_length(max_length)
+    shortest, longest = (2 if check_directed(directed) else 3), check_max_length(max_length)
     if longest < shortest:
         raise DataError(f"max_length must be at least {shortest}, got {longest}: no cycle has fewer edges")
     start, end = check_edge_index(edge_index, "graph 0")
-    counts = count_simple_paths(edge_index, num_nodes, longest - 1, directed=directed, **options).counts
+    paths = count_simple_paths(edge_index, num_nodes, longest - 1, directed=directed, **options)
     cycles = np.zeros((len(start), longest + 1))
-    cycles[:, shortest:] = counts[shortest - 2 :, end, start].T
-    return cycles
+    cycles[:, shortest:] = paths.counts[shortest - 2 :, end, start].T
+    if not return_status:
+        return cycles
+    return cycles, (Status.EXACT,) * shortest + paths.status[shortest - 2 :]

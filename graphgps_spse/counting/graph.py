@@ -78,6 +78,13 @@ def check_max_length(max_length: Any) -> int:
     return value
 
 
+def check_directed(directed: Any) -> bool:
+    """Return whether edges lead one way only. Raises DataError for anything but True and False, such as "no"."""
+    if not isinstance(directed, bool | np.bool_):
+        raise DataError(f"directed must be True or False, got {directed!r}")
+    return bool(directed)
+
+
 def check_sizes(node_ptr: np.ndarray, max_length: int) -> None:
     """Raise DataError for a graph whose counts up to `max_length` would take more than MAX_VALUES values."""
     sizes: np.ndarray = np.diff(node_ptr)

@@ -65,6 +65,16 @@ class CountOptions:
         return cls(**options)
 
     @classmethod
+    def for_method(cls, method: str, **options: Any) -> Self:
+        """Return the options given by name. Raises ConfigError also for an option that the method does not read."""
+        asked, read = cls.of(**options), READ_BY.get(method, tuple(options))
+        unread = [name for name in options if name not in read]
+        if unread:
+            what = f"option{'s' * (len(unread) > 1)} {', '.join(unread)}"
+            raise ConfigError(f"method '{method}' does not read the {what}. It reads: {', '.join(read)}")
+        return asked
+
+    @classmethod
     @cache
     def _defaults(cls) -> Self:
         return cls()

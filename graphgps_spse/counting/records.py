@@ -27,7 +27,7 @@ STATUSES = (Status.EXACT, Status.ESTIMATED, Status.LOWER_BOUND, Status.NOT_COUNT
 """list(Status): by code, from the status that claims most to the one that claims least."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PathCounts:
     """Simple paths between all pairs of nodes of one graph, by length."""
 
@@ -41,8 +41,11 @@ class PathCounts:
     """Cost in units of about a nanosecond, counted, not timed: the same on every machine."""
     method: str
 
+    def __repr__(self) -> str:
+        return f"PathCounts({self.counts.shape[1]} nodes, {_describe(self.status, self.counts)}, method {self.method})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class FlatPathCounts:
     """Simple paths of many graphs, one after the other."""
 
@@ -60,6 +63,10 @@ class FlatPathCounts:
 
     def __len__(self) -> int:
         return len(self.pair_ptr) - 1
+
+    def __repr__(self) -> str:
+        described = _describe(self.status, self.counts)
+        return f"FlatPathCounts({len(self)} graphs, {len(self.counts)} pairs, {described}, method {self.method})"
 
     @property
     def status(self) -> tuple[Status, ...]:
@@ -89,6 +96,17 @@ def as_matrices(rows_PK: np.ndarray) -> np.ndarray:
     """Return the [N * N, K] rows of one graph as [K, N, N], without copying."""
     size = round(len(rows_PK) ** 0.5)
     return rows_PK.reshape(size, size, rows_PK.shape[1]).transpose(2, 0, 1)
+
+
+def _describe(status: tuple[Status, ...], counts: np.ndarray) -> str:
+    """Say what the lengths are and how large the counts: "lengths 1 to 9, exact up to 4, then estimated, .."."""
+    others = [s for s in STATUSES[1:] if s in status]
+    num_exact = next((k for k, s in enumerate(status) if s != Status.EXACT), len(status))
+    rest = (
+        f"exact up to {num_exact}, then {' and '.join(s.replace('_', ' ') for s in others)}" if others else "all exact"
+    )
+    largest = np.fmax.reduce(counts, axis=None, initial=0.0)
+    return f"lengths 1 to {len(status)}, {rest}, largest count {largest:.6g}"
 
 
 def weakest(status_GK: np.ndarray) -> tuple[Status, ...]:

@@ -8,7 +8,8 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graphgps_spse.counting import Status, count_simple_paths
-from graphgps_spse.counting.graph import check_edge_index
+from graphgps_spse.counting.graph import check_directed, check_edge_index
+from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.encodings.request import CountRequest, not_counted
 from graphgps_spse.encodings.scaling import scale_counts
 from graphgps_spse.encodings.spse import DEFAULT_METHOD, check_options
@@ -37,15 +38,17 @@ class SimplePathEncoding(BaseTransform):
     ) -> None:
         """f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x) applied n times; alpha=1, n=0 gives the counts.
 
-        `attr_name` is "spse" if empty, or "edge_spse" for edges. `options` are those of counting.CountOptions: seed,
-        budget, max_work, R, D_dfs, N, .. Raises ConfigError for options that make no sense.
+        `attr_name` is "spse" if empty, or "edge_spse" for edges. `options` are the fields of counting.CountOptions that
+        the method reads: seed, budget, max_work, R, D_dfs, N, .. Raises ConfigError for an option that makes no sense
+        or that the method does not read, DataError for a `directed` that is neither True nor False.
         """
         check_options(max_length, alpha, beta, n)
-        self.options = CountRequest.of(method, max_length, directed, **options).options
+        self.options = CountRequest.of(method, max_length, check_directed(directed), **options).options
+        CountOptions.for_method(method, **options)
         if pairs not in ("all", "edges"):
             raise ConfigError(f"pairs: unknown value {pairs!r}. Known: all, edges")
         self.max_length, self.alpha, self.beta, self.n = max_length, alpha, beta, n
-        self.directed, self.pairs, self.method = directed, pairs, method
+        self.directed, self.pairs, self.method = bool(directed), pairs, method
         self.attr_name = attr_name or {"all": "spse", "edges": "edge_spse"}[pairs]
 
     def forward(self, data: Any) -> Data:

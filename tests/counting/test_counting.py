@@ -102,6 +102,44 @@ def test_unknown_method_names_the_nearest():
         count_simple_paths([[0], [1]], 2, 1, method="exakt")
     with pytest.raises(ConfigError, match="Known: "):
         map_path_counts(random_graphs(3), 2, lambda *_: None, method="")
+    with pytest.raises(ConfigError, match=r"unknown counting method \['exact'\]"):
+        count_simple_paths([[0], [1]], 2, 1, method=["exact"])
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("exact", {"budget": 5}, r"method 'exact' does not read the option budget\. It reads: max_work"),
+        ("exact", {"seed": 1, "max_work": 9}, "method 'exact' does not read the option seed"),
+        ("auto", {"R": 0.4, "N": 2}, r"method 'auto' does not read the options R, N\. It reads: seed, budget"),
+        ("sampled", {"max_work": 9}, "method 'sampled' does not read the option max_work"),
+        ("dag", {"budget": 9}, "method 'dag' does not read the option budget"),
+    ],
+)
+def test_options_that_a_method_does_not_read(method, options, message):
+    calls = [
+        lambda: count_simple_paths([[0], [1]], 2, 1, method=method, **options),
+        lambda: count_simple_paths_many(random_graphs(3), 2, method=method, **options),
+        lambda: map_path_counts(random_graphs(3), 2, lambda *_: None, method=method, **options),
+    ]
+    if method == "auto":
+        calls.append(lambda: counting.plan_counts([[0], [1]], 2, 1, **options))
+    for call in calls:
+        with pytest.raises(ConfigError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("directed", ["no", "False", 0, 1, None, np.array([True])])
+def test_directed_is_true_or_false(directed):
+    for call in (
+        lambda: count_simple_paths([[0], [1]], 2, 1, directed=directed),
+        lambda: counting.plan_counts([[0], [1]], 2, 1, directed=directed),
+        lambda: count_simple_paths_many(random_graphs(3), 2, directed=directed),
+        lambda: map_path_counts(random_graphs(3), 2, lambda *_: None, directed=directed),
+    ):
+        with pytest.raises(DataError, match="directed must be True or False, got "):
+            call()
+    assert count_simple_paths([[0], [1]], 2, 1, directed=np.bool_(True)).counts.sum() == 1
 
 
 def test_threads_must_be_positive():

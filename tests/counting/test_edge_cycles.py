@@ -65,3 +65,19 @@ def test_refusals():
         count_cycles_per_edge(TWO_TRIANGLES, 4, 1, directed=True)
     with pytest.raises(ConfigError, match="unknown counting method"):
         count_cycles_per_edge(TWO_TRIANGLES, 4, 4, method="guess")
+
+
+def test_status_of_each_column():
+    cycles, status = count_cycles_per_edge(TWO_TRIANGLES, 4, 5, return_status=True)
+    np.testing.assert_array_equal(cycles, count_cycles_per_edge(TWO_TRIANGLES, 4, 5))
+    assert status == ("exact",) * 6
+    complete = np.stack(np.triu_indices(16, 1))
+    cycles, status = count_cycles_per_edge(complete, 16, 8, method="dag", return_status=True)
+    assert cycles.shape == (120, 9) and status == ("exact",) * 3 + ("lower_bound",) * 6
+    _, status = count_cycles_per_edge([[0, 1], [1, 0]], 2, 2, directed=True, return_status=True)
+    assert status == ("exact",) * 3
+
+
+def test_directed_is_true_or_false():
+    with pytest.raises(DataError, match="directed must be True or False, got 'no'"):
+        count_cycles_per_edge(TWO_TRIANGLES, 4, 4, directed="no")

@@ -75,6 +75,8 @@ def test_options_of_counting_pass_through():
     assert torch.equal(allowed(graph()).spse, SimplePathEncoding(max_length=3, **RAW)(graph()).spse)
     with pytest.raises(ConfigError, match="^R: the share of nodes"):
         SimplePathEncoding(max_length=3, R=1.5)
+    with pytest.raises(ConfigError, match="method 'exact' does not read the option R. It reads: max_work"):
+        SimplePathEncoding(3, method="exact", R=0.4)
     with pytest.raises(ConfigError, match="unknown counting option 'budgt'. Did you mean 'budget'"):
         SimplePathEncoding(max_length=3, budgt=1)
 
@@ -99,6 +101,8 @@ def test_counts_that_are_none_are_refused(monkeypatch):
 def test_refusals():
     with pytest.raises(ConfigError, match="max_length: must be a whole number of at least 1; got 0"):
         SimplePathEncoding(max_length=0)
+    with pytest.raises(DataError, match="directed must be True or False, got 'no'"):
+        SimplePathEncoding(3, directed="no")
     with pytest.raises(ConfigError, match="pairs: unknown value 'flat'. Known: all, edges"):
         SimplePathEncoding(max_length=2, pairs="flat")
     with pytest.raises(DataError, match="needs a Data object, one graph, got HeteroData"):
