@@ -1,7 +1,10 @@
 """Fixtures shared by all tests."""
 
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before torch is imported: tests run side by side, and threads that spin for each other would take all the time.
@@ -21,3 +24,14 @@ def shared_dir() -> Path:
     if not (shared / "data" / "README.md").is_file():
         pytest.skip(f"needs the real data and parity files in {shared}")
     return shared
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can enter, unlike tmp_path; removed afterwards, whatever its permissions are then."""
+    folder = Path(tempfile.mkdtemp(prefix="graphgps_spse-"))
+    folder.chmod(0o755)
+    yield folder
+    for path, _, _ in os.walk(folder):
+        Path(path).chmod(0o755)
+    shutil.rmtree(folder)

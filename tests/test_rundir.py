@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
+from unprivileged import as_nobody
 
 from graphgps_spse.errors import RunDirError
 from graphgps_spse.files import write_json
@@ -170,6 +172,39 @@ def test_unwritable_place(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirError, match="out_dir"):
         RunDir.open(tmp_path / "file" / "0", CONFIG)
+
+
+def test_a_folder_that_cannot_be_read_is_said(open_folder, tmp_path):
+    path = open_folder / "closed" / "0"
+    path.mkdir(parents=True)
+    (open_folder / "closed").chmod(0)
+    for work in (lambda: RunDir(path).is_finished, lambda: RunDir.open(path, CONFIG)):
+        answer = as_nobody(work)
+        assert re.match(
+            r"RunDirError\('.*/closed/0: cannot be (read|written) \(Permission denied\)\..*out_dir", answer
+        ), answer
+    with pytest.raises(RunDirError, match=r"cannot be read \(File name too long\).*out_dir"):
+        _ = RunDir(tmp_path / ("x" * 300)).is_finished
+
+
+@pytest.mark.parametrize("name", ["env.json", "config.yaml", "run.lock"])
+def test_a_file_that_cannot_be_read_is_said(open_folder, name):
+    path = open_folder / "0"
+    with RunDir.open(path, CONFIG) as run_dir:
+        run_dir.keep_environment({"host": "a"})
+    (path / "checkpoint.pt").write_bytes(b"state")
+    path.chmod(0o777)
+    for file in path.iterdir():
+        file.chmod(0 if file.name == name else 0o666)
+
+    def start():
+        with RunDir.open(path, CONFIG) as run_dir:
+            run_dir.keep_environment({"host": "b"})
+
+    answer = as_nobody(start)
+    assert re.match(r"RunDirError\(.*cannot be (read|written) \(Permission denied\)", answer), answer
+    assert str(path if name == "run.lock" else path / name) in answer and "\\n" not in answer
+    assert "a" in (path / "env.json").read_text(), "it is still there"
 
 
 def test_damaged_config_is_said(tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from unprivileged import as_nobody
 from yaml_mutants import try_many
 
 from graphgps_spse import yaml_reader
@@ -173,6 +174,16 @@ def test_path_that_cannot_be_read_is_one_line(folder, name, words):
         with pytest.raises(ConfigError) as error:
             load_config("child.yaml")
         assert str(error.value).startswith("child.yaml:2: ") and "\n" not in str(error.value)
+
+
+def test_a_file_without_permission_is_one_line(open_folder):
+    closed, child = open_folder / "closed.yaml", open_folder / "child.yaml"
+    closed.write_text("seed: 1\n")
+    child.write_text("seed: 2\nbase: closed.yaml\n")
+    closed.chmod(0)
+    for path, place in ((closed, ""), (child, f"{child}:2: base: ")):
+        answer = as_nobody(lambda path=path: load_config(path))
+        assert answer == f"ConfigError('{place}{closed}: cannot be read (Permission denied)')"
 
 
 def test_values_that_yaml_has_are_read_as_before(folder):

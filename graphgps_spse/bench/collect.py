@@ -46,9 +46,12 @@ def collect_runs(root: Path) -> Collection:
     Half-written, foreign and contradictory records become problems, and runs without a record are unfinished. Raises
     DataError where there is no such folder, or neither a run nor a plan of one in it.
     """
-    if not root.is_dir():
-        raise DataError(f"{root} is no folder; name the one that holds NAME/SEED/result.json")
-    root = root.resolve()
+    try:
+        if not root.is_dir():
+            raise DataError(f"{root} is no folder; name the one that holds NAME/SEED/result.json")
+        root = root.resolve()
+    except OSError as err:
+        raise DataError(f"{root}: cannot be read ({err.strerror}); name a folder of NAME/SEED/result.json") from err
     if root.name.isdecimal() and _holds_run(root):
         raise DataError(f"{root} is one run; name the folder above {root.parent.name}")
     found = Collection(root)
@@ -57,7 +60,10 @@ def collect_runs(root: Path) -> Collection:
         if MANIFEST in names:
             manifests.append(folder / MANIFEST)
         if folder.name.isdecimal() and any(name in names for name in MARKS_OF_A_RUN):
-            _take_run(found, folder)
+            try:
+                _take_run(found, folder)
+            except OSError as err:
+                found.problems.append(f"{folder} cannot be read ({err.strerror}), so its run is unknown")
         elif "result.json" in names:
             found.problems.append(f"{folder / 'result.json'} lies in no NAME/SEED folder, so it was not read")
     for path in manifests:

@@ -11,27 +11,34 @@ from typing import Any
 from graphgps_spse.bench.cells import Cell, best_epochs
 from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.comparison import Pair, Report, build_report
-from graphgps_spse.bench.curves import read_histories
+from graphgps_spse.bench.curves import History, read_histories
 from graphgps_spse.bench.figures import draw_figures, save_figures
 from graphgps_spse.bench.latex import latex_table, standalone
 from graphgps_spse.bench.markdown import report_text
 from graphgps_spse.bench.page import report_page
 from graphgps_spse.bench.table import Entry, Table, lay_out
+from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_atomic
 
 
 def make_report(results_dir: Path, out_dir: Path, *, literature: bool = True) -> tuple[Report, list[Path]]:
     """Write the report of every run below a folder; return it, and the files.
 
-    Raises DataError where there is no finished run, or `results_dir` is no folder of runs.
+    Raises DataError where there is no finished run, `results_dir` is no folder of runs, or `out_dir` cannot be written.
     """
     report = build_report(collect_runs(results_dir))
     table = lay_out(report, literature=literature)
     histories, missing = read_histories(report.cells)
     report = replace(report, notes=report.notes + missing)
-    out_dir.mkdir(parents=True, exist_ok=True)
-    figures = draw_figures(report, histories)
-    pictures = save_figures(figures, out_dir)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+        return report, _write_files(report, table, histories, out_dir)
+    except OSError as err:
+        raise DataError(f"{out_dir}: cannot be written ({err.strerror}); choose another --out") from err
+
+
+def _write_files(report: Report, table: Table, histories: dict[str, list[History]], out_dir: Path) -> list[Path]:
+    pictures = save_figures(draw_figures(report, histories), out_dir)
     inline = {name: path.read_bytes() for name, path in pictures.items() if name != "overview"}  # it repeats others
     texts = {
         "report.md": report_text(report, table),
@@ -45,9 +52,8 @@ def make_report(results_dir: Path, out_dir: Path, *, literature: bool = True) ->
     }
     for name, text in texts.items():
         write_atomic(out_dir / name, text.encode())
-    return report, [out_dir / name for name in texts] + [
-        path.with_suffix(kind) for path in pictures.values() for kind in (".png", ".pdf")
-    ]
+    kinds = (".png", ".pdf")
+    return [out_dir / name for name in texts] + [path.with_suffix(kind) for path in pictures.values() for kind in kinds]
 
 
 def table_csv(table: Table) -> str:

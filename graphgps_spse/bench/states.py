@@ -5,7 +5,8 @@ import logging
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,17 @@ def read_state(run: Run, live_jobs: set[str] | None = None) -> State:
     Finished runs and those with a checkpoint are compared with the configuration that the sweep would give them:
     with another one they are not this run, and differ. Raises LaunchError where the run directory cannot be read.
     """
-    try:
+    with _reading(run):
         return _read_state(run, live_jobs)
+
+
+@contextmanager
+def _reading(run: Run) -> Iterator[None]:
+    try:
+        yield
     except OSError as err:
-        raise LaunchError(
-            f"{run.where}: {run.run_dir}: cannot be read ({err.strerror}); choose another out_dir"
-        ) from err
+        reason = f"cannot be read ({err.strerror}); choose another out_dir"
+        raise LaunchError(f"{run.where}: {run.run_dir}: {reason}") from err
 
 
 def _read_state(run: Run, live_jobs: set[str] | None) -> State:
@@ -153,8 +159,9 @@ def _read_progress(path: Path, max_epoch: int) -> dict[str, Any]:
 
 
 def knows_slurm(run: Run) -> bool:
-    """Whether a SLURM job was ever given this run, so that it pays to ask SLURM."""
-    jobs = [event.get("job", "-") for event in read_attempts(run.run_dir)] + _read_lock(run.run_dir)[2:]
+    """Return whether a SLURM job was ever given this run, so that it pays to ask SLURM. Raises as read_state does."""
+    with _reading(run):
+        jobs = [event.get("job", "-") for event in read_attempts(run.run_dir)] + _read_lock(run.run_dir)[2:]
     return any(job != "-" for job in jobs)
 
 

@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import escape, glob
 from math import prod
@@ -32,6 +32,8 @@ KEYS = {
 }
 MAX_RUNS = 100_000
 """Of one sweep; the paper's whole table has 426."""
+MAX_NAME = 255
+"""Bytes of a file's name on Linux."""
 OURS = ("name", "seed", "out_dir")
 """Keys that place a run, which the sweep sets by itself."""
 
@@ -190,6 +192,7 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
                     f"run of {config}, written in two ways; remove one of the two"
                 )
             own_name, name = cfg.name, cfg.name + suffix
+            _check_names([name], where)
             cfg = cfg.with_values(name=name)
             for seed in seeds:
                 yield Run(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
@@ -198,6 +201,7 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
 def _check_out_dir(folder: Path, where: str) -> None:
     """Raise ConfigError where a folder of results can be neither read nor made, so that a plan says it too."""
     try:
+        _check_names(folder.parts, f"{where}: out_dir")
         problem = "" if stat.S_ISDIR(folder.stat().st_mode) else "is a file"
     except FileNotFoundError:
         return
@@ -205,6 +209,13 @@ def _check_out_dir(folder: Path, where: str) -> None:
         problem = f"cannot be used ({err.strerror})"
     if problem:
         raise ConfigError(f"{where}: out_dir: {folder} {problem}; choose another")
+
+
+def _check_names(names: Iterable[str], where: str) -> None:
+    """Raise ConfigError for a name that no folder can have, though nothing of the path may be there yet to say so."""
+    for name in names:
+        if len(os.fsencode(name)) > MAX_NAME:
+            raise ConfigError(f"{where}: {show(name)} is longer than {MAX_NAME} bytes, the limit of a folder's name")
 
 
 def _check_number(factors: dict[str, tuple[int, str]]) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from records import record, write_pair, write_run
+from unprivileged import as_nobody
 
+from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.report import make_report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +70,40 @@ def test_a_report_over_nothing_is_an_error(call, tmp_path):
     code, out, err = call(tmp_path, "--out", tmp_path / "out")
     assert code == 2 and "error: no NAME/SEED/result.json below" in err
     assert not (tmp_path / "out").exists() and not out
+
+
+def test_a_path_that_cannot_be_used_is_named(call, open_folder):
+    results, closed = open_folder / "results", open_folder / "closed"
+    write_pair(results, WALKS, PATHS)
+    (open_folder / "file").write_text("")
+    closed.mkdir()
+    closed.chmod(0)
+    long = open_folder / ("x" * 300)
+    for source, out, words in (
+        (results, long, f"{long}: cannot be written (File name too long); choose another --out"),
+        (
+            results,
+            open_folder / "file",
+            f"{open_folder / 'file'}: cannot be written (File exists); choose another --out",
+        ),
+        (long, open_folder / "out", f"{long}: cannot be read (File name too long)"),
+    ):
+        code, _, err = call(source, "--out", out)
+        assert code == 2 and words in err and err.count("\n") == 1, err
+    assert "/closed/out: cannot be written (Permission denied)" in as_nobody(
+        lambda: make_report(results, closed / "out")
+    )
+    assert "/closed/x: cannot be read (Permission denied)" in as_nobody(
+        lambda: make_report(closed / "x", open_folder / "o")
+    )
+
+
+def test_runs_that_cannot_be_read_are_problems_and_no_end(open_folder):
+    write_pair(open_folder / "results", WALKS, PATHS)
+    for k, mode in enumerate((0o000, 0o444, 0o111)):  # closed; listed but closed; open but not listed
+        (open_folder / f"results/zinc-SPSE/{k}").chmod(mode)
+    problems = as_nobody(lambda: collect_runs(open_folder / "results").problems)
+    assert problems.count("cannot be read (Permission denied)") == 3, problems
 
 
 def test_paper_and_nothing_to_do(call):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from unprivileged import as_nobody
 
 from graphgps_spse.bench.launch import note_submitted
 from graphgps_spse.bench.results import RunResult, hash_config
 from graphgps_spse.bench.states import knows_slurm, plan, predict_hours, read_state
 from graphgps_spse.bench.sweep import Run, read_sweep
+from graphgps_spse.errors import LaunchError
 from graphgps_spse.identity import identity_of
 from graphgps_spse.rundir import RunDir
 
@@ -157,6 +159,20 @@ def test_damaged_records_are_said(runs):
     assert read_state(runs[0]).kind == "differs" and "cannot be read" in read_state(runs[0]).detail
     (runs[0].run_dir / "result.json").write_text("{")
     assert read_state(runs[0]).kind == "failed" and "move it aside" in read_state(runs[0]).detail
+
+
+def test_a_run_directory_that_cannot_be_read_is_said(runs, open_folder):
+    closed = replace(runs[0], out_dir=open_folder / "closed")
+    closed.run_dir.mkdir(parents=True)
+    (open_folder / runs[0].group).mkdir()
+    (open_folder / "closed").chmod(0)
+    for read in (read_state, knows_slurm):
+        answer = as_nobody(lambda read=read: read(closed))
+        assert answer.startswith("LaunchError('s.yaml:1: ") and "cannot be read (Permission denied)" in answer, answer
+    with pytest.raises(
+        LaunchError, match=r"^s\.yaml:1: .*cannot be read \(File name too long\); choose another out_dir"
+    ):
+        read_state(replace(runs[0], out_dir=open_folder, name="x" * 300))
 
 
 def test_hours_come_from_epochs_of_the_same_configuration(runs):

@@ -156,6 +156,7 @@ def test_included_sweeps_keep_their_own_folder(lab):
         ("include: [absent.yaml]\n", ["no sweep file", "absent.yaml"]),
         ("- a\n", ["not a YAML mapping"]),
         ("configs: [\n", ["not valid YAML"]),
+        ("configs: [../A/x.yaml]\ngrid:\n  wandb.project: [a, " + "b" * 250 + "]\n", ["s.yaml:1", "longer than 255"]),
         ("configs: [../A/x.yaml]\nseeds: 1000000000\n", ["s.yaml:2", "1,000,000,000 runs", "100,000 is the limit"]),
         ("configs: [../*/x.yaml]\nseeds: 9223372036854775807\n", ["s.yaml:2", "2 configurations", "limit"]),
         ("configs: [../A/x.yaml]\nseeds: 99999999999999999999\n", ["s.yaml:2", "beyond"]),
@@ -183,8 +184,14 @@ def test_included_files_together_are_bounded(lab, monkeypatch):
 
 def test_out_dir_that_can_hold_no_runs_is_refused(lab):
     Path("file").write_text("")
-    for out_dir, reason in (("x" * 300, "File name too long"), ("file", "is a file"), ("file/x", "Not a directory")):
-        with pytest.raises(ConfigError, match=rf"s\.yaml:2: out_dir: .*{reason}.*choose another") as error:
+    for out_dir, reason in (
+        ("x" * 300, "longer than 255 bytes"),
+        ("absent/" + "é" * 200, "longer than 255 bytes"),
+        ("x/" * 2200, "4,096"),
+        ("file", "is a file; choose another"),
+        ("file/x", r"cannot be used \(Not a directory\); choose another"),
+    ):
+        with pytest.raises(ConfigError, match=rf"s\.yaml:2: .*{reason}") as error:
             read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nout_dir: {out_dir}\n"))
         assert "\n" not in str(error.value)
 
