@@ -1,7 +1,6 @@
 """What a run would see of its data, and what it would cost, before it is started."""
 
 import math
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,16 +11,19 @@ import torch
 from graphgps_spse.config import Config
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
-from graphgps_spse.data.summary import SplitSummary, TargetSummary, spread_by_size, summarise, take_graphs
+from graphgps_spse.data.summary import SplitSummary, TargetSummary, cut_graphs, spread_by_size, summarise, take_graphs
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.base import ON_THE_FLY, STORE, Encoding, GraphArrays
 from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import DataError
-from graphgps_spse.run import Parts, build_parts, prepare_kernels
+from graphgps_spse.memory import find_memory, is_shortage
+from graphgps_spse.run import Parts, build_parts, check_sizes, prepare_kernels
+from graphgps_spse.sizes import memory_of
 
-_SAMPLE = 32  # graphs that are encoded, or go through the model, to see what that takes
+_SAMPLES = (32, 8, 2, 1)  # graphs that are encoded, or go through the model, to see what that takes
+_TIMED_PAIRS, _MEASURED_PAIRS = 1 << 20, 1 << 16  # how many pairs these graphs may have: a second of work or two
 _LARGE_TARGET = 100.0  # targets much larger than what a fresh model predicts take many epochs to reach
 _LONG, _UNEVEN = 3600.0, 3.0
 
@@ -38,15 +40,28 @@ class Report:
         return [*self.lines, *(f"warning: {warning}" for warning in self.warnings)]
 
 
-def check_data(cfg: Config) -> list[str]:
-    """Load the data of a configuration and return lines about graphs, targets, batches, encodings and memory.
+def check_data(cfg: Config) -> Iterator[str]:
+    """Load the data of a configuration and yield lines about graphs, targets, batches, encodings and memory.
 
-    Times and memory are predictions from samples, good to a factor of about two.
+    Times and memory are predictions from samples, good to a factor of about two. Raises, after the lines that come
+    first, what a run would raise for graphs or batches that take more memory than there is.
     """
     parts, device = build_parts(cfg), pick_device(cfg.accelerator)
-    num_threads, report = count_threads(cfg.num_threads), Report()
+    num_threads = count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
-    splits = parts.dataset.load()
+    splits, report = parts.dataset.load(), Report()
+    pairs = _describe_splits(report, cfg, parts, splits)
+    yield from report.text()
+    report = Report()
+    check_sizes(cfg, parts, splits, device)
+    _describe_encodings(report, parts, splits, num_threads)
+    prepare_kernels(parts.model, device)
+    _describe_memory(report, parts, next(iter(splits.values())), pairs, device, amp=cfg.train.amp)
+    yield from report.text()
+
+
+def _describe_splits(report: Report, cfg: Config, parts: Parts, splits: dict[str, GraphDataset]) -> np.ndarray:
+    """Describe graphs, targets and batches; return the pairs of each batch of the first epoch."""
     spec = parts.dataset.spec
     report.lines.append(
         f"{spec.name}: task {spec.task}, nodes {spec.node_input.kind} ({spec.node_input.size}), edges "
@@ -71,10 +86,7 @@ def check_data(cfg: Config) -> list[str]:
             f"the largest batch has {pairs.max() / pairs.mean():.1f} times the pairs of an average one, and memory "
             "must hold it; a few graphs are much larger than the others"
         )
-    _describe_encodings(report, parts, splits, num_threads)
-    prepare_kernels(parts.model, device)
-    _describe_memory(report, parts, next(iter(splits.values())), pairs, device, amp=cfg.train.amp)
-    return report.text()
+    return pairs
 
 
 def pairs_per_batch(graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
@@ -157,7 +169,7 @@ def _describe_encodings(report: Report, parts: Parts, splits: dict[str, GraphDat
                     f"{encoding.name}, {split}: encoding takes {_roughly(seconds / num_threads)}; "
                     "python scripts/encode.py divides it among machines"
                 )
-            free = _free_memory()
+            free = find_memory().free
             if place.where not in (STORE, ON_THE_FLY) and encoding.gib(arrays) * (1 << 30) > free:
                 report.warnings.append(
                     f"{encoding.name}, {split}: {size} of arrays, and {as_size(free)} of memory are free; "
@@ -176,36 +188,50 @@ def predict_seconds(encoding: Encoding, graphs: GraphDataset, store: StoreOption
     kept = encoding.store_of(arrays, name=f"{graphs.name}-{graphs.split}", root=store.dir)
     if kept is not None:
         return kept.estimate.seconds(), kept.estimate.at_least
-    chosen = spread_by_size(graphs, _SAMPLE)
-    encoding.compute(_arrays(take_graphs(graphs, chosen[:1])))  # compiles
-    sample = _arrays(take_graphs(graphs, chosen))
+    sample, is_cut = _sample(graphs, _TIMED_PAIRS)
+    encoding.compute(_arrays(cut_graphs(take_graphs(sample, [0]), 2)))  # compiles
+    timed = _arrays(sample)
     started = time.perf_counter()
-    encoding.compute(sample)
-    return (time.perf_counter() - started) * len(graphs) / len(chosen), False
+    encoding.compute(timed)
+    share = _num_pairs(sample) / _num_pairs(graphs)
+    return (time.perf_counter() - started) / share, is_cut
+
+
+def _sample(graphs: GraphDataset, most_pairs: int) -> tuple[GraphDataset, bool]:
+    """Return graphs at even ranks of the order by size that together have at most `most_pairs` pairs.
+
+    Where one alone has more, its first nodes stand for it, and the second value is True.
+    """
+    for number in _SAMPLES:
+        sample = take_graphs(graphs, spread_by_size(graphs, number))
+        if _num_pairs(sample) <= most_pairs:
+            return sample, False
+    return cut_graphs(sample, math.isqrt(most_pairs)), True
+
+
+def _num_pairs(graphs: GraphDataset) -> int:
+    return int(graphs.sizes_G.square().sum())
 
 
 def _describe_memory(
     report: Report, parts: Parts, graphs: GraphDataset, pairs: np.ndarray, device: torch.device, *, amp: str
 ) -> None:
-    halves = spread_by_size(graphs, _SAMPLE)
-    for number in (_SAMPLE, 8, 2):  # fewer of graphs that are large
-        if int(graphs.sizes_G[halves].square().sum()) <= 1 << 16:
-            break
-        halves = spread_by_size(graphs, number)
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
+    sample, is_cut = _sample(graphs, _MEASURED_PAIRS)
+    free, told = memory_of(device).free, f"{len(sample)} graph{'s' * (len(sample) > 1)}{', cut down,' * is_cut}"
     try:
-        measured = measure_saved_bytes(parts, take_graphs(graphs, halves), device)
-    except torch.OutOfMemoryError:
-        report.warnings.append(f"a batch of {len(halves)} graphs is too large for the {as_size(free)} free on {device}")
+        measured = measure_saved_bytes(parts, sample, device)
+    except RuntimeError as err:
+        if not is_shortage(err):
+            raise
+        report.warnings.append(f"a batch of {told} is too large for the {as_size(free)} free on {device}")
         return
     if measured is None:
         report.lines.append("activations: not estimated, the sample is too small for the model's normalisation")
         return
-    sample_pairs = float(graphs.sizes_G[halves].square().sum())
-    mean, most = (measured * value / sample_pairs for value in (pairs.mean(), pairs.max()))
+    mean, most = (measured * value / _num_pairs(sample) for value in (pairs.mean(), pairs.max()))
     report.lines.append(
         f"activations kept for the backward pass: about {as_size(mean)} for an average batch, {as_size(most)} for the "
-        f"largest (float32 on {device}, {len(halves)} graphs scaled up by pairs)"
+        f"largest (float32 on {device}, {told} scaled up by pairs)"
     )
     if most > free and amp == "off":
         report.warnings.append(
@@ -248,8 +274,3 @@ def measure_saved_bytes(parts: Parts, graphs: GraphDataset, device: torch.device
 def _arrays(graphs: GraphDataset) -> GraphArrays:
     edges = graphs.edge_index_2E.to(torch.int64).contiguous().numpy()
     return GraphArrays(graphs.node_ptr.numpy(), graphs.edge_ptr.numpy(), edges)
-
-
-def _free_memory() -> float:
-    """Bytes of memory that this machine has free."""
-    return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

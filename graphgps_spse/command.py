@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from graphgps_spse.errors import RESUMABLE, SPSEError, StoppedError, exit_code_of, is_full_disk
+from graphgps_spse.memory import is_shortage
 from graphgps_spse.training.signals import listen, restore, stop_at_once
 
 
@@ -30,6 +31,11 @@ def run_command(
     except SPSEError as err:
         code = exit_code_of(err)
         _say(f"{err}" if isinstance(err, StoppedError) else f"error: {err}")
+    except (MemoryError, RuntimeError) as err:
+        if not is_shortage(err):
+            raise
+        code = 1
+        _say(f"error: out of memory: {str(err).partition(chr(10))[0] or type(err).__name__}")
     except BrokenPipeError:
         if not _reader_is_gone():
             raise

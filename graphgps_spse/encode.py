@@ -4,7 +4,8 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ import torch
 from tqdm import tqdm
 
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.encodings.base import ON_THE_FLY, Encoding, EncodingArrays, GraphArrays, Place
+from graphgps_spse.encodings.base import MEMORY, ON_THE_FLY, Encoding, EncodingArrays, GraphArrays, Place
 from graphgps_spse.encodings.on_the_fly import OnTheFly, select
 from graphgps_spse.encodings.store import CountStore, StoreOptions
 from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.errors import DataError
+from graphgps_spse.memory import Memory, check_fits, find_memory
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +32,11 @@ def encode(
     """Return the splits with every encoding, and a record of how each was made.
 
     Where an encoding goes is the choice of `Encoding.place`, unless `store.on_the_fly` has all computed in batches.
+    Raises DataError for a graph, or arrays of a split, that this machine has no memory for.
     """
     records: dict[str, Any] = {}
+    check_encodable(splits, encodings)
+    memory, num_bytes = find_memory(), 0.0
     for encoding in encodings:
         num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
         with _progress_bar(encoding.name, num_graphs) as bar:
@@ -41,6 +46,8 @@ def encode(
                     encoded, record = _encode_on_the_fly(encoding, graphs)
                     bar.update(len(graphs))
                 else:
+                    num_bytes += encoding.gib(_arrays(graphs)) * 2**30 if place.where == MEMORY else 0.0
+                    check_arrays_fit(encoding, graphs, num_bytes, memory)
                     encoded, record = _encode_split(encoding, graphs, place, num_threads, store, bar)
                 splits = {**splits, split: encoded}
                 log.info("%s, %s: %s (%s)", encoding.name, split, place.where, place.reason)
@@ -48,6 +55,42 @@ def encode(
         seconds = time.perf_counter() - started
         log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
     return splits, records
+
+
+def check_encodable(splits: dict[str, GraphDataset], encodings: Sequence[Encoding]) -> None:
+    """Raise DataError where the largest graph of a split takes more memory to encode than there is."""
+    memory = find_memory()
+    for graphs in splits.values():
+        graph, size = int(graphs.sizes_G.argmax()), int(graphs.sizes_G.max())
+        where = f"{_where(graphs)}, graph {graph}: {size:,} nodes make {size**2:,} pairs"
+        for encoding in encodings:
+            num_bytes, most = encoding.bytes_of_graph(size), largest_graph(encoding, memory.total)
+            fewer = encoding.size_key and num_bytes < memory.total * encoding.dim_pair
+            check_fits(
+                num_bytes,
+                f"{where}, for which {encoding.name} takes",
+                f"Cut the graph into parts of at most {most:,} nodes, "
+                + (f"lower {encoding.size_key}, " if fewer else "")
+                + "or use a model without pairs: model.type=GPSModel, gt.layer_type=GINE+None, no encoding",
+                memory,
+                DataError,
+            )
+
+
+def check_arrays_fit(encoding: Encoding, graphs: GraphDataset, num_bytes: float, memory: Memory) -> None:
+    """Raise DataError where the arrays that a run keeps in memory, `num_bytes` up to this split, are more than it."""
+    check_fits(
+        num_bytes,
+        f"{_where(graphs)}: with {encoding.name} the encodings that this run keeps in memory take",
+        "Lower store.min_gib, or set dataset.pe_transform_on_the_fly=True: then rows are made as batches are built",
+        memory,
+        DataError,
+    )
+
+
+def largest_graph(encoding: Encoding, num_bytes: int) -> int:
+    """Return the most nodes of a graph that `num_bytes` are enough to encode."""
+    return bisect_right(range(1 << 40), num_bytes, key=encoding.bytes_of_graph) - 1
 
 
 def estimate_stores(
@@ -145,6 +188,7 @@ def _where(graphs: GraphDataset) -> str:
 
 
 def _stores(splits: dict[str, GraphDataset], encodings: list[Encoding], store: StoreOptions) -> Iterator[CountStore]:
+    check_encodable(splits, encodings)
     for encoding in encodings:
         for graphs in splits.values():
             kept = encoding.store_of(_arrays(graphs), name=_name(graphs), root=store.dir)

@@ -49,6 +49,10 @@ class LaunchError(SPSEError):
     exit_code = 2
 
 
+class ShortageError(SPSEError):
+    """Memory ran out in the middle of the work."""
+
+
 class DivergedError(SPSEError):
     """Training produced a loss or gradient that is not finite."""
 

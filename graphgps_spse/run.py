@@ -19,7 +19,7 @@ from graphgps_spse.config import Config
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
-from graphgps_spse.encode import encode, estimate_stores, fill_stores
+from graphgps_spse.encode import check_encodable, encode, estimate_stores, fill_stores
 from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.store import StoreOptions
@@ -27,12 +27,14 @@ from graphgps_spse.environment import count_threads, describe_environment, packa
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
 from graphgps_spse.identity import flatten, identity_of
+from graphgps_spse.memory import find_memory
 from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
 from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.registry import ALL, datasets
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
+from graphgps_spse.sizes import check_batches, check_model, explaining_shortage, memory_of
 from graphgps_spse.training.checkpoint import BEST, CheckpointStore
 from graphgps_spse.training.history import FitResult
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
@@ -114,8 +116,9 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
     seed_all(cfg.seed)
     parts = build_parts(cfg)
     processes.seed(cfg.seed)
-    training = build_training(cfg, parts, path, device)
-    with RunDir.open(path, cfg.to_dict()) if processes.is_first else RunDir(path) as run_dir:
+    training, splits = build_training(cfg, parts, path, device), dict[str, GraphDataset]()
+    opened = RunDir.open(path, cfg.to_dict()) if processes.is_first else RunDir(path)
+    with opened as run_dir, explaining_shortage(splits, cfg.train.batch_size):
         if processes.agree(run_dir.is_finished) and cfg.train.mode == "custom":
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return RunResult.read(run_dir.result_path)
@@ -124,7 +127,9 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
             if processes.is_first:
                 run_dir.keep_environment(environment)
             prepare_kernels(parts.model, device)
-            splits, encoding_records = encode(parts.dataset.load(), parts.encodings, num_threads, parts.store)
+            splits |= parts.dataset.load()
+            check_sizes(cfg, parts, splits, device, processes.count)
+            encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.store)
         meter = ResourceMeter(device)
         trainer = Trainer(
             model=parts.model,
@@ -132,7 +137,7 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
             optimizer=training.optimizer,
             scheduler=training.scheduler,
             loaders=training.loading.loaders(
-                splits, pin_memory=device.type == "cuda", part=processes.rank, num_parts=processes.count
+                encoded, pin_memory=device.type == "cuda", part=processes.rank, num_parts=processes.count
             ),
             checkpoints=CheckpointStore(path),
             loggers=[*training.loggers, meter] if processes.is_first else [meter],
@@ -174,19 +179,30 @@ def fill_store(
         fill_stores(splits, keeps, threads, parts.store, **share)
 
 
-def build_parts(cfg: Config) -> Parts:
-    """Build what needs no data: the data set's description, the encodings, the task and the model."""
+def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
+    """Build what needs no data: the data set's description, the encodings, the task and the model.
+
+    The model is built without memory first, and with `only_shapes` it stays so. Raises ConfigError where its parameters
+    are more than this machine can hold.
+    """
     if not cfg.dataset.format:
         raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
     with cfg.locating():
         dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
         encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
-        return Parts(dataset, encodings, store, task, build_model(cfg, dataset.spec, encodings, task.dim_out))
+        with torch.device("meta"):
+            model = build_model(cfg, dataset.spec, encodings, task.dim_out)
+        if not only_shapes:
+            check_model(model, find_memory())
+            model = build_model(cfg, dataset.spec, encodings, task.dim_out)
+        return Parts(dataset, encodings, store, task, model)
 
 
 def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
     """Build what trains the model, which moves to `device`. Raises ConfigError for a key that nothing reads."""
     with cfg.locating():
+        if cfg.train.mode == "custom" and device.type != "meta":
+            check_model(parts.model, memory_of(device), optimizer=cfg.optim.optimizer)
         optimizer = build_optimizer(cfg, parts.model.to(device).parameters())
         training = Training(
             optimizer=optimizer,
@@ -198,6 +214,24 @@ def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) 
         )
     cfg.check_all_read()
     return training
+
+
+def check_sizes(
+    cfg: Config, parts: Parts, splits: dict[str, GraphDataset], device: torch.device, num_processes: int = 1
+) -> None:
+    """Raise DataError or ConfigError where encodings or batches take more memory than this machine, or device, has."""
+    check_encodable(splits, parts.encodings)
+    with cfg.locating():
+        check_batches(
+            splits,
+            parts.encodings,
+            parts.model,
+            memory_of(device),
+            batch_size=cfg.train.batch_size,
+            trains=cfg.train.mode == "custom",
+            num_processes=num_processes,
+            bytes_kept=4 if cfg.train.amp == "off" else 2,
+        )
 
 
 def prepare_kernels(model: nn.Module, device: torch.device) -> None:

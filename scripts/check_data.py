@@ -28,7 +28,8 @@ def main(words: Sequence[str] | None = None) -> int:
         from graphgps_spse.check_data import check_data  # imports torch: seconds that --help need not wait for
         from graphgps_spse.config import load_config
 
-        print("\n".join(check_data(load_config(arguments.cfg, arguments.overrides))))
+        for line in check_data(load_config(arguments.cfg, arguments.overrides)):
+            print(line, flush=True)
 
     return run_command(work, level=logging.WARNING, line="warning: %(message)s")
 

@@ -87,3 +87,20 @@ def test_a_reader_that_has_gone_before_the_last_line_is_no_error():
         talker.stdin.write(b"go on\n")
         talker.stdin.close()
         assert (talker.wait(60), talker.stderr.read()) == (0, b"")
+
+
+@pytest.mark.parametrize(("text", "told"), [("No room\nfor an array", "No room"), ("", "MemoryError")])
+def test_a_shortage_of_memory_is_one_line(capsys, text, told):
+    def work():
+        raise MemoryError(text)
+
+    assert run_command(work) == 1
+    assert capsys.readouterr().err == f"error: out of memory: {told}\n"
+
+
+def test_another_runtime_error_is_a_defect_of_ours():
+    def work():
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        run_command(work)

@@ -11,14 +11,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
+from graphgps_spse import encode as encoding_room
 from graphgps_spse import run
 from graphgps_spse.config import load_config
 from graphgps_spse.counting import COUNTERS
 from graphgps_spse.counting.records import ChunkCounts
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.encode import largest_graph
 from graphgps_spse.encodings import store
+from graphgps_spse.encodings.base import GraphArrays
+from graphgps_spse.encodings.lappe import LapPE
+from graphgps_spse.encodings.rings import Rings
+from graphgps_spse.encodings.rrwp import RRWP
+from graphgps_spse.encodings.rwse import RWSE
+from graphgps_spse.encodings.spd import SPD
+from graphgps_spse.encodings.spse import SPSE
+from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.memory import Memory
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
 spec = spec_from_file_location("encode_script", Path(__file__).resolve().parents[1] / "scripts" / "encode.py")
@@ -202,3 +215,59 @@ def test_encodings_that_nothing_keeps(config):
     overrides = ("posenc_SPSE.enable=False", "posenc_RRWP.enable=True", "posenc_RRWP.ksteps=4")
     with pytest.raises(ConfigError, match="none of its encodings .RRWP. is kept in a store"):
         run.fill_store(config(*overrides))
+
+
+def graphs_of(*sizes):
+    """Graphs without edges."""
+    node_ptr = torch.tensor([0, *sizes]).cumsum(0)
+    return GraphDataset(
+        name="mine",
+        split="train",
+        x_NF=torch.zeros(sum(sizes), 1, dtype=torch.int64),
+        edge_index_2E=torch.zeros(2, 0, dtype=torch.int64),
+        edge_attr_EF=None,
+        y=torch.zeros(len(sizes), 1),
+        node_ptr=node_ptr,
+        edge_ptr=torch.zeros_like(node_ptr),
+    )
+
+
+ALL = [
+    *(SPSE(max_length=20), SPSE(max_length=20, node_pe="none", method="sampled"), RRWP(num_channels=21)),
+    *(RWSE(times=range(1, 21)), LapPE(max_freqs=8), SPD(max_length=6), Rings(max_length=6)),
+]
+
+
+@pytest.mark.parametrize("encoding", ALL, ids=lambda encoding: encoding.name)
+def test_a_graph_of_200_000_nodes_is_refused_before_anything_is_allocated(encoding, monkeypatch):
+    monkeypatch.setattr(encoding_room, "find_memory", lambda: Memory(64 * 10**9, 0, "this machine"))
+    started = time.perf_counter()
+    with pytest.raises(DataError) as error:
+        encoding_room.encode({"train": graphs_of(3, 200_000, 5)}, [encoding], 1, StoreOptions(mode="never"))
+    assert time.perf_counter() - started < 10
+    for words in (
+        f"mine, train split, graph 1: 200,000 nodes make 40,000,000,000 pairs, for which {encoding.name} takes: at ",
+        " GB of memory, and this machine has 64 GB. ",
+        "Cut the graph into parts of at most ",
+        "gt.layer_type=GINE+None",
+    ):
+        assert words in str(error.value)
+
+
+@pytest.mark.parametrize("encoding", ALL, ids=lambda encoding: encoding.name)
+def test_the_least_that_a_graph_takes_is_its_rows_and_some_scratch_memory(encoding):
+    size = 60
+    rows = encoding.compute(GraphArrays(np.array([0, size]), np.array([0, 0]), np.zeros((2, 0), np.int64)))
+    num_rows_bytes = sum(array.nbytes for array in (rows.pair, rows.node) if array is not None)
+    assert num_rows_bytes <= encoding.bytes_of_graph(size) <= num_rows_bytes + 8 * 20 * size**2
+    assert largest_graph(encoding, encoding.bytes_of_graph(size)) == size
+    assert largest_graph(encoding, encoding.bytes_of_graph(size) - 1) == size - 1
+
+
+def test_arrays_of_a_split_that_memory_cannot_hold_are_refused_with_the_key(monkeypatch):
+    splits = {"train": graphs_of(*[100] * 50), "val": graphs_of(*[100] * 50)}
+    monkeypatch.setattr(encoding_room, "find_memory", lambda: Memory(60_000_000, 0, "this machine"))
+    with pytest.raises(DataError, match=r"with RRWP .* at least 84\.8 MB of memory, .* 60 MB\. Lower store\.min_gib"):
+        encoding_room.encode(splits, [RRWP(num_channels=21)], 1, StoreOptions())
+    encoded, records = encoding_room.encode(splits, [RRWP(num_channels=21)], 1, StoreOptions(min_gib=0.01))
+    assert records["RRWP"]["val"]["place"] == "on the fly" and not encoded["train"].pair

@@ -110,6 +110,27 @@ def take_graphs(graphs: GraphDataset, chosen: Sequence[int]) -> GraphDataset:
     )
 
 
+def cut_graphs(graphs: GraphDataset, max_nodes: int) -> GraphDataset:
+    """Return the first `max_nodes` nodes of every graph, with the edges among them, without encodings."""
+    sizes_G = graphs.sizes_G.clamp(max=max_nodes)
+    own_N = torch.arange(int(graphs.node_ptr[-1])) - graphs.node_ptr[:-1].repeat_interleave(graphs.sizes_G)
+    nodes, edges = own_N < max_nodes, (graphs.edge_index_2E < max_nodes).all(0)
+    graph_E = torch.arange(len(graphs)).repeat_interleave(graphs.edge_ptr.diff())[edges]
+    zero = torch.zeros(1, dtype=torch.int64)
+    return GraphDataset(
+        name=graphs.name,
+        split=graphs.split,
+        x_NF=graphs.x_NF[nodes],
+        edge_index_2E=graphs.edge_index_2E[:, edges],
+        edge_attr_EF=None if graphs.edge_attr_EF is None else graphs.edge_attr_EF[edges],
+        y=graphs.y if graphs.level == "graph" else graphs.y[nodes],
+        node_ptr=torch.cat([zero, sizes_G.cumsum(0)]),
+        edge_ptr=torch.cat([zero, torch.bincount(graph_E, minlength=len(graphs)).cumsum(0)]),
+        level=graphs.level,
+        may_miss_targets=graphs.may_miss_targets,
+    )
+
+
 def spread_by_size(graphs: GraphDataset, number: int) -> list[int]:
     """Return up to `number` graphs at even ranks of the order by size, the smallest first."""
     number = min(number, len(graphs))

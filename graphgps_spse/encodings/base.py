@@ -62,6 +62,8 @@ class Encoding(ABC):
     name: ClassVar[str]
     has_identity: ClassVar[bool] = False
     """Whether channel 0 of pairs is the identity: 1 for pairs (i, i) and 0 for all others."""
+    size_key: ClassVar[str] = ""
+    """The key to lower where an encoding takes too much memory; empty where no key helps."""
     dim_pair: int
     """Channels of each pair; 0 where it has none."""
     dim_node: int
@@ -85,6 +87,10 @@ class Encoding(ABC):
         """GiB that the arrays of a split take in memory."""
         pairs, nodes = int(pair_offsets(graphs.node_ptr)[-1]), int(graphs.node_ptr[-1])
         return (pairs * self.dim_pair + nodes * self.dim_node) * 4 / (1 << 30)
+
+    def bytes_of_graph(self, num_nodes: int) -> int:
+        """Least bytes that `compute` takes for one graph: the float32 rows, and what scratch memory a child adds."""
+        return 4 * (num_nodes**2 * self.dim_pair + num_nodes * self.dim_node)
 
     def provide(
         self,

@@ -20,7 +20,7 @@ from graphgps_spse.registry import encodings, nearest
 LAPLACIANS = ("none", "sym", "rw")
 NORMS = ("L1", "L2", "abs-max", "wavelength", "wavelength-asin", "wavelength-soft")
 MAX_NODES = 20_000
-"""Of one graph, whose Laplacian is kept dense in float64: 3.2 GB."""
+"""Of one graph, whose Laplacian and rotations are dense in 64 bits: 12.8 GB."""
 
 
 @encodings.register("LapPE")
@@ -57,6 +57,10 @@ class LapPE(Encoding):
         return cls(
             max_freqs=eigen.max_freqs, laplacian_norm=eigen.laplacian_norm.lower(), eigvec_norm=eigen.eigvec_norm
         )
+
+    def bytes_of_graph(self, num_nodes: int) -> int:
+        """Least bytes for one graph: the rows, and in 64 bits the Laplacian and three numbers for each rotation."""
+        return super().bytes_of_graph(num_nodes) + 4 * 8 * num_nodes**2
 
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
         """Encode every graph, symmetrised, without loops and duplicate edges: nodes get [N, 2 F].

@@ -19,6 +19,7 @@ from graphgps_spse.errors import ConfigError, DataError
 _SAMPLED_GRAPHS = 64
 _SAMPLED_WORK = 1 << 31  # of all sampled graphs: some seconds
 _LEAST_SAMPLE = 8  # graphs that may share it
+_SAMPLED_VALUES = 1 << 26  # counts of all sampled graphs: half a GB, of which more would take longer than the counting
 
 
 @dataclass(frozen=True)
@@ -129,13 +130,13 @@ class Estimate:
 
 
 def estimate(graphs: GraphArrays, request: CountRequest) -> Estimate:
-    """Count up to 64 graphs, evenly spread over the sizes, and scale up; takes seconds at most.
+    """Count up to 64 graphs, evenly spread over the sizes, and scale up; takes seconds at most, one large graph a few.
 
     What is counted and what comes out is the same on every machine.
     """
     sizes: np.ndarray = np.diff(graphs.node_ptr)
     counter, options = get_counter(request.method), CountOptions(**request.options)
-    counted, work, num_bytes, pairs, too_much = 0, 0, 0, 0, False
+    counted, work, num_bytes, pairs, values, too_much = 0, 0, 0, 0, 0, False
     for graph in spread_by_size(sizes).tolist():
         simple = simplify(*check_graphs(*take(*graphs, graph, graph + 1)), directed=request.directed)
         allowed = _SAMPLED_WORK // _LEAST_SAMPLE
@@ -146,7 +147,8 @@ def estimate(graphs: GraphArrays, request: CountRequest) -> Estimate:
         if chunk is not None and not np.isnan(chunk.counts).any():
             num_bytes += len(pack_graph(chunk.counts, int(sizes[graph]), graph).payload)
             pairs += int(sizes[graph]) ** 2
-        if work >= _SAMPLED_WORK:
+        values += zeros.size
+        if work >= _SAMPLED_WORK or values >= _SAMPLED_VALUES:
             break
     all_pairs = int(pair_offsets(graphs.node_ptr)[-1])
     # A sample that nothing survived: two bytes for half of the pairs.

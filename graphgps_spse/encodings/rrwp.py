@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Self
 
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
-from graphgps_spse.encodings.walks import walk_probabilities
+from graphgps_spse.encodings.walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import encodings
 
@@ -13,6 +13,7 @@ class RRWP(Encoding):
     """Random walk probabilities of all pairs and return probabilities of nodes, up to P^(num_channels - 1)."""
 
     name: ClassVar[str] = "RRWP"
+    size_key: ClassVar[str] = "posenc_RRWP.ksteps"
     has_identity: ClassVar[bool] = True
 
     def __init__(self, *, num_channels: int) -> None:
@@ -25,6 +26,10 @@ class RRWP(Encoding):
     def from_cfg(cls, cfg: Any) -> Self:
         """Read cfg.posenc_RRWP."""
         return cls(num_channels=cfg.posenc_RRWP.ksteps)
+
+    def bytes_of_graph(self, num_nodes: int) -> int:
+        """Least bytes for one graph: the rows, and two dense matrices."""
+        return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_PAIR * num_nodes**2
 
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
         """Encode every graph: pair (i, j) gets P^k[i, j], the walks from the receiver i to j; node i gets P^k[i, i]."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
-from graphgps_spse.encodings.walks import walk_probabilities
+from graphgps_spse.encodings.walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import encodings
 
@@ -38,6 +38,10 @@ class RWSE(Encoding):
         kernel = cfg.posenc_RWSE.kernel
         times = parse_times(kernel.times_func) if kernel.times_func else list(kernel.times)
         return cls(times=times, pairs=cfg.posenc_RWSE.enable_edges)
+
+    def bytes_of_graph(self, num_nodes: int) -> int:
+        """Least bytes for one graph: the rows, and two dense matrices, also where nodes alone are encoded."""
+        return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_PAIR * num_nodes**2
 
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
         """Encode every graph: nodes get [N, len(times)] float32; pair (i, j), if wanted, P^k[i, j], from i to j."""

@@ -27,7 +27,7 @@ from graphgps_spse.encodings.scaling import scale_counts, scale_table
 from graphgps_spse.encodings.store import CountStore, StoreOptions, may_hold
 from graphgps_spse.encodings.stored import StoredCounts, StoredPairs
 from graphgps_spse.encodings.units import as_duration, as_size
-from graphgps_spse.encodings.walks import walk_probabilities
+from graphgps_spse.encodings.walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.jit import kernel
 from graphgps_spse.registry import encodings
@@ -45,6 +45,7 @@ class SPSE(Encoding):
 
     name: ClassVar[str] = "SPSE"
     has_identity: ClassVar[bool] = True
+    size_key: ClassVar[str] = "posenc_SPSE.max_length"
 
     def __init__(
         self,
@@ -104,6 +105,11 @@ class SPSE(Encoding):
     def request(self) -> CountRequest:
         """Return what is asked of the counting engine."""
         return CountRequest(self.method, self.num_lengths, self.directed, self.options)
+
+    def bytes_of_graph(self, num_nodes: int) -> int:
+        """Least bytes for one graph: the rows, and its counts in float64 or the matrices of `node_pe: rwse`."""
+        scratch = max(8 * self.num_lengths, SCRATCH_BYTES_OF_PAIR if self.node_pe == "rwse" else 0)
+        return super().bytes_of_graph(num_nodes) + scratch * num_nodes**2
 
     def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
         """Encode every graph; pair (i, j) counts the paths from the receiver i to j.

@@ -10,6 +10,10 @@ from graphgps_spse.jit import kernel
 _CHUNK_PAIRS = 1 << 14
 
 
+SCRATCH_BYTES_OF_PAIR = 16
+"""Scratch memory of `walk_probabilities` for each pair of the graph at hand: two powers of P in float64."""
+
+
 def walk_probabilities(
     graphs: GraphArrays,
     num_powers: int,

@@ -103,6 +103,11 @@ class CSAModel(nn.Module):
             dim_shared=dim if share_maps else 0,
         )
 
+    @property
+    def values_kept_of_pair(self) -> int:
+        """Values that training keeps of each node pair at least: three kinds, and in every layer a dropout mask."""
+        return 3 + len(self.layers)
+
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
         layout = PairLayout(batch.sizes, batch.x_NF.device)

@@ -222,6 +222,11 @@ class GritTransformer(nn.Module):
             layers=build_grit_layers(cfg),
         )
 
+    @property
+    def values_kept_of_pair(self) -> int:
+        """Values that training keeps of each node pair at least: in every layer its features, and two of each head."""
+        return sum(layer.out_pair.in_features + 2 * layer.attention.num_heads for layer in self.layers)
+
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
         layout = PairLayout(batch.sizes, batch.x_NF.device)

@@ -9,7 +9,7 @@ import torch
 
 from graphgps_spse.data import summary
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.summary import Spread, spread_by_size, summarise, take_graphs
+from graphgps_spse.data.summary import Spread, cut_graphs, spread_by_size, summarise, take_graphs
 
 SPEC = DatasetSpec("named", "graph", "regression", 1, 0, "mae", InputSpec("types", 4), InputSpec("types", 1))
 # Nodes and arcs of each graph.
@@ -98,6 +98,20 @@ def test_some_graphs_of_a_split():
     assert some.sizes_G.tolist() == [2, 3] and some.y.tolist() == [[4.0], [0.0]]
     assert spread_by_size(graphs, 5) == [1, 3, 4, 0, 2] and spread_by_size(graphs, 1) == [4]
     assert spread_by_size(graphs, 99) == spread_by_size(graphs, 5)
+
+
+def test_the_first_nodes_of_every_graph():
+    ptr, edges = torch.tensor([0, 3, 5, 9]), [[0, 1, 2, 0, 0, 3, 1], [1, 2, 0, 1, 3, 0, 0]]
+    graphs = GraphDataset(
+        name="d", split="train", x_NF=torch.arange(9)[:, None], edge_index_2E=torch.tensor(edges),
+        edge_attr_EF=torch.arange(7)[:, None], y=torch.arange(9.0)[:, None], node_ptr=ptr,
+        edge_ptr=torch.tensor([0, 3, 4, 7]), level="node",
+    )  # fmt: skip
+    cut = cut_graphs(graphs, 2)
+    assert cut.node_ptr.tolist() == [0, 2, 4, 6] and cut.edge_ptr.tolist() == [0, 1, 2, 3]
+    assert cut.edge_index_2E.tolist() == [[0, 0, 1], [1, 1, 0]] and cut.edge_attr_EF.tolist() == [[0], [3], [6]]
+    assert cut.x_NF[:, 0].tolist() == cut.y[:, 0].tolist() == [0, 1, 3, 4, 5, 6]
+    assert cut_graphs(graphs, 9).fingerprint() == graphs.fingerprint()
 
 
 def test_numbers_are_written_for_people():

@@ -389,6 +389,10 @@ def test_estimate(monkeypatch):
     monkeypatch.setattr(request_module, "_SAMPLED_WORK", 1 << 22)
     dense = flat(*[([(i, j) for i in range(60) for j in range(i)], 60)] * 3)
     assert estimate(dense, CountRequest("exact", 12)).at_least
+    counted = []
+    monkeypatch.setitem(COUNTERS, "exact", lambda *arguments: counted.append(arguments[-1].shape))
+    monkeypatch.setattr(request_module, "_SAMPLED_VALUES", 60**2 * 5 + 1)
+    assert estimate(dense, EXACT).at_least and counted == [(60**2, 5)] * 2  # of three: large graphs are a small sample
 
 
 def test_estimated_bytes(tmp_path, monkeypatch):

@@ -1,0 +1,118 @@
+"""What models and batches need of memory: refused with figures before it is allocated, explained where it runs out."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError, DataError, ShortageError
+from graphgps_spse.memory import Memory, check_fits, find_memory, is_shortage
+from graphgps_spse.models.build import count_parameters
+
+_BYTES_OF_VALUE = 4
+_MOMENTS = {"adamW": 2, "adam": 2, "adagrad": 1, "sgd": 1}
+"""Values that an optimiser keeps for each parameter."""
+
+
+def memory_of(device: torch.device) -> Memory:
+    """Return the memory that a run on `device` lives in."""
+    if device.type != "cuda":
+        return find_memory()
+    free, total = torch.cuda.mem_get_info(device)
+    return Memory(total, free, torch.cuda.get_device_name(device))
+
+
+def check_model(model: nn.Module, memory: Memory, *, optimizer: str = "") -> None:
+    """Raise ConfigError where a model's parameters are more than `memory` holds; `model` may be without memory (meta).
+
+    With an optimiser, its gradients and the optimiser's moments count too.
+    """
+    num_values = 2 + _MOMENTS.get(optimizer, 0) if optimizer else 1
+    number = count_parameters(model)
+    largest, most = max(((name, count_parameters(part)) for name, part in model.named_children()), key=lambda p: p[1])
+    what = "gradients and the optimiser's moments included, " if optimizer else ""
+    check_fits(
+        number * num_values * _BYTES_OF_VALUE,
+        f"the model has {number:,} parameters, {most:,} of them in its {largest}; {what}they take",
+        "Lower gt.dim_hidden and gnn.dim_inner, gt.layers, or the numbers of types and channels",
+        memory,
+        ConfigError,
+    )
+
+
+def check_batches(
+    splits: Mapping[str, GraphDataset],
+    encodings: Sequence[Encoding],
+    model: nn.Module,
+    memory: Memory,
+    *,
+    batch_size: int,
+    trains: bool,
+    num_processes: int = 1,
+    bytes_kept: int = _BYTES_OF_VALUE,
+) -> None:
+    """Raise DataError or ConfigError where a batch of some epoch has more pairs than `memory` holds for sure.
+
+    In every epoch some batch holds the largest graph, and some batch has at least the mean number of pairs. A pair
+    takes the channels of its encodings and, in training, what the model keeps of it for the backward pass, in values of
+    `bytes_kept` bytes.
+    """
+    channels = sum(encoding.dim_pair for encoding in encodings)
+    for split, graphs in splits.items():
+        steps = trains and split == "train"
+        kept = getattr(model, "values_kept_of_pair", 0) if steps else 0
+        bytes_of_pair = channels * _BYTES_OF_VALUE + kept * bytes_kept
+        what = "a training step takes" if steps else "one batch takes"
+        graph, size = int(graphs.sizes_G.argmax()), int(graphs.sizes_G.max())
+        check_fits(
+            size**2 * bytes_of_pair,
+            f"{graphs.name}, {split} split, graph {graph}: {size:,} nodes make {size**2:,} pairs, for which {what}",
+            "Cut that graph or leave it out, lower gt.dim_hidden or gt.layers, or use a model without pairs: "
+            "model.type=GPSModel, gt.layer_type=GINE+None, no encoding",
+            memory,
+            DataError,
+        )
+        num_batches = -(-len(graphs) // batch_size) * num_processes
+        mean = int(graphs.sizes_G.square().sum()) // num_batches
+        check_fits(
+            mean * bytes_of_pair,
+            f"train.batch_size={batch_size}: {graphs.name}, {split} split, has {mean:,} pairs in a batch on average, "
+            f"for which {what}",
+            "Lower train.batch_size, and raise optim.batch_accumulation by the same factor",
+            memory,
+            ConfigError,
+        )
+
+
+@contextmanager
+def explaining_shortage(splits: Mapping[str, GraphDataset], batch_size: int) -> Iterator[None]:
+    """Turn an error that says that memory ran out into one that says what to lower.
+
+    `splits` may be filled while the block is at work; what came before is not blamed on batches.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as err:
+        if not is_shortage(err):
+            raise
+        raise ShortageError(explain_shortage(err, splits, batch_size)) from err
+
+
+def explain_shortage(err: BaseException, splits: Mapping[str, GraphDataset], batch_size: int) -> str:
+    """Return one line: how much more was wanted, how large batches and graphs are, and which keys to lower."""
+    wanted = re.search(r"allocate (\d[\d.,]* *\w+)", str(err))
+    told = f"out of memory{f' ({wanted[1]} more were wanted)' if wanted else ''}"
+    if not splits:
+        return f"{told} before the data was read; take a smaller data set, or a machine with more memory"
+    largest = max(splits.values(), key=lambda graphs: int(graphs.sizes_G.max()))
+    graph, size = int(largest.sizes_G.argmax()), int(largest.sizes_G.max())
+    return (
+        f"{told}: batches have {batch_size} graphs (train.batch_size), and the largest graph, {largest.name}, "
+        f"{largest.split} split, graph {graph}, has {size:,} nodes and {size**2:,} pairs. Lower train.batch_size and "
+        "raise optim.batch_accumulation by the same factor, or lower gt.dim_hidden, gt.layers or num_workers (each "
+        "loader process holds batches, too)"
+    )
