@@ -225,7 +225,8 @@ class GritTransformer(nn.Module):
     @property
     def values_kept_of_pair(self) -> int:
         """Values that training keeps of each node pair at least: in every layer its features, and two of each head."""
-        return sum(layer.out_pair.in_features + 2 * layer.attention.num_heads for layer in self.layers)
+        layers = [layer for layer in self.layers if isinstance(layer, GritLayer)]
+        return sum(layer.out_pair.in_features + 2 * layer.attention.num_heads for layer in layers)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
