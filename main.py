@@ -22,12 +22,20 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fresh", action="store_true", help="start beside an existing run: results/NAME-2, NAME-3, ..."
     )
-    parser.add_argument("--describe", action="store_true", help="print modules, shapes and settings, without data")
-    parser.add_argument("--list", action="store_true", help="print every component that a YAML file can name")
+    parser.add_argument(
+        "--describe", action="store_true", help="print modules, shapes and settings, without data; imports plugins"
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="print every component that a YAML file can name; with --cfg its plugins' too",
+    )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 optim.base_lr=1e-4")
     arguments = parser.parse_intermixed_args(words)
     if arguments.repeat < 1 or not (arguments.cfg or arguments.list):
         parser.error(f"--repeat {arguments.repeat} is below 1" if arguments.cfg else "--cfg FILE is missing")
+    if arguments.overrides and not arguments.cfg:
+        parser.error(f"{' '.join(arguments.overrides)}: overrides need --cfg FILE")
     return arguments
 
 
@@ -39,11 +47,13 @@ def main(words: Sequence[str] | None = None) -> int:
     def work() -> None:
         from graphgps_spse import config, run  # imports torch: seconds that --help need not wait for
 
-        cfg = None if arguments.list else config.load_config(arguments.cfg, arguments.overrides)
-        if cfg is not None and not arguments.describe:
-            run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+        cfg = config.load_config(arguments.cfg, arguments.overrides) if arguments.cfg else None  # imports its plugins
+        if arguments.list or cfg is None:
+            print("\n".join(run.list_components()))
+        elif arguments.describe:
+            print("\n".join(run.describe(cfg)))
         else:
-            print("\n".join(run.list_components() if cfg is None else run.describe(cfg)))
+            run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
 
     return run_command(work)
 

@@ -385,10 +385,16 @@ def describe(cfg: Config) -> list[str]:
 
 
 def list_components() -> list[str]:
-    """Return one line for each registered component, its name and the first line of its docstring, under its kind."""
+    """Return one line for each registered component, its name and the first line of its docstring, under its kind.
+
+    Components of plugins that are imported are marked.
+    """
     lines = []
     for registry in ALL:
         lines.append(f"{registry.kind}, by {registry.key}:" if registry.key else f"{registry.kind}:")
         for name in registry.names():
-            lines.append(f"  {name:26s} {(registry.get(name).__doc__ or '').strip().splitlines()[0]}")
+            component = registry.get(name)
+            about = (component.__doc__ or "").strip().partition("\n")[0] or "no description"
+            is_ours = component.__module__.partition(".")[0] == __package__
+            lines.append(f"  {name:26s} {about}" + ("" if is_ours else f" (plugin {component.__module__})"))
     return lines

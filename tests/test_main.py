@@ -271,8 +271,31 @@ def test_list_names_components(capsys):
         assert name in output
 
 
+def test_list_with_a_file_marks_the_components_of_its_plugins(tiny, tmp_path):
+    """In a process of its own, as components stay registered."""
+    (tmp_path / "listed_lab.py").write_text(
+        "from graphgps_spse.registry import heads, schedulers\n"
+        "@heads.register('ListedHead')\nclass ListedHead:\n    'A head of our own.'\n"
+        "@schedulers.register('listed_schedule')\ndef build(cfg, optimizer): ...\n"
+    )
+    tiny.path.write_text("plugins: [listed_lab]\n")
+    command = [sys.executable, str(ROOT / "main.py"), "--cfg", str(tiny.path), "--list"]
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
+    lines = run.stdout.splitlines()
+    assert lines[0] == f"plugin listed_lab: its code is imported from {tmp_path / 'listed_lab.py'}"
+    assert "  ListedHead                 A head of our own. (plugin listed_lab)" in lines
+    assert "  listed_schedule            no description (plugin listed_lab)" in lines
+    assert sum("(plugin" in line for line in lines) == 2
+
+
 def test_help_and_usage_errors():
-    for arguments, code in ((["--help"], 0), ([], 2), (["--cfg", "x.yaml", "--repeat", "0"], 2)):
+    for arguments, code in (
+        (["--help"], 0),
+        ([], 2),
+        (["--cfg", "x.yaml", "--repeat", "0"], 2),
+        (["--list", "seed=3"], 2),
+    ):
         with pytest.raises(SystemExit) as stop:
             main_module.main(arguments)
         assert stop.value.code == code
