@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from graphs import one_graph, pattern  # noqa: E402
 
+from graphgps_spse.arguments import at_least_one  # noqa: E402
 from graphgps_spse.counting import compile_kernels, count_simple_paths  # noqa: E402
 from graphgps_spse.encodings.scaling import scale_counts  # noqa: E402
 
@@ -81,11 +82,13 @@ def compare(exact: np.ndarray, found: np.ndarray) -> dict[str, list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clone", type=Path, help="folder of a clone of Graph-SPSE-Encoding")
-    parser.add_argument("--graphs", type=int, default=2)
+    parser.add_argument("--graphs", type=at_least_one, default=2)
     parser.add_argument("--seed", type=int, default=0, help="of the graphs and of both counters")
-    parser.add_argument("--max-length", type=int, default=16)
-    parser.add_argument("--exact-length", type=int, default=4, help="longest length with exact counts")
+    parser.add_argument("--max-length", type=at_least_one, default=16)
+    parser.add_argument("--exact-length", type=at_least_one, default=4, help="longest length with exact counts")
     args = parser.parse_args()
+    if not (args.clone / SOURCE).is_file():
+        parser.error(f"{args.clone} holds no {SOURCE}; name a clone of Graph-SPSE-Encoding")
     torch.set_num_threads(1)
     graphs = pattern(args.graphs, args.seed)
     compile_kernels()

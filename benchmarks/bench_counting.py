@@ -33,6 +33,7 @@ import plain_search  # noqa: E402
 from graphs import flatten, one_graph, select  # noqa: E402
 from this_machine import environment  # noqa: E402
 
+from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.counting import (  # noqa: E402
     COUNTERS,
     PathCounts,
@@ -462,14 +463,19 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks", help="folder of graphs")
     parser.add_argument("--authors", type=Path, help="clone of the authors' counter")
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, with commas")
-    parser.add_argument("--sample", type=int, default=400, help="molecules that the libraries see")
-    parser.add_argument("--peptides", type=int, default=300, help="peptides that the plain search sees")
-    parser.add_argument("--graphs", type=int, default=8, help="dense graphs of each kind")
-    parser.add_argument("--authors-graphs", type=int, default=2, help="dense graphs that the authors' code sees")
+    parser.add_argument("--sample", type=at_least_one, default=400, help="molecules that the libraries see")
+    parser.add_argument("--peptides", type=at_least_one, default=300, help="peptides that the plain search sees")
+    parser.add_argument("--graphs", type=at_least_one, default=8, help="dense graphs of each kind")
+    parser.add_argument(
+        "--authors-graphs", type=at_least_one, default=2, help="dense graphs that the authors' code sees"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of samples and generated graphs")
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=at_least_one, default=7)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/counting.json")
     args = parser.parse_args()
+    check_out(parser, args.out)
+    if args.authors and not (args.authors / authors_counter.SOURCE).is_file():
+        parser.error(f"--authors: {args.authors} holds no {authors_counter.SOURCE}; name a clone of the authors' code")
     parts = args.only.split(",")
     for name in parts:
         if name not in PARTS:
@@ -482,7 +488,6 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"== {name}: {time.perf_counter() - begin:.0f} s, peak of this process {peak:.1f} GiB")
         print(json.dumps({k: v for k, v in result[name].items() if k != "environment"}, indent=1))
-        args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps(result, indent=2) + "\n")
     result["compile_s"] = compile_seconds()
     args.out.write_text(json.dumps(result, indent=2) + "\n")

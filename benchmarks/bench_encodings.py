@@ -19,6 +19,7 @@ import numpy as np
 from graphs import select
 from this_machine import environment
 
+from graphgps_spse.arguments import check_out
 from graphgps_spse.config import load_config
 from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.base import Encoding, GraphArrays
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks", help="folder of graphs")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/encodings.json")
     args = parser.parse_args()
+    check_out(parser, args.out)
     compile_kernels()
     measured = {}
     for name, (load, num_graphs) in SAMPLES.items():

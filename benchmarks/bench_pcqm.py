@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from this_machine import environment  # noqa: E402
 
+from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.data.flat import FlatWriter, load_flat, make_once  # noqa: E402
 from graphgps_spse.data.loading import GraphLoader  # noqa: E402
 from graphgps_spse.data.molecules import featurise_many  # noqa: E402
@@ -160,17 +161,21 @@ def measure(folder: Path, name: str, num_workers: int, num_batches: int) -> dict
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks")
-    parser.add_argument("--molecules", type=int, default=1_000_000)
-    parser.add_argument("--different", type=int, default=244_456, help="molecules that are turned into graphs")
-    parser.add_argument("--workers", type=int, default=2, help="processes that turn SMILES into graphs")
-    parser.add_argument("--batches", type=int, default=100, help="of which graphs/s is the mean")
+    parser.add_argument("--molecules", type=at_least_one, default=1_000_000)
+    parser.add_argument("--different", type=at_least_one, default=244_456, help="molecules that are turned into graphs")
+    parser.add_argument("--workers", type=at_least_one, default=2, help="processes that turn SMILES into graphs")
+    parser.add_argument("--batches", type=at_least_one, default=100, help="of which graphs/s is the mean")
     parser.add_argument("--folder", type=Path, help="where the arrays are kept; default: a temporary folder")
     parser.add_argument("--measure", nargs=2, metavar=("ENCODING", "WORKERS"), help="one measurement, of --folder")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/pcqm.json")
     args = parser.parse_args()
     if args.measure:
+        name, num_workers = args.measure
+        if name not in ("SPSE", "RRWP") or not num_workers.isdecimal() or args.folder is None:
+            parser.error("--measure: expected SPSE or RRWP, a number of workers, and --folder")
         print(json.dumps(measure(args.folder, args.measure[0], int(args.measure[1]), args.batches)))
         return
+    check_out(parser, args.out)
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary) / "flat"
         command = ["python", "benchmarks/bench_pcqm.py"]

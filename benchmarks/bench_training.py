@@ -40,6 +40,7 @@ from golden import our_name  # noqa: E402
 from official_names import CSA, GPS, GRIT  # noqa: E402
 from this_machine import environment  # noqa: E402
 
+from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.data.base import GraphBatch  # noqa: E402
 from graphgps_spse.models.build import count_parameters  # noqa: E402
 
@@ -48,6 +49,7 @@ ALLOCATORS = {
     "tuned": {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184"},
 }
 TWINS = {"GRIT": dense_grit, "CSA": dense_csa, "GPS": dense_gps}
+MARKS = {"GRIT": "grit/layer/grit_layer.py", "CSA": "graphgps/layer/csa_layer.py", "GPS": "graphgps"}  # of clones
 NAMES = {"GRIT": GRIT, "CSA": CSA, "GPS": GPS}
 OFFICIAL_CONFIG = {"CSA": "CSA/zinc-CSA+RWSE.yaml", "GPS": "GPS/zinc-GPS+RWSE.yaml"}
 UNREAD = {"GRIT": ("padding",), "CSA": ("eps", "norm1_local"), "GPS": ("eps",)}  # of official tensors, by their names
@@ -66,7 +68,10 @@ class Case(NamedTuple):
         """Read MODEL-family or MODEL-family:batch size."""
         name, _, size = text.partition(":")
         model, _, family = name.partition("-")
-        return cls(model, family, int(size or training_cases.FAMILIES[family].batch_size))
+        if model not in MARKS or family not in training_cases.FAMILIES:
+            known = f"{', '.join(MARKS)} with {', '.join(training_cases.FAMILIES)}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not MODEL-family or MODEL-family:batch size; known: {known}")
+        return cls(model, family, at_least_one(size) if size else training_cases.FAMILIES[family].batch_size)
 
 
 class Runner:
@@ -253,9 +258,11 @@ def peers_of(case: Case, clones: dict[str, Path]) -> tuple[list[str], float]:
 
 
 def clones_of(paths: list[Path]) -> dict[str, Path]:
-    """Tell the clones apart by what they hold."""
-    marks = {"GRIT": "grit/layer/grit_layer.py", "CSA": "graphgps/layer/csa_layer.py", "GPS": "graphgps"}
-    return {next(kind for kind, mark in marks.items() if (path / mark).exists()): path for path in paths}
+    """Tell the clones apart by what they hold. Raises ArgumentTypeError for a folder that is none."""
+    clones = {next((kind for kind, mark in MARKS.items() if (path / mark).exists()), ""): path for path in paths}
+    if "" in clones:
+        raise argparse.ArgumentTypeError(f"{clones['']} is no clone of an official repository")
+    return clones
 
 
 def hardware(where: dict[str, Any]) -> dict[str, Any]:
@@ -274,12 +281,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--cases", type=Case.parse, nargs="+", default=[Case.parse(c) for c in [*every, "GRIT-zinc:256"]]
     )
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=at_least_one, default=6)
     parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "training.json")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--check", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    try:
+        clones_of(args.official)
+    except argparse.ArgumentTypeError as err:
+        parser.error(f"--official: {err}")
+    check_out(parser, args.out)
+    return args
 
 
 def run_case(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import graphs as sources  # noqa: E402
 
+from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.bench.sensitivity import Measurement, draw_error_against_time, draw_sensitivity  # noqa: E402
 from graphgps_spse.counting import COUNTERS, FlatPathCounts, Status, compile_kernels  # noqa: E402
 from graphgps_spse.counting import count_simple_paths_many as count_many  # noqa: E402
@@ -172,15 +173,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks", help="folder of graphs")
     parser.add_argument("--datasets", default=",".join(CASES), help="which, with commas")
-    parser.add_argument("--graphs", type=int, default=20, help="graphs of each data set")
-    parser.add_argument("--work", type=int, default=10_000_000_000, help="for the exact counts of one graph, about ns")
+    parser.add_argument("--graphs", type=at_least_one, default=20, help="graphs of each data set")
+    parser.add_argument(
+        "--work", type=at_least_one, default=10_000_000_000, help="for the exact counts of one graph, about ns"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the graphs and of all methods")
     parser.add_argument("--out", type=Path, default=Path("results/ablation"), help="folder for figures and numbers")
     args = parser.parse_args()
     names = args.datasets.split(",")
     unknown = sorted(set(names) - set(CASES))
-    if unknown or args.graphs < 1:
-        parser.error(f"--datasets {','.join(unknown)}: known are {', '.join(CASES)}" if unknown else "--graphs below 1")
+    if unknown:
+        parser.error(f"--datasets {','.join(unknown)}: known are {', '.join(CASES)}")
+    check_out(parser, args.out / "ablation.json")
     compile_kernels(COUNTERS)
     studies = {}
     try:

@@ -40,6 +40,8 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"--workers {arguments.workers} is below 1")
     if (arguments.slurm is None) != (arguments.shards is None) or (arguments.shards or 1) < 1:
         parser.error("--slurm partition=... and --shards N, at least 1, go together: N tasks share the work")
+    if arguments.slurm is not None and (arguments.estimate or arguments.workers or arguments.shard != "1/1"):
+        parser.error("--estimate, --workers and --shard are for this machine; with --slurm use cpus=N and --shards N")
     if arguments.dry_run and arguments.slurm is None:
         parser.error("--dry-run prints a SLURM script; give --slurm partition=... too")
     return arguments

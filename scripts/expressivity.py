@@ -10,6 +10,7 @@ import csv
 import gzip
 import json
 import lzma
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphgps_spse.arguments import at_least_one, check_out
 from graphgps_spse.command import run_command
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_json
@@ -209,6 +211,15 @@ def draw(record: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def read_categories(path: Path) -> list[str]:
+    """Return the column paper_category of a CSV. Raises DataError where there is none."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return [row["paper_category"] for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError) as err:
+        raise DataError(f"{path} cannot be read as a CSV with a column paper_category: {err!r}") from err
+
+
 def main() -> int:
     """Measure what the command line names, or print a record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -216,16 +227,23 @@ def main() -> int:
     parser.add_argument("--categories", type=Path, metavar="CSV", help="a row a pair, with a column paper_category")
     parser.add_argument("--all-pairs", action="store_true", help="compare every graph with every other")
     parser.add_argument("--max-work", type=float, default=3e8, help="exact counting of a graph, in about nanoseconds")
-    parser.add_argument("--relabel", type=int, metavar="K", help="only: are two relabelings of a graph equal?")
+    parser.add_argument("--relabel", type=at_least_one, metavar="K", help="only: are two relabelings of a graph equal?")
     parser.add_argument("--out", type=Path, metavar="NAME", help="write NAME.json and NAME.png")
     parser.add_argument("--table", type=Path, metavar="RECORD", help="print a record that was written before")
     asked = parser.parse_args()
     if (asked.graphs is None) == (asked.table is None):
         parser.error("name a file of graphs, or a record with --table")
+    if not 1 <= asked.max_work < math.inf:
+        parser.error(f"--max-work {asked.max_work} is below 1 or not finite")
+    if asked.out is not None:
+        check_out(parser, asked.out.with_suffix(".json"))
 
     def work() -> None:
         if asked.table is not None:
-            print(table(json.loads(asked.table.read_text())))
+            try:
+                print(table(json.loads(asked.table.read_text())))
+            except (OSError, ValueError, KeyError, TypeError) as err:
+                raise DataError(f"{asked.table} cannot be read as a record: {err!r}") from err
             return
         graphs, started = read_graphs(asked.graphs), time.perf_counter()
         if asked.relabel:
@@ -237,8 +255,7 @@ def main() -> int:
                 pairs = [(i, i + 1) for i in range(0, len(graphs) - 1, 2)]
             categories = ["pairs"] * len(pairs)
             if asked.categories is not None:
-                with asked.categories.open(encoding="utf-8") as file:
-                    categories = [row["paper_category"] for row in csv.DictReader(file)]
+                categories = read_categories(asked.categories)
             if len(categories) != len(pairs):
                 raise DataError(f"{asked.categories} has {len(categories)} rows, {asked.graphs} {len(pairs)} pairs")
             record = {"rows": measure(graphs, pairs, categories, int(asked.max_work))}
@@ -246,7 +263,6 @@ def main() -> int:
         record |= {"graphs": asked.graphs.name, "max_work": int(asked.max_work)}
         record |= {"seconds": round(time.perf_counter() - started, 1)}
         if asked.out is not None:
-            asked.out.parent.mkdir(parents=True, exist_ok=True)
             write_json(asked.out.with_suffix(".json"), record)
             if "rows" in record:
                 draw(record, asked.out.with_suffix(".png"))

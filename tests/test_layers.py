@@ -16,6 +16,7 @@ LAYERS = {
     "options": ({"errors"}, STDLIB_ONLY),
     "version": (set(), STDLIB_ONLY),
     "cores": (set(), STDLIB_ONLY),
+    "arguments": (set(), STDLIB_ONLY),
     "identity": (set(), STDLIB_ONLY),
     "bounds": ({"errors", "options"}, STDLIB_ONLY),
     "registry": ({"errors"}, STDLIB_ONLY),
