@@ -43,7 +43,7 @@ def import_plugin(name: str, results: Sequence[str]) -> ModuleType:
         hint += "current folder or the script's"
         raise ConfigError(f"plugins: '{name}' cannot be imported: {err}" + hint * (err.name == packages[0])) from err
     if is_new:
-        log.info("plugin %s: its code is imported from %s", name, places[0] if places else "memory")
+        log.warning("plugin %s: its code is imported from %s", name, places[0] if places else "memory")
     return found
 
 

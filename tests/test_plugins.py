@@ -138,12 +138,12 @@ def test_names_that_are_no_plugins(name):
         import_plugin(name, [])
 
 
-def test_a_plugin_may_extend_the_search_path_and_says_where_it_is(lab, tmp_path, monkeypatch, caplog):
+def test_a_plugin_may_extend_the_search_path_and_is_announced(lab, tmp_path, monkeypatch, caplog):
     lab("home/mine_j.py", "import sys\nsys.path.append('added by mine_j')\n")
     search(monkeypatch, tmp_path / "home", named=True)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     before = list(sys.path)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.WARNING):
         import_plugin("mine_j", [])
         import_plugin("mine_j", [])
     assert sys.path == [*before, "added by mine_j"]
