@@ -40,7 +40,7 @@ LAYERS = {
     "encodings": (CORE | {"counting", "files", "jit"}, {"numpy", "torch", "pyarrow"}),
     "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
     "data": (
-        CORE | {"cores", "files", "jit", "seeding"},
+        CORE | {"cores", "files", "jit", "memory", "seeding"},
         {"numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"},
     ),
     "models": (CORE | {"encodings.base", "data.base", "jit"}, {"numpy", "torch"}),

@@ -13,6 +13,7 @@ import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.memory import check_fits, find_memory
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
 
@@ -85,8 +86,26 @@ class Cycles:
         )
 
     def load(self) -> dict[str, GraphDataset]:
-        """Generate the three splits; equal options and seed give equal graphs."""
+        """Generate the three splits; equal options and seed give equal graphs.
+
+        Raises ConfigError where they are more than memory holds.
+        """
+        check_fits(
+            self.mean_bytes(),
+            f"dataset.cycles.num_graphs: {sum(self.num_graphs.values()):,} graphs of cycles take",
+            "Lower it, dataset.cycles.max_length or dataset.cycles.max_count",
+            find_memory(),
+            ConfigError,
+        )
         return {split: self._generate(split) for split in self.num_graphs}
+
+    def mean_bytes(self) -> float:
+        """Return the expected bytes of nodes, of edges in both directions and of targets, all in 64 bits."""
+        lengths = range(self.options["min_length"], self.options["max_length"] + 1)
+        num_cycles = self.options["max_count"] / 2  # of each length
+        nodes = 2 + num_cycles * sum(length - 2 for length in lengths)
+        edges = 1 + num_cycles * sum(length - 1 for length in lengths)
+        return 8.0 * sum(self.num_graphs.values()) * (nodes + 4 * edges + len(lengths))
 
     def _generate(self, split: str) -> GraphDataset:
         rng = np.random.default_rng(derive_seed(self.seed, "cycles", split))

@@ -11,12 +11,15 @@ from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.benchmark import SBM_NAMES, benchmark_spec, check_name
 from graphgps_spse.data.pyg import compact_dtype
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.memory import check_fits, find_memory
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
 
 MIN_SIZE, MAX_SIZE = 5, 34  # nodes of a community or a pattern, both ends included
 MAX_NODES = 6 * MAX_SIZE  # five communities and a pattern, or six communities
 NUM_PATTERNS = 100
+LEAST_BYTES = 10_000
+"""Of a graph on average: about 117 nodes and at least 4,300 directed edges of two bytes."""
 PUBLISHED_SIZES = {"PATTERN": (10_000, 2_000, 2_000), "CLUSTER": (10_000, 1_000, 1_000)}
 
 
@@ -114,7 +117,15 @@ class GeneratedSBM:
         return cls(name=cfg.dataset.name, num_graphs=num_graphs, seed=options.seed)
 
     def load(self) -> dict[str, GraphDataset]:
-        """Generate the three splits."""
+        """Generate the three splits. Raises ConfigError where they are more than memory holds."""
+        number = sum(self.num_graphs.values())
+        check_fits(
+            number * LEAST_BYTES,
+            f"dataset.generated.num_graphs: {number:,} graphs take",
+            "Lower it",
+            find_memory(),
+            ConfigError,
+        )
         rng = np.random.default_rng(derive_seed(self.seed, self.name, "patterns"))
         patterns = [generate_pattern(rng) for _ in range(NUM_PATTERNS)] if self.name == "PATTERN" else []
         return {split: self._generate(split, patterns) for split in self.num_graphs}

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from graphgps_spse.config import default_tree
+from graphgps_spse.data import cycles
 from graphgps_spse.data.cycles import Cycles, glue_cycles
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.memory import Memory
 
 
 def make_cycles(num_graphs=(40, 3, 3), max_count=14, seed=0, min_length=3, max_length=8) -> Cycles:
@@ -34,6 +36,19 @@ def test_sizes_follow_from_counts():
         assert graph.num_nodes == 2 + (graph.counts * (lengths - 2)).sum()
         assert len(graph.edges) == 1 + (graph.counts * (lengths - 1)).sum()
         assert len({tuple(sorted(edge)) for edge in graph.edges.tolist()}) == len(graph.edges)
+
+
+def test_more_than_memory_holds_is_refused_before_it_is_made(monkeypatch):
+    few, many = make_cycles(num_graphs=(60, 20, 20)), make_cycles(num_graphs=(10**9, 1, 1))
+    held = sum(tensor.nbytes for split in few.load().values() for tensor in (split.x_NF, split.edge_index_2E, split.y))
+    assert few.mean_bytes() == pytest.approx(held, rel=0.1)
+    with pytest.raises(
+        ConfigError, match=r"^dataset\.cycles\.num_graphs: 1,000,000,002 graphs of cycles take: at least"
+    ):
+        many.load()
+    monkeypatch.setattr(cycles, "find_memory", lambda: Memory(int(few.mean_bytes()) - 1, 0, "this machine"))
+    with pytest.raises(ConfigError, match="dataset.cycles.max_count"):
+        few.load()
 
 
 def test_averages_of_the_paper():

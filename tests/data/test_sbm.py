@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphgps_spse.data.sbm import NUM_PATTERNS, PUBLISHED_SIZES, GeneratedSBM
+from graphgps_spse.data.sbm import LEAST_BYTES, NUM_PATTERNS, PUBLISHED_SIZES, GeneratedSBM
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import datasets
 
@@ -28,6 +28,16 @@ def name(request):
 @pytest.fixture(scope="module")
 def splits(name):
     return GeneratedSBM(name=name, num_graphs=(600, 100, 100), seed=0).load()
+
+
+def test_more_than_memory_holds_is_refused_before_it_is_made(name, splits):
+    train = splits["train"]
+    held = train.x_NF.nbytes + train.edge_index_2E.nbytes + train.y.nbytes
+    assert LEAST_BYTES * len(train) < held
+    with pytest.raises(
+        ConfigError, match=r"^dataset\.generated\.num_graphs: 1,000,000,002 graphs take: at least 10,000 GB"
+    ):
+        GeneratedSBM(name=name, num_graphs=(10**9, 1, 1), seed=0).load()
 
 
 def graphs_of(split):
