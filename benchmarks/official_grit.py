@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.graphgym.config import cfg, set_cfg
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 
 MODULES = (
     "config.gt_config",
@@ -45,7 +45,7 @@ def official_batch(batch: GraphBatch) -> Data:
     layout = PairLayout(batch.sizes)
     rows = batch.pair[encoding].any(dim=1).nonzero()[:, 0]
     nodes = torch.arange(layout.num_nodes).unsqueeze(1)
-    sender_P, receiver_P = layout.at_senders(nodes)[:, 0], layout.at_receivers(nodes)[:, 0]
+    sender_P, receiver_P = layout.at_keys(nodes)[:, 0], layout.at_queries(nodes)[:, 0]
     sizes_B = torch.tensor(batch.sizes)
     degree_N = torch.bincount(batch.edge_index_2E[0], minlength=layout.num_nodes)
     return Data(

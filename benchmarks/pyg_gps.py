@@ -8,7 +8,7 @@ from torch_geometric.nn import GINEConv, GPSConv
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.models.gps import GPSModel
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 
 PARTS = (
     ("local.mlp", "conv.nn"),

@@ -55,7 +55,7 @@ def check_data(cfg: Config) -> Iterator[str]:
     report = Report()
     check_sizes(cfg, parts, splits, device)
     _describe_encodings(report, parts, splits, num_threads)
-    prepare_kernels(parts.model, device)
+    prepare_kernels(parts.model.to(device))
     _describe_memory(report, parts, next(iter(splits.values())), pairs, device, amp=cfg.train.amp)
     yield from report.text()
 

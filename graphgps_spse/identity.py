@@ -20,6 +20,7 @@ RUNTIME_KEYS = (
     "tensorboard_each_run",
     "train.ckpt_minutes",
     "train.ckpt_period",
+    "train.kernels",
     "train.log_interval",
     "train.mode",
     "wandb",

@@ -98,7 +98,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     finished = "" if (path / "result.json").is_file() else ", the best so far of a run that is not finished"
     log.info("%s: weights of epoch %d%s", path, epoch, finished)
     parts.model.to(device).eval()
-    prepare_kernels(parts.model, device)
+    prepare_kernels(parts.model)
     return TrainedRun(path, cfg, parts, device, num_threads)
 
 

@@ -30,6 +30,7 @@ from graphgps_spse.identity import flatten, identity_of
 from graphgps_spse.memory import find_memory
 from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
+from graphgps_spse.models.build import prepare_kernels as prepare_model_kernels
 from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.registry import ALL, datasets
 from graphgps_spse.rundir import RunDir, claimed_name
@@ -126,7 +127,7 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
         with processes.first_alone():
             if processes.is_first:
                 run_dir.keep_environment(environment)
-            prepare_kernels(parts.model, device)
+            prepare_kernels(parts.model)
             splits |= parts.dataset.load()
             check_sizes(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.store)
@@ -234,15 +235,16 @@ def check_sizes(
         )
 
 
-def prepare_kernels(model: nn.Module, device: torch.device) -> None:
-    """Compile what numba must compile before the first use, or load it from its cache; say so where that takes long."""
+def prepare_kernels(model: nn.Module) -> None:
+    """Compile kernels before their first use, or load them from a cache; log a note where this takes long.
+
+    Raises ConfigError where `train.kernels` asks for kernels that the device of the model does not have.
+    """
     note = threading.Timer(5, log.info, ["compiling kernels, once for this machine; it takes minutes on a busy one"])
     note.start()
     try:
         compile_kernels()
-        compile_model_kernels = getattr(model, "compile_kernels", None)
-        if device.type == "cpu" and compile_model_kernels is not None:
-            compile_model_kernels()
+        prepare_model_kernels(model)
     finally:
         note.cancel()
 

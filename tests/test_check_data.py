@@ -17,7 +17,8 @@ from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.memory import Memory
-from graphgps_spse.models import grit
+from graphgps_spse.models.grit import GritTransformer
+from graphgps_spse.ops.grit_pairs import reference
 from graphgps_spse.run import build_parts
 
 location = spec_from_file_location("check_script", Path(__file__).resolve().parents[1] / "scripts" / "check_data.py")
@@ -170,7 +171,10 @@ def test_bytes_are_those_of_the_device_of_the_run(config, monkeypatch):
     parts, seen = build_parts(config()), []
     graphs = parts.dataset.load()["train"]
     with_kernels = measure_saved_bytes(parts, graphs, CPU)
-    monkeypatch.setattr(grit, "has_kernels", lambda x: seen.append(x.device) or False)
+    plain = reference.grit_pairs
+    monkeypatch.setattr(reference, "grit_pairs", lambda given: seen.append(given.q_ND.device) or plain(given))
+    for layer in parts.model.layers:
+        layer.attention.kernels = "plain"
     assert measure_saved_bytes(parts, graphs, CPU) > 1.5 * with_kernels
     measure_saved_bytes(parts, graphs, torch.device("meta"))
     assert {device.type for device in seen} == {"cpu", "meta"}
@@ -182,7 +186,7 @@ def test_masks_of_dropout_are_kept(config, monkeypatch):
     graphs = parts.dataset.load()["train"]
     all_of_it = measure_saved_bytes(parts, graphs, CPU)
     for layer in parts.model.layers:
-        monkeypatch.setattr(layer.attention, "_keep", lambda *_: None)
+        monkeypatch.setattr(layer.attention, "_dropout_mask", lambda *_: None)
     assert all_of_it - measure_saved_bytes(parts, graphs, CPU) == 112 * 8 * 4
 
 
@@ -230,7 +234,7 @@ def test_large_graphs_are_answered_from_small_samples(config, monkeypatch, encod
     """24 graphs of 2,000 nodes took minutes: all were encoded for the time, two went through the model."""
     seen = {"encoded": 0, "in the model": 0}
     kind = type(build_parts(config("posenc_SPSE.enable=False", "posenc_RRWP.enable=True")).encodings[0])
-    compute, forward = kind.compute, grit.GritTransformer.forward
+    compute, forward = kind.compute, GritTransformer.forward
 
     def counted(self, graphs, **options):
         seen["encoded"] += int(np.square(np.diff(graphs.node_ptr)).sum())
@@ -241,7 +245,7 @@ def test_large_graphs_are_answered_from_small_samples(config, monkeypatch, encod
         return forward(self, batch)
 
     monkeypatch.setattr(kind, "compute", counted)
-    monkeypatch.setattr(grit.GritTransformer, "forward", looked_at)
+    monkeypatch.setattr(GritTransformer, "forward", looked_at)
     sizes = [1_100, 1_200]
     ring = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], axis=1)
     arrays = {"node_ptr": np.cumsum([0, *sizes]), "edge_ptr": np.cumsum([0, *sizes]), "x": [0] * sum(sizes)}

@@ -18,6 +18,17 @@ def build_model(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_
     return models.get(cfg.model.type).from_cfg(cfg, spec, encodings, dim_out)
 
 
+def prepare_kernels(model: nn.Module) -> None:
+    """Compile the kernels that a model calls on the device of its weights, or load them from a cache.
+
+    Raises ConfigError where `train.kernels` asks for kernels that this device does not have.
+    """
+    for module in model.modules():
+        prepare = getattr(module, "prepare_kernels", None)
+        if prepare is not None:
+            prepare()
+
+
 def count_parameters(model: nn.Module) -> int:
     """Return the number of learned values, those that only count and are never read included."""
     return sum(p.numel() for p in model.parameters())

@@ -1,7 +1,7 @@
 """What no model here can be or be given, with the messages that say so."""
 
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 
 
 def check_sizes(

@@ -1,6 +1,6 @@
 """CSA (Menegaux et al. 2023): the layers of GPS with chromatic self-attention, whose channels pair features filter.
 
-The features of pairs (csa_pairs.py) are the same in every layer; the attention itself is in csa_attention.py.
+The features of pairs (csa_pairs.py) are the same in every layer; the attention itself is ops/chromatic_attention.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,7 @@ from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.checks import check_batch
-from graphgps_spse.models.csa_attention import AttentionInput, plain_attention
-from graphgps_spse.models.csa_fused import compile_kernels, fused_attention
-from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures, PairMap
+from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures
 from graphgps_spse.models.encoders import (
     NodeEncoder,
     build_node_encoder,
@@ -23,11 +21,13 @@ from graphgps_spse.models.encoders import (
     check_all_used,
     split_edge_name,
 )
-from graphgps_spse.models.fused import draw_keep, has_kernels
 from graphgps_spse.models.gps_layer import build_layers, split_layer_type
 from graphgps_spse.models.heads import build_head
-from graphgps_spse.models.local import EdgeLayout
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.models.options import KernelOptions
+from graphgps_spse.ops.chromatic_attention import AttentionInput, PairMap, chromatic_attention, prepare
+from graphgps_spse.ops.dropout import draw_dropout_mask
+from graphgps_spse.ops.edge_layout import EdgeLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import edge_encoders, models
 
 
@@ -43,10 +43,10 @@ class PairInput(NamedTuple):
 class ChromaticAttention(nn.Module):
     """Attention whose scores and values are shifted, channel by channel, by maps of the pair features."""
 
-    def __init__(self, dim: int, num_heads: int, *, dropout: float, has_maps: bool) -> None:
+    def __init__(self, dim: int, num_heads: int, *, dropout: float, has_maps: bool, kernels: str = "auto") -> None:
         """Without `has_maps` the layer reads those that all layers share."""
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
         self.query, self.key, self.value = (nn.Linear(dim, dim, bias=False) for _ in range(3))
         self.pair_score = nn.Linear(dim, dim, bias=False) if has_maps else None
         self.pair_value = nn.Linear(dim, dim, bias=False) if has_maps else None
@@ -55,9 +55,13 @@ class ChromaticAttention(nn.Module):
     def forward(self, x_ND: Tensor, pairs: PairInput) -> Tensor:
         """Return [N, D]."""
         layout, features = pairs.layout, pairs.features
-        keep_P = draw_keep(layout.num_pairs, 1, self.dropout, x_ND) if self.training and self.dropout else None
+        dropout_mask_P1 = None
+        if self.training and self.dropout:
+            dropout_mask_P1 = draw_dropout_mask(layout.num_pairs, 1, self.dropout, x_ND)
         score, value = pairs.shared or (features.mapped(m) for m in (self.pair_score, self.pair_value) if m is not None)
         given = AttentionInput(
+            layout=layout,
+            num_heads=self.num_heads,
             q_ND=self.query(x_ND) * (x_ND.shape[1] // self.num_heads) ** -0.5,
             k_ND=self.key(x_ND),
             v_ND=self.value(x_ND),
@@ -65,10 +69,13 @@ class ChromaticAttention(nn.Module):
             rows_E=features.rows_E,
             score=score,
             value=value,
-            keep_P=keep_P,
+            dropout_mask_P1=dropout_mask_P1,
         )
-        attention = fused_attention if has_kernels(given.q_ND) else plain_attention
-        return self.out(attention(given, layout, self.num_heads))
+        return self.out(chromatic_attention(given, kernels=self.kernels))
+
+    def prepare_kernels(self) -> None:
+        """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
+        prepare(self.query.weight, self.num_heads, kernels=self.kernels)
 
 
 @models.register("CSAModel")
@@ -95,11 +102,12 @@ class CSAModel(nn.Module):
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
         split_layer_type(cfg.gt.layer_type, ("CSA",))
         dim, share_maps = cfg.gt.dim_hidden, cfg.dataset.edge_encoder_shared
+        kernels = KernelOptions.from_cfg(cfg).kernels
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             pair_encoder=build_pair_encoder(cfg, spec, encodings, dim),
             head=build_head(cfg, spec, dim, dim_out),
-            layers=build_layers(cfg, partial(ChromaticAttention, has_maps=not share_maps)),
+            layers=build_layers(cfg, partial(ChromaticAttention, has_maps=not share_maps, kernels=kernels)),
             dim_shared=dim if share_maps else 0,
         )
 
@@ -126,13 +134,6 @@ class CSAModel(nn.Module):
         for layer in self.layers:
             x_ND, e_ED = layer(x_ND, e_ED, edges, pairs)
         return self.head(x_ND, layout)
-
-    def compile_kernels(self) -> float:
-        """Compile the CPU kernels that these layers call, or load them from numba's cache; return seconds."""
-        attention = self.layers[0].attention
-        assert isinstance(attention, ChromaticAttention)
-        query = attention.query
-        return compile_kernels(query.in_features, attention.num_heads, query.weight.dtype)
 
 
 def build_pair_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:

@@ -4,8 +4,6 @@ The features of a pair are E = [type | encoding], half of the D columns each. Th
 one learned vector for the diagonal and one for pairs without an edge; the encoding is a linear map of walk or path
 channels, or one learned vector for each shortest-path distance. All of it but the raw features is linear in C channels
 z, and C is much less than D. So E is never stored: a layer's map W E is z (W basis)^T, plus W raw on the edges.
-
-Pair (i, j), query i and key j, is the edge i -> j and reads the encoding's row (i, j).
 """
 
 from typing import NamedTuple, Self
@@ -16,14 +14,8 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.models.encoders import PairDistance, PairLinear, edge_features
-from graphgps_spse.models.pairs import PairLayout
-
-
-class PairMap(NamedTuple):
-    """A linear map of the features of all pairs: z map^T, and `edge_ED` more on the rows of the edges."""
-
-    map_DC: Tensor
-    edge_ED: Tensor
+from graphgps_spse.ops.chromatic_attention import PairMap
+from graphgps_spse.ops.pair_layout import PairLayout
 
 
 class PairFeatures(NamedTuple):
@@ -66,11 +58,11 @@ class Edges(NamedTuple):
         """Return edges and ring pairs: type t is t + `num_types` in a ring, a ring pair that is no edge has t = 0."""
         edge = cls.of(batch)
         type_P = edge.raw_EF.new_full((layout.num_pairs,), -1)
-        type_P[layout.edge_rows(edge.edge_index_2E.flip(0))] = edge.raw_EF[:, 0]
+        type_P[layout.edge_rows(edge.edge_index_2E)] = edge.raw_EF[:, 0]
         in_ring_P = batch.pair["Rings"][:, 0] > 0
         type_P = torch.where(in_ring_P, type_P.clamp(min=0) + num_types, type_P)
         rows_E = (type_P >= 0).nonzero()[:, 0]
-        return cls(layout.nodes_of(rows_E), type_P[rows_E].unsqueeze(1))
+        return cls(layout.edges_of(rows_E), type_P[rows_E].unsqueeze(1))
 
 
 class PairEncoder(nn.Module):
@@ -95,13 +87,13 @@ class PairEncoder(nn.Module):
         if self.rings == "edges":
             return Edges.with_rings(batch, layout, self.num_types)
         edge = Edges.of(batch)
-        order_E = torch.argsort(layout.edge_rows(edge.edge_index_2E.flip(0)), stable=True)
+        order_E = torch.argsort(layout.edge_rows(edge.edge_index_2E), stable=True)
         return Edges(edge.edge_index_2E[:, order_E], edge.raw_EF[order_E])
 
     def forward(self, batch: GraphBatch, layout: PairLayout, edges: Edges) -> PairFeatures:
         """Return the features of all pairs."""
         dtype = self.kind.weight.dtype
-        rows_E = layout.edge_rows(edges.edge_index_2E.flip(0))
+        rows_E = layout.edge_rows(edges.edge_index_2E)
         is_edge_P = torch.zeros(layout.num_pairs, dtype=torch.bool, device=rows_E.device)
         is_edge_P[rows_E] = True
         is_diagonal_P = torch.zeros_like(is_edge_P)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import edge_encoders, node_encoders, positional_encoders
 
 
@@ -93,7 +93,7 @@ class EdgeEncoder(nn.Module):
         raw_ED = self.raw(edge_features(batch))
         if self.pairs is None:
             return raw_ED
-        rows_E = layout.edge_rows(batch.edge_index_2E.flip(0))
+        rows_E = layout.edge_rows(batch.edge_index_2E)
         return torch.cat([raw_ED, self.pairs(batch.pair[self.pairs.encoding][rows_E])], dim=1)
 
 

@@ -1,6 +1,7 @@
 """GPS (Rampasek et al. 2022): in each layer, message passing along edges beside attention among a graph's nodes."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,12 +17,37 @@ from graphgps_spse.models.encoders import (
     check_all_used,
     split_edge_name,
 )
-from graphgps_spse.models.gps_attention import GraphAttention, NodeBlocks
 from graphgps_spse.models.gps_layer import build_layers, split_layer_type
 from graphgps_spse.models.heads import build_head
-from graphgps_spse.models.local import EdgeLayout
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.models.options import KernelOptions
+from graphgps_spse.ops.edge_layout import EdgeLayout
+from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, graph_attention, prepare
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import models
+
+
+class GraphAttention(nn.Module):
+    """Multi-head attention among the nodes of each graph, then a linear map.
+
+    Initial weights are those of torch.nn.MultiheadAttention: the stacked maps Xavier-uniform, biases zero.
+    """
+
+    def __init__(self, dim: int, num_heads: int, *, dropout: float, kernels: str = "auto") -> None:
+        super().__init__()
+        self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        nn.init.xavier_uniform_(self.qkv.weight)
+        nn.init.zeros_(self.qkv.bias)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x_ND: Tensor, blocks: NodeBlocks) -> Tensor:
+        """Return [N, D]."""
+        given = AttentionInput(blocks, self.num_heads, self.qkv(x_ND), self.dropout if self.training else 0.0)
+        return self.out(graph_attention(given, kernels=self.kernels))
+
+    def prepare_kernels(self) -> None:
+        """Raise ConfigError where `train.kernels` asks for kernels that the device of the weights does not have."""
+        prepare(self.qkv.weight, kernels=self.kernels)
 
 
 @models.register("GPSModel")
@@ -40,13 +66,14 @@ class GPSModel(nn.Module):
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
         local, attention = split_layer_type(cfg.gt.layer_type, ("Transformer", "None"))
         dim, edge_name = cfg.gt.dim_hidden, cfg.dataset.edge_encoder_name
+        kernels = KernelOptions.from_cfg(cfg).kernels
         pair_name = None if local == "None" else split_edge_name(edge_name)[1]
         check_all_used(encodings, node_name=cfg.dataset.node_encoder_name, pair_names=[pair_name or ""])
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             edge_encoder=None if local == "None" else build_edge_encoder(cfg, spec, encodings, dim),
             head=build_head(cfg, spec, dim, dim_out),
-            layers=build_layers(cfg, None if attention == "None" else GraphAttention),
+            layers=build_layers(cfg, None if attention == "None" else partial(GraphAttention, kernels=kernels)),
         )
 
     def forward(self, batch: GraphBatch) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.checks import check_sizes
 from graphgps_spse.models.heads import build_activation
-from graphgps_spse.models.local import GINE, EdgeLayout, GatedGCN
+from graphgps_spse.models.message_passing import GINE, GatedGCN
+from graphgps_spse.ops.edge_layout import EdgeLayout
 
 LOCAL_PARTS = ("GINE", "CustomGatedGCN", "None")
 

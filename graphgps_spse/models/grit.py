@@ -1,7 +1,7 @@
 """GRIT, the graph transformer of Ma et al. (2023), whose attention reads and updates a feature of every node pair.
 
-Receiver i, sender j. Each layer keeps a residual stream of nodes x [N, D] and one of pairs e [P, D], normalised
-after each update. The pair work is in grit_attention.py.
+Each layer keeps a residual stream of nodes x [N, D] and one of pairs e [P, D], normalised after each update. The work
+on pairs is ops/grit_pairs.
 """
 
 import math
@@ -22,11 +22,11 @@ from graphgps_spse.models.encoders import (
     check_all_used,
     edge_features,
 )
-from graphgps_spse.models.fused import draw_keep, has_kernels
-from graphgps_spse.models.grit_attention import PairOptions, PairStream, PairWeights, plain_layer
-from graphgps_spse.models.grit_fused import compile_kernels, fused_layer
 from graphgps_spse.models.heads import build_activation, build_head
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.models.options import KernelOptions
+from graphgps_spse.ops.dropout import draw_dropout_mask
+from graphgps_spse.ops.grit_pairs import PairInput, PairStream, PairWeights, grit_pairs, prepare
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import edge_encoders, models
 
 Moments = Callable[[Tensor, Tensor, Any], tuple[Tensor, Tensor, Tensor]]
@@ -82,10 +82,10 @@ class GritAttention(nn.Module):
     `mix` [D/H, H, D/H]. `forward` brings columns into the kernels' order, (position in head, head).
     """
 
-    def __init__(self, dim: int, num_heads: int, *, clamp: float, dropout: float) -> None:
+    def __init__(self, dim: int, num_heads: int, *, clamp: float, dropout: float, kernels: str = "auto") -> None:
         super().__init__()
         dim_head = dim // num_heads
-        self.num_heads, self.clamp, self.dropout = num_heads, clamp, dropout
+        self.num_heads, self.clamp, self.dropout, self.kernels = num_heads, clamp, dropout, kernels
         self.query = nn.Linear(dim, dim)
         self.key = nn.Linear(dim, dim, bias=False)
         self.value = nn.Linear(dim, dim, bias=False)
@@ -116,24 +116,32 @@ class GritAttention(nn.Module):
             out_DD=None if out is None else _by_position(out.weight.t(), heads).t(),
             out_bias_D=None if out is None else out.bias,
         )
-        options = PairOptions(
+        given = PairInput(
             layout=layout,
             num_heads=heads,
+            pairs=stream,
+            q_ND=q_ND,
+            k_ND=k_ND,
+            v_ND=v_ND,
+            weights=weights,
             clamp=self.clamp,
-            keep_PH=self._keep(layout.num_pairs, heads, self.dropout, x_ND),
-            keep_PD=None if out is None else self._keep(layout.num_pairs, dim, dropout, x_ND),
-            statistics=out is not None and norm.training,
+            attention_dropout_mask_PH=self._dropout_mask(layout.num_pairs, heads, self.dropout, x_ND),
+            pair_dropout_mask_PD=None if out is None else self._dropout_mask(layout.num_pairs, dim, dropout, x_ND),
+            with_statistics=out is not None and norm.training,
         )
-        pair_layer = fused_layer if has_kernels(q_ND) else plain_layer
-        result = pair_layer(stream, q_ND, k_ND, v_ND, weights, options)
+        result = grit_pairs(given, kernels=self.kernels)
         value_NCH, pair_NCH = (sums.unflatten(1, (-1, heads)) for sums in (result.value_ND, result.pair_ND))
         x_ND = (value_NCH.transpose(1, 2) + torch.einsum("nch,chd->nhd", pair_NCH, self.mix)).flatten(1)
         if result.u_PD is None:
             return x_ND, None
         return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
 
-    def _keep(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
-        return draw_keep(rows, columns, rate, like) if self.training and rate else None
+    def prepare_kernels(self) -> None:
+        """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
+        prepare(self.query.weight, self.num_heads, kernels=self.kernels)
+
+    def _dropout_mask(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
+        return draw_dropout_mask(rows, columns, rate, like) if self.training and rate else None
 
 
 class GritLayer(nn.Module):
@@ -142,18 +150,15 @@ class GritLayer(nn.Module):
     def __init__(
         self,
         dim: int,
-        num_heads: int,
         *,
-        clamp: float,
+        attention: GritAttention,
         dropout: float,
-        attn_dropout: float,
         bn_momentum: float,
         activation: str,
         update_pairs: bool,
     ) -> None:
         super().__init__()
-        self.update_pairs, self.dropout = update_pairs, dropout
-        self.attention = GritAttention(dim, num_heads, clamp=clamp, dropout=attn_dropout)
+        self.update_pairs, self.dropout, self.attention = update_pairs, dropout, attention
         self.degree = nn.Parameter(torch.empty(1, dim, 2))
         nn.init.xavier_normal_(self.degree)
         self.out_node = nn.Linear(dim, dim)
@@ -239,25 +244,19 @@ class GritTransformer(nn.Module):
             x_ND, stream = layer(x_ND, stream, layout, log_deg_N)
         return self.head(x_ND, layout)
 
-    def compile_kernels(self) -> float:
-        """Compile the CPU kernels that these layers call, or load them from numba's cache; return seconds."""
-        layer = self.layers[0]
-        assert isinstance(layer, GritLayer)
-        query = layer.attention.query
-        return compile_kernels(query.in_features, layer.attention.num_heads, query.weight.dtype)
-
     def encode(self, batch: GraphBatch, layout: PairLayout) -> tuple[Tensor, PairStream]:
         """Return the features that enter the first layer: raw ones plus the encoding, of nodes and of pairs."""
         x_ND = self.node_encoder(batch)
         if self.node_encoding is not None:
             x_ND = x_ND + self.node_encoding(batch.node[self.encoding])
-        rows_E = layout.edge_rows(batch.edge_index_2E)
+        rows_E = layout.reverse_edge_rows(batch.edge_index_2E)  # as published: the receiver of an edge is the query
         e_PD = self.pair_encoding(batch.pair[self.encoding])
         return x_ND, PairStream(e_PD.index_add(0, rows_E, self.edge_encoder(edge_features(batch)).to(e_PD.dtype)))
 
 
 def build_grit_layers(cfg: Any) -> nn.ModuleList:
     """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for sizes that cannot be."""
+    kernels = KernelOptions.from_cfg(cfg).kernels
     dim, num_layers, num_heads, clamp = cfg.gt.dim_hidden, cfg.gt.layers, cfg.gt.n_heads, cfg.gt.attn.clamp
     check_sizes(
         dim=dim,
@@ -274,10 +273,10 @@ def build_grit_layers(cfg: Any) -> nn.ModuleList:
     return nn.ModuleList(
         GritLayer(
             dim,
-            num_heads,
-            clamp=clamp or math.inf,
+            attention=GritAttention(
+                dim, num_heads, clamp=clamp or math.inf, dropout=cfg.gt.attn_dropout, kernels=kernels
+            ),
             dropout=cfg.gt.dropout,
-            attn_dropout=cfg.gt.attn_dropout,
             bn_momentum=cfg.gt.bn_momentum,
             activation=cfg.gnn.act,
             update_pairs=index < num_layers - 1,

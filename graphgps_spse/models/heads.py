@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import heads
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}

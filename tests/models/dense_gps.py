@@ -11,7 +11,7 @@ from dense_grit import dense_head, masked_batch_norm
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.models.local import GINE
+from graphgps_spse.models.message_passing import GINE
 
 
 class Dense:

@@ -25,19 +25,19 @@ STORED = HERE / "loss_curves.json"
 NUM_STEPS, BATCH = 10, 8
 SEED = 4  # one with which no signed root of GRIT's comes near 0, where its slope would blow rounding up
 MODELS = {  # configuration and the encodings that it reads
-    "GPS-RWSE": (lambda: test_gps.small_config("GINE"), ["RWSE"]),
-    "GPS-SPSE": (lambda: test_gps.small_config("SPSE"), ["RWSE", "SPSE"]),
-    "CSA-RWSE": (lambda: test_csa.small_config("shared"), ["walks"]),
-    "CSA-SPSE": (lambda: test_csa.small_config("SPSE"), ["RWSE", "SPSE"]),
-    "GRIT-RWSE": (lambda: test_grit.small_config(), ["RRWP"]),
-    "GRIT-SPSE": (lambda: test_grit.small_config(), ["SPSE"]),
+    "GPS-RWSE": (lambda kernels: test_gps.small_config("GINE", kernels=kernels), ["RWSE"]),
+    "GPS-SPSE": (lambda kernels: test_gps.small_config("SPSE", kernels=kernels), ["RWSE", "SPSE"]),
+    "CSA-RWSE": (lambda kernels: test_csa.small_config("shared", kernels=kernels), ["walks"]),
+    "CSA-SPSE": (lambda kernels: test_csa.small_config("SPSE", kernels=kernels), ["RWSE", "SPSE"]),
+    "GRIT-RWSE": (lambda kernels: test_grit.small_config(kernels=kernels), ["RRWP"]),
+    "GRIT-SPSE": (lambda kernels: test_grit.small_config(kernels=kernels), ["SPSE"]),
 }
 
 
-def loss_curve(name: str) -> list[float]:
+def loss_curve(name: str, kernels: str = "auto") -> list[float]:
     """Train a model on 32 small graphs, four batches in turn; return the loss of each step."""
     config, encodings = MODELS[name]
-    model = build_model(config(), SPEC, [ENCODINGS[e] for e in encodings], 1).double().train()
+    model = build_model(config(kernels), SPEC, [ENCODINGS[e] for e in encodings], 1).double().train()
     rng = np.random.default_rng(SEED)
     for parameter in model.parameters():
         if parameter.dim() > 1:  # norms keep 1 and 0

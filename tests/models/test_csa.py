@@ -18,8 +18,9 @@ from model_graphs import (
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models import csa, csa_fused
 from graphgps_spse.models.build import build_model
+from graphgps_spse.ops.chromatic_attention import cpu
+from graphgps_spse.ops.pair_layout import PairLayout
 
 VARIANTS = {  # edge encoder, encodings, whether maps are shared, rings as edges, local part
     "walks": ("TypeDictEdge+RWSE", ["walks"], False, False, "None"),
@@ -31,9 +32,10 @@ VARIANTS = {  # edge encoder, encodings, whether maps are shared, rings as edges
 }
 
 
-def small_config(variant: str = "walks", **gt: object):
+def small_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
     edge, _, shared, coalesce, local = VARIANTS[variant]
     tree = default_tree()
+    tree.train.kernels = kernels
     tree.model.type, tree.gt.layer_type = "CSAModel", f"{local}+CSA"
     tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = "TypeDictNode+RWSE", edge
     tree.dataset.edge_encoder_shared, tree.dataset.rings_coalesce_edges = shared, coalesce
@@ -55,18 +57,17 @@ def variant(request):
     return request.param
 
 
-@pytest.fixture(params=["fused", "fused, one receiver at a time", "plain"])
-def path(request, monkeypatch):
-    """Both formulations; the fused one also with chunks so small that every receiver has its own."""
-    if request.param == "plain":
-        monkeypatch.setattr(csa, "has_kernels", lambda x: False)
-    if "receiver" in request.param:
-        monkeypatch.setattr(csa_fused, "CHUNK_ROWS", 1)
+@pytest.fixture(params=["fused", "fused, one query at a time", "plain"])
+def kernels(request, monkeypatch):
+    """Every implementation; the fused one also with chunks so small that every query has its own."""
+    if "one query" in request.param:
+        monkeypatch.setattr(cpu, "CHUNK_ROWS", 1)
+    return request.param.partition(",")[0]
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_output_and_gradients_equal_those_of_the_dense_twin(path, variant, training):
-    model, batch = small_model(variant).train(training), random_graphs().batch(range(len(SIZES)))
+def test_output_and_gradients_equal_those_of_the_dense_twin(kernels, variant, training):
+    model, batch = small_model(variant, kernels=kernels).train(training), random_graphs().batch(range(len(SIZES)))
     expected = dense_csa(model, batch)
     theirs = gradients(model, expected)
     out = model(batch)
@@ -87,22 +88,21 @@ def test_fused_attention_equals_finite_differences():
     assert torch.autograd.gradcheck(output, values, eps=1e-7, atol=1e-4, rtol=1e-4)
 
 
-def test_equal_dropout_masks_give_equal_results_on_both_paths(monkeypatch):
-    model, batch = small_model(dropout=0.3, attn_dropout=0.4).train(), random_graphs().batch(range(len(SIZES)))
-    torch.manual_seed(5)
-    blocks = model(batch)
-    ours = gradients(model, blocks)
-    monkeypatch.setattr(csa, "has_kernels", lambda x: False)
-    torch.manual_seed(5)
-    plain = model(batch)
-    torch.testing.assert_close(blocks, plain, rtol=1e-10, atol=1e-10)
-    assert_same_gradients(ours, gradients(model, plain))
-    assert not torch.allclose(plain, model(batch)), "another draw must give another result"
+def test_equal_dropout_masks_give_equal_results_whatever_the_kernels():
+    batch, outputs, grads = random_graphs().batch(range(len(SIZES))), [], []
+    for kernels in ("fused", "plain"):
+        model = small_model(kernels=kernels, dropout=0.3, attn_dropout=0.4).train()
+        torch.manual_seed(5)
+        outputs.append(model(batch))
+        grads.append(gradients(model, outputs[-1]))
+    torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(*grads)
+    assert not torch.allclose(outputs[1], model(batch)), "another draw must give another result"
 
 
-def test_dropout_of_a_pair_is_shared_by_its_channels(path, monkeypatch):
+def test_dropout_of_a_pair_is_shared_by_its_channels(kernels, monkeypatch):
     """With every pair dropped but those of one receiver, the others receive nothing but the output map's bias."""
-    model, batch = small_model(attn_dropout=0.5).train(), random_graphs((4,)).batch([0])
+    model, batch = small_model(kernels=kernels, attn_dropout=0.5).train(), random_graphs((4,)).batch([0])
     attention, received = model.layers[0].attention, []
     attention.out.register_forward_hook(lambda module, given, out: received.append(given[0]))
     keep = torch.zeros(16, 1, dtype=torch.float64)
@@ -124,14 +124,16 @@ def test_same_input_gives_the_same_bits(variant, dtype):
     assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
-def test_float32_agrees_with_float64(path, variant):
+def test_float32_agrees_with_float64(kernels, variant):
     batch = random_graphs().batch(range(len(SIZES)))
-    single = small_model(variant).eval().float()(as_type(batch, torch.float32))
-    torch.testing.assert_close(single.double(), small_model(variant).eval()(batch), rtol=1e-4, atol=1e-4)
+    single = small_model(variant, kernels=kernels).eval().float()(as_type(batch, torch.float32))
+    torch.testing.assert_close(
+        single.double(), small_model(variant, kernels=kernels).eval()(batch), rtol=1e-4, atol=1e-4
+    )
 
 
-def test_large_scores_do_not_overflow(path):
-    model, batch = small_model().eval(), random_graphs().batch(range(len(SIZES)))
+def test_large_scores_do_not_overflow(kernels):
+    model, batch = small_model(kernels=kernels).eval(), random_graphs().batch(range(len(SIZES)))
     for layer in model.layers:
         layer.attention.query.weight.data *= 1e4
     out = model(batch)
@@ -161,7 +163,7 @@ def test_a_pair_of_query_and_key_is_not_its_mirror(name):
 
 def test_features_of_all_pairs_are_those_that_maps_see(variant):
     model, batch = small_model(variant), random_graphs().batch(range(len(SIZES)))
-    layout, encoder = csa.PairLayout(batch.sizes), model.pair_encoder
+    layout, encoder = PairLayout(batch.sizes), model.pair_encoder
     features = encoder(batch, layout, encoder.edges(batch, layout))
     linear = torch.nn.Linear(12, 5, dtype=torch.float64)
     map_DC, edge_ED = features.mapped(linear)
@@ -173,7 +175,7 @@ def test_an_edge_that_stands_twice_adds_up_and_a_loop_keeps_the_diagonal():
     model, dataset = small_model(), random_graphs((4,))
     edges = torch.tensor([[1, 1, 2], [2, 2, 2]])
     batch = replace(dataset.batch([0]), edge_index_2E=edges, edge_attr_EF=torch.tensor([[0], [1], [2]]))
-    layout, encoder = csa.PairLayout(batch.sizes), model.pair_encoder
+    layout, encoder = PairLayout(batch.sizes), model.pair_encoder
     dense = encoder(batch, layout, encoder.edges(batch, layout)).dense()[:, :6]
     raw, kind = encoder.raw.embedding.weight, encoder.kind.weight
     torch.testing.assert_close(dense[1 * 4 + 2], raw[0] + raw[1])

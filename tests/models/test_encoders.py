@@ -8,7 +8,7 @@ from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.encoders import PairDistance, PairLinear, build_edge_encoder, build_node_encoder
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 
 
 def config(node: str = "TypeDictNode", edge: str = "TypeDictEdge"):

@@ -26,8 +26,9 @@ from model_graphs import (
 from graphgps_spse.encodings import build_encodings
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.errors import DataError
-from graphgps_spse.models import csa, csa_fused, grit, grit_fused
 from graphgps_spse.models.build import build_model
+from graphgps_spse.ops.chromatic_attention import cpu as chromatic_attention_cpu
+from graphgps_spse.ops.grit_pairs import cpu as grit_pairs_cpu
 
 
 class Case(NamedTuple):
@@ -37,10 +38,12 @@ class Case(NamedTuple):
     variant: str | None
     encodings: list[str]
     dense: Callable
+    kernels: str = "auto"
 
     def build(self, *, head: str = "san_graph", **gt: object) -> torch.nn.Module:
         """Return the model in float64; with the head of nodes, two values for each."""
-        tree = self.config(**gt) if self.variant is None else self.config(self.variant, **gt)
+        variant = [] if self.variant is None else [self.variant]
+        tree = self.config(*variant, kernels=self.kernels, **gt)
         tree.gnn.head, tree.posenc_SPD.max_length = head, MAX_DISTANCE
         level, dim_out = ("node", 2) if head == "inductive_node" else ("graph", 1)
         torch.manual_seed(1)
@@ -57,20 +60,18 @@ CASES = {
 }
 
 
-PATHS = {name: ["fused"] for name in CASES}  # formulations; fused ones also with chunks of a single receiver
-for name in ("GRIT-RWSE", "CSA-walks", "CSA-shared"):
-    PATHS[name] += ["fused, one receiver at a time", "plain"]
+KERNELS = {name: ["fused"] for name in CASES}  # implementations; fused ones also with chunks of a single query
+for name in ("GRIT-RWSE", "CSA-walks", "CSA-shared", "GPS-GINE"):
+    KERNELS[name] += ["fused, one query at a time", "plain"] if not name.startswith("GPS") else ["plain"]
 
 
-@pytest.fixture(params=[(name, path) for name, paths in PATHS.items() for path in paths], ids=", ".join)
+@pytest.fixture(params=[(name, kernels) for name, all_ in KERNELS.items() for kernels in all_], ids=", ".join)
 def case(request, monkeypatch):
-    name, path = request.param
-    for model, fused in ((csa, csa_fused), (grit, grit_fused)):
-        if path == "plain":
-            monkeypatch.setattr(model, "has_kernels", lambda x: False)
-        if "receiver" in path:
-            monkeypatch.setattr(fused, "CHUNK_ROWS", 1)
-    return CASES[name]
+    name, kernels = request.param
+    if "one query" in kernels:
+        for cpu in (chromatic_attention_cpu, grit_pairs_cpu):
+            monkeypatch.setattr(cpu, "CHUNK_ROWS", 1)
+    return CASES[name]._replace(kernels=kernels.partition(",")[0])
 
 
 def test_renumbered_nodes_change_nothing(case):

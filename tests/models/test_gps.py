@@ -31,9 +31,10 @@ VARIANTS = {
 }
 
 
-def small_config(variant: str = "GINE", **gt: object):
+def small_config(variant: str = "GINE", *, kernels: str = "auto", **gt: object):
     layer_type, node, edge, _ = VARIANTS[variant]
     tree = default_tree()
+    tree.train.kernels = kernels
     tree.model.type, tree.gt.layer_type = "GPSModel", layer_type
     tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
     tree.posenc_RWSE.dim_pe, tree.posenc_LapPE.dim_pe, tree.posenc_RWSE.raw_norm_type = 3, 4, "BatchNorm"

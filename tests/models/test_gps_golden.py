@@ -9,7 +9,6 @@ from official_names import CSA, GPS
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
-from graphgps_spse.models import csa
 from graphgps_spse.models.build import build_model
 
 SPEC = DatasetSpec(
@@ -28,9 +27,11 @@ class Golden(GoldenFile):
     """A parity file; `kind` is GPS or CSA."""
 
     kind: str
+    kernels: str
 
     def model(self, dtype: torch.dtype) -> torch.nn.Module:
         tree = default_tree()
+        tree.train.kernels = self.kernels
         tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = "TypeDictNode+RWSE", "TypeDictEdge"
         tree.posenc_RWSE.dim_pe, tree.posenc_RWSE.raw_norm_type = 28, "BatchNorm"
         tree.model.type, tree.gt.n_heads = "GPSModel", 4
@@ -60,13 +61,11 @@ class Golden(GoldenFile):
         return dataset.batch(range(len(dataset)))
 
 
-@pytest.fixture(params=["GPS", "CSA", "CSA, plain"])
-def golden(request, shared_dir, monkeypatch):
-    kind = request.param[:3]
-    if "plain" in request.param:
-        monkeypatch.setattr(csa, "has_kernels", lambda x: False)
+@pytest.fixture(params=["GPS, fused", "GPS, plain", "CSA, fused", "CSA, plain"])
+def golden(request, shared_dir):
+    kind, _, kernels = request.param.partition(", ")
     golden = Golden(shared_dir / "golden" / f"{kind}-ZINC.npz", {"GPS": GPS, "CSA": CSA}[kind])
-    golden.kind = kind
+    golden.kind, golden.kernels = kind, kernels
     return golden
 
 

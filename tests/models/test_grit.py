@@ -22,14 +22,16 @@ from model_graphs import (
 from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import GraphBatch, InputSpec
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models import grit, grit_fused
 from graphgps_spse.models.build import build_model, count_parameters, describe
+from graphgps_spse.ops.grit_pairs import cpu
+from graphgps_spse.ops.pair_layout import PairLayout
 
 ENCODING = ENCODINGS["RRWP"]
 
 
-def small_config(**gt: object):
+def small_config(*, kernels: str = "auto", **gt: object):
     tree = default_tree()
+    tree.train.kernels = kernels
     tree.gnn.dim_inner = tree.gt.dim_hidden = 12
     tree.gt.n_heads, tree.gt.layers = 3, 3
     for key, value in gt.items():
@@ -42,19 +44,18 @@ def small_model(encoding: str = "RRWP", dtype: torch.dtype = torch.float64, **gt
     return shaken(build_model(small_config(**gt), SPEC, [ENCODINGS[encoding]], 1), dtype)
 
 
-@pytest.fixture(params=["fused", "fused, one receiver at a time", "plain"])
-def path(request, monkeypatch):
-    """Both formulations; the fused one also with chunks so small that every receiver has its own."""
-    if request.param == "plain":
-        monkeypatch.setattr(grit, "has_kernels", lambda x: False)
-    if "receiver" in request.param:
-        monkeypatch.setattr(grit_fused, "CHUNK_ROWS", 1)
+@pytest.fixture(params=["fused", "fused, one query at a time", "plain"])
+def kernels(request, monkeypatch):
+    """Every implementation; the fused one also with chunks so small that every query has its own."""
+    if "one query" in request.param:
+        monkeypatch.setattr(cpu, "CHUNK_ROWS", 1)
+    return request.param.partition(",")[0]
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_output_and_gradients_equal_those_of_the_dense_twin(path, training, seed):
-    model, batch = small_model().train(training), random_graphs(SIZES, seed).batch(range(len(SIZES)))
+def test_output_and_gradients_equal_those_of_the_dense_twin(kernels, training, seed):
+    model, batch = small_model(kernels=kernels).train(training), random_graphs(SIZES, seed).batch(range(len(SIZES)))
     expected = dense_grit(model, batch)
     theirs = gradients(model, expected)
     out = model(batch)
@@ -62,8 +63,8 @@ def test_output_and_gradients_equal_those_of_the_dense_twin(path, training, seed
     assert_same_gradients(gradients(model, out), theirs)
 
 
-def test_a_tight_clamp_stops_the_same_gradients_as_in_the_twin(path):
-    model, batch = small_model().eval(), random_graphs(SIZES).batch(range(len(SIZES)))
+def test_a_tight_clamp_stops_the_same_gradients_as_in_the_twin(kernels):
+    model, batch = small_model(kernels=kernels).eval(), random_graphs(SIZES).batch(range(len(SIZES)))
     free = model(batch)
     for layer in model.layers:
         layer.attention.clamp = 0.05
@@ -73,8 +74,8 @@ def test_a_tight_clamp_stops_the_same_gradients_as_in_the_twin(path):
     assert_same_gradients(gradients(model, model(batch)), theirs)
 
 
-def test_a_zero_under_the_root_has_gradient_zero(path):
-    model, batch = small_model().eval(), random_graphs(SIZES).batch(range(len(SIZES)))
+def test_a_zero_under_the_root_has_gradient_zero(kernels):
+    model, batch = small_model(kernels=kernels).eval(), random_graphs(SIZES).batch(range(len(SIZES)))
     for layer in model.layers:  # every w is 0, so every s is
         layer.attention.pair.weight.data.unflatten(0, (3, 2, 4))[:, 0] = 0
         layer.attention.pair.bias.data.unflatten(0, (3, 2, 4))[:, 0] = 0
@@ -107,17 +108,16 @@ def test_fused_gradients_equal_finite_differences():
     assert torch.autograd.gradcheck(output, values, eps=1e-7, atol=1e-4, rtol=1e-4)
 
 
-def test_equal_dropout_masks_give_equal_results_on_both_paths(monkeypatch):
-    model, batch = small_model(dropout=0.3, attn_dropout=0.4).train(), random_graphs(SIZES).batch(range(len(SIZES)))
-    torch.manual_seed(5)
-    fused = model(batch)
-    ours = gradients(model, fused)
-    monkeypatch.setattr(grit, "has_kernels", lambda x: False)
-    torch.manual_seed(5)
-    plain = model(batch)
-    torch.testing.assert_close(fused, plain, rtol=1e-10, atol=1e-10)
-    assert_same_gradients(ours, gradients(model, plain))
-    assert not torch.allclose(plain, model(batch)), "another draw must give another result"
+def test_equal_dropout_masks_give_equal_results_whatever_the_kernels():
+    batch, outputs, grads = random_graphs(SIZES).batch(range(len(SIZES))), [], []
+    for kernels in ("fused", "plain"):
+        model = small_model(kernels=kernels, dropout=0.3, attn_dropout=0.4).train()
+        torch.manual_seed(5)
+        outputs.append(model(batch))
+        grads.append(gradients(model, outputs[-1]))
+    torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(*grads)
+    assert not torch.allclose(outputs[1], model(batch)), "another draw must give another result"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -133,14 +133,14 @@ def test_same_input_gives_the_same_bits(dtype):
     assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
-def test_float32_agrees_with_float64(path):
+def test_float32_agrees_with_float64(kernels):
     batch = random_graphs(SIZES).batch(range(len(SIZES)))
-    exact = small_model().eval()(batch)
-    single = small_model().eval().float()(as_type(batch, torch.float32))
+    exact = small_model(kernels=kernels).eval()(batch)
+    single = small_model(kernels=kernels).eval().float()(as_type(batch, torch.float32))
     torch.testing.assert_close(single.double(), exact, rtol=1e-4, atol=1e-4)
 
 
-def test_a_pair_of_receiver_and_sender_is_not_its_mirror():
+def test_a_pair_of_query_and_key_is_not_its_mirror():
     model, size = small_model().eval(), 5
     batch = random_graphs((size,)).batch([0])
     mirrored = batch.pair["RRWP"].view(size, size, -1).transpose(0, 1).reshape(size * size, -1)
@@ -148,15 +148,15 @@ def test_a_pair_of_receiver_and_sender_is_not_its_mirror():
 
 
 @pytest.mark.parametrize("where", ["pair", "node"])
-def test_not_a_number_reaches_the_output(path, where):
-    model, batch = small_model().train(), random_graphs(SIZES).batch(range(len(SIZES)))
+def test_not_a_number_reaches_the_output(kernels, where):
+    model, batch = small_model(kernels=kernels).train(), random_graphs(SIZES).batch(range(len(SIZES)))
     getattr(batch, where)["RRWP"][-1, 0] = math.nan
     assert bool(model(batch).isnan().all())
 
 
-def test_running_statistics_follow_torch(path):
+def test_running_statistics_follow_torch(kernels):
     """One pass over two batches: the packed pair norm keeps the statistics that nn.BatchNorm1d would keep."""
-    model, dataset = small_model().train(), random_graphs(SIZES)
+    model, dataset = small_model(kernels=kernels).train(), random_graphs(SIZES)
     norm = torch.nn.BatchNorm1d(12).double()
     for graphs in ((0, 1, 2), (3, 4, 5, 6)):
         batch = dataset.batch(graphs)
@@ -171,7 +171,7 @@ def test_running_statistics_follow_torch(path):
 def first_pair_update(model: torch.nn.Module, batch: GraphBatch) -> torch.Tensor:
     """e + O_e e^ of the first layer, [P, D], graph by graph."""
     layer, rows, start = model.layers[0], [], 0
-    layout = grit.PairLayout(batch.sizes)
+    layout = PairLayout(batch.sizes)
     x_ND, (e_PD, _, _) = model.encode(batch, layout)
     att, first = layer.attention, 0
     for size in batch.sizes:
@@ -200,10 +200,6 @@ def test_autocast_on_the_plain_path_is_close():
     out.float().sum().backward()
     assert float((out.float() - exact).detach().norm()) < 0.1 * float(exact.detach().norm())
     assert bool(model.pair_encoding.weight.grad.isfinite().all())
-
-
-def test_compile_kernels_returns_seconds():
-    assert 0 < grit_fused.compile_kernels(12, 3) < 120
 
 
 def zinc_model(dim_pair: int = 21, dim_node: int = 21) -> torch.nn.Module:
@@ -274,7 +270,7 @@ FAMILIES = {  # node and edge inputs, encoders, head, pooling
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_families_of_data_sets_equal_the_dense_twin(path, family, training):
+def test_families_of_data_sets_equal_the_dense_twin(kernels, family, training):
     node, edge, node_encoder, edge_encoder, head, pooling = FAMILIES[family]
     dataset, generator = random_graphs(SIZES), torch.Generator().manual_seed(4)
     features = {}
@@ -286,7 +282,7 @@ def test_families_of_data_sets_equal_the_dense_twin(path, family, training):
     level = "node" if head == "inductive_node" else "graph"
     y = torch.zeros(len(dataset.x_NF), 1) if level == "node" else dataset.y
     batch = replace(dataset, **features, level=level, y=y).batch(range(len(SIZES)))
-    tree = small_config(layers=2, dropout=0.0)
+    tree = small_config(kernels=kernels, layers=2, dropout=0.0)
     tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node_encoder, edge_encoder
     tree.gnn.head, tree.gnn.layers_post_mp, tree.model.graph_pooling, tree.gnn.act = head, 2, pooling, "gelu"
     torch.manual_seed(1)

@@ -18,9 +18,13 @@ FILES = ("GRIT-ZINC", "GRIT-ZINC-edgecases")
 
 
 class Golden(GoldenFile):
+    kernels: str
+
     def model(self, dtype: torch.dtype) -> torch.nn.Module:
         encoding = SimpleNamespace(name="RRWP", dim_pair=21, dim_node=21)
-        model = build_model(default_tree(), ZINC_SPEC, [encoding], 1)
+        tree = default_tree()
+        tree.train.kernels = self.kernels
+        model = build_model(tree, ZINC_SPEC, [encoding], 1)
         model.load_state_dict(self.group("param") | self.group("buffer", ignore="padding"))
         return model.to(dtype)
 
@@ -35,9 +39,12 @@ class Golden(GoldenFile):
         return self.dataset(dtype, {"RRWP": self["in/rrwp"]}, {"RRWP": pair}).batch(range(len(sizes)))
 
 
-@pytest.fixture(params=FILES)
+@pytest.fixture(params=[(file, kernels) for file in FILES for kernels in ("fused", "plain")], ids=", ".join)
 def golden(request, shared_dir):
-    return Golden(shared_dir / "golden" / f"{request.param}.npz", GRIT)
+    file, kernels = request.param
+    golden = Golden(shared_dir / "golden" / f"{file}.npz", GRIT)
+    golden.kernels = kernels
+    return golden
 
 
 def test_every_official_tensor_has_a_place_and_the_count_is_published(golden):

@@ -5,7 +5,7 @@ from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.heads import MLP, GraphPooling, build_head
-from graphgps_spse.models.pairs import PairLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import heads
 
 X_ND = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

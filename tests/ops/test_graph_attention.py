@@ -1,16 +1,16 @@
 import pytest
 import torch
 
-from graphgps_spse.models import gps_attention
-from graphgps_spse.models.gps_attention import GraphAttention, NodeBlocks
+from graphgps_spse.models.gps import GraphAttention
+from graphgps_spse.ops.graph_attention import NodeBlocks, node_blocks, reference
 
 
 def test_blocks_by_hand(monkeypatch):
-    monkeypatch.setattr(gps_attention, "FREE_PAIRS", 0)
+    monkeypatch.setattr(node_blocks, "FREE_PAIRS", 0)
     blocks = NodeBlocks((1, 2, 2, 10, 11))  # 4 + 4 padded to 4: no waste; 1 to 4 or 2 to 10 would waste too much
     assert blocks.shapes == [(1, 1), (2, 2), (2, 11)]
-    assert blocks.masks[0] is blocks.masks[1] is None
-    assert blocks.masks[2].shape == (2, 1, 1, 11) and blocks.masks[2].sum() == 21
+    assert blocks.key_masks[0] is blocks.key_masks[1] is None
+    assert blocks.key_masks[2].shape == (2, 1, 1, 11) and blocks.key_masks[2].sum() == 21
     x_ND = torch.arange(26.0).reshape(26, 1)
     padded = blocks.pad(x_ND)
     assert padded[1][:, :, 0].tolist() == [[1, 2], [3, 4]]
@@ -25,7 +25,7 @@ def test_small_graphs_share_a_block_whatever_they_waste():
 @pytest.mark.parametrize("sizes", [(1, 2, 5, 5), (3,), (30, 2, 70)])
 @pytest.mark.parametrize("free", [0, 4096])
 def test_attention_equals_that_of_torch_graph_by_graph(sizes, free, monkeypatch):
-    monkeypatch.setattr(gps_attention, "FREE_PAIRS", free)
+    monkeypatch.setattr(node_blocks, "FREE_PAIRS", free)
     torch.manual_seed(0)
     ours = GraphAttention(6, 2, dropout=0.0).double()
     theirs = torch.nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64)
@@ -55,8 +55,10 @@ def test_dropout_only_in_training():
 @pytest.mark.parametrize("free", [0, 4096])
 def test_dropped_weights_give_nothing_and_kept_ones_more(free, monkeypatch):
     """Given the mask, attention with dropout is a softmax over the nodes of the graph, times the mask, times values."""
-    monkeypatch.setattr(gps_attention, "FREE_PAIRS", free)
-    monkeypatch.setattr(gps_attention, "draw_keep", lambda rows, columns, rate, like: like.new_full((rows, columns), 3))
+    monkeypatch.setattr(node_blocks, "FREE_PAIRS", free)
+    monkeypatch.setattr(
+        reference, "draw_dropout_mask", lambda rows, columns, rate, like: like.new_full((rows, columns), 3)
+    )
     torch.manual_seed(0)
     attention, sizes = GraphAttention(6, 2, dropout=0.5).double(), (1, 2, 5, 30)
     x_ND = torch.randn(sum(sizes), 6, dtype=torch.float64)

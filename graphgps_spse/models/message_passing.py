@@ -1,41 +1,11 @@
-"""Message passing along edges: GINE and the gated graph convolution, on edges sorted by receiver.
-
-Sums run over contiguous rows in a fixed order, so equal input gives equal bits on every device.
-"""
+"""Message passing along edges: GINE and the gated graph convolution."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.models.heads import build_activation
-from graphgps_spse.models.pairs import gather_rows, sum_rows
-
-
-class EdgeLayout:
-    """The edges of a batch in the order of their receivers; `order_E` brings features of the batch's edges into it."""
-
-    def __init__(self, edge_index_2E: Tensor, num_nodes: int) -> None:
-        self.order_E = torch.argsort(edge_index_2E[1], stable=True)
-        self._sender_E, self._receiver_E = edge_index_2E[:, self.order_E]
-        self._by_sender_E = torch.argsort(self._sender_E, stable=True)
-        self._sent_N, self._received_N = (_count(ends, num_nodes) for ends in (self._sender_E, self._receiver_E))
-
-    def at_senders(self, x_ND: Tensor) -> Tensor:
-        """Return each edge's sender row of x, [E, D]."""
-        return gather_rows(x_ND, self._sender_E, self._by_sender_E, self._sent_N)
-
-    def at_receivers(self, x_ND: Tensor) -> Tensor:
-        """Return each edge's receiver row of x, [E, D]."""
-        return gather_rows(x_ND, self._receiver_E, None, self._received_N)
-
-    def sum_senders(self, x_ED: Tensor) -> Tensor:
-        """Return the sum over the edges that each node receives, [N, D]; zero where it receives none."""
-        return sum_rows(x_ED, self._received_N)
-
-
-def _count(index_E: Tensor, num_nodes: int) -> Tensor:
-    """Return how many edges name each node, [N]. Unlike torch.bincount this does not wait for a GPU."""
-    return index_E.new_zeros(num_nodes).index_add_(0, index_E, torch.ones_like(index_E))
+from graphgps_spse.ops.edge_layout import EdgeLayout
 
 
 class GINE(nn.Module):
@@ -49,7 +19,7 @@ class GINE(nn.Module):
     def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return the next node features, and the edge features as given."""
         message_ED = F.relu(edges.at_senders(x_ND) + e_ED)
-        update_ND = self.mlp(x_ND + edges.sum_senders(message_ED).to(x_ND.dtype))
+        update_ND = self.mlp(x_ND + edges.sum_at_receivers(message_ED).to(x_ND.dtype))
         return x_ND + F.dropout(update_ND, self.dropout, self.training), e_ED
 
 
@@ -72,8 +42,8 @@ class GatedGCN(nn.Module):
         """Return the next node and edge features."""
         gate_ED = edges.at_receivers(self.receiver(x_ND)) + edges.at_senders(self.sender(x_ND)) + self.edge(e_ED)
         open_ED = gate_ED.sigmoid()
-        carried_ND = edges.sum_senders(open_ED * edges.at_senders(self.carried(x_ND)))
-        carried_ND = (carried_ND / (edges.sum_senders(open_ED) + 1e-6)).to(x_ND.dtype)
+        carried_ND = edges.sum_at_receivers(open_ED * edges.at_senders(self.carried(x_ND)))
+        carried_ND = (carried_ND / (edges.sum_at_receivers(open_ED) + 1e-6)).to(x_ND.dtype)
         update_ND = self.activation(self.norm_node(self.own(x_ND) + carried_ND))
         x_ND = x_ND + F.dropout(update_ND, self.dropout, self.training)
         if not self.update_edges:

@@ -1,8 +1,8 @@
-"""What the fused layers of GRIT, CSA and GPS share: when they can work, how their kernels are compiled, dropout masks.
+"""What the CPU kernels of all operations share: how they are compiled, when they can work, matrix products.
 
-Kernels (*_kernels.py) are private and unvalidated. They are compiled for one head layout, so that inner loops have
-constant lengths, and on the promise that no two of their arrays overlap, which lets those loops become vector code:
-scratch memory is an argument for that reason. Not-a-number passes through: no flag below promises its absence.
+Kernels (cpu_kernels.py of an operation) are private and unvalidated. They are compiled for one head layout, so that
+inner loops have constant lengths, and on the promise that no two of their arrays overlap, which lets those loops become
+vector code. Scratch buffers are arguments for that reason. Not-a-number passes through: no flag promises its absence.
 """
 
 from collections.abc import Callable
@@ -23,21 +23,20 @@ def jit(function: Callable) -> Any:
     return kernel(function, fastmath=FASTMATH, error_model="numpy", distinct_arrays=True)
 
 
-def has_kernels(x: Tensor) -> bool:
-    """Whether a fused layer can work on tensors like x; torch.compile cannot look into its kernels."""
-    exact = x.dtype in (torch.float32, torch.float64)
-    plain = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
-    return x.device.type == "cpu" and exact and not plain
+def unsupported(like: Tensor) -> str:
+    """Return why compiled kernels cannot work on tensors like `like`, or an empty string."""
+    if like.dtype not in (torch.float32, torch.float64):
+        return f"there is no kernel for {like.dtype}"
+    if torch.is_autocast_enabled("cpu"):
+        return "there is no kernel for automatic mixed precision"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot look into the kernels"
+    return ""
 
 
 def arrays(*tensors: Tensor) -> list[np.ndarray]:
     """Return the tensors' memory as arrays."""
     return [tensor.detach().numpy() for tensor in tensors]
-
-
-def draw_keep(rows: int, columns: int, rate: float, like: Tensor) -> Tensor:
-    """Draw a dropout mask, 0 or 1 / (1 - rate), [rows, columns], from torch's generator."""
-    return like.new_empty(rows, columns).uniform_().ge_(rate).mul_(1 / (1 - rate))
 
 
 def linear(x_RD: Tensor, weight_WD: Tensor, bias_W: Tensor | None = None) -> Tensor:

@@ -1,0 +1,46 @@
+"""What the chromatic self-attention of CSA reads and returns, for every implementation.
+
+For query i, key j and channel c of head h (Menegaux et al. 2023), each channel having a softmax of its own:
+
+    score_ij[c] = <q_i, k_j over head h> + A_ij[c]         queries are scaled by 1 / sqrt(D / H) already
+    alpha_ij[c] = softmax of score_ij[c] over j
+    y_i[c] = sum_j m_ij alpha_ij[c] (v_j[c] + B_ij[c])     m: dropout mask of pairs
+
+A and B are linear maps of the pair features, given in parts: the map of few channels z of every pair, and more on the
+pairs that are edges. Columns are ordered (head, position in head).
+
+Gradients flow to q, k, v and both maps; z has none, as it is data. What backward keeps is the implementation's choice:
+autograd keeps every step of the reference; cpu.py keeps arrays of the size of nodes and computes A, B and alpha again.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from graphgps_spse.ops.pair_layout import PairLayout
+
+
+class PairMap(NamedTuple):
+    """A linear map of the features of all pairs: z map^T, and `edge_ED` more on the rows of the edges."""
+
+    map_DC: Tensor
+    edge_ED: Tensor
+
+
+class AttentionInput(NamedTuple):
+    """One layer's input. Tensors have one type, float32 or float64; under autocast the reference may see others."""
+
+    layout: PairLayout
+    num_heads: int
+    q_ND: Tensor
+    k_ND: Tensor
+    v_ND: Tensor
+    z_PC: Tensor
+    rows_E: Tensor
+    """Pair rows of the edges, ascending; a row may occur twice."""
+    score: PairMap
+    """A."""
+    value: PairMap
+    """B."""
+    dropout_mask_P1: Tensor | None
+    """0 or 1 / (1 - rate) for each pair; None for no dropout."""

@@ -1,0 +1,25 @@
+"""Chromatic self-attention in plain PyTorch: for any device and type, also under autocast."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphgps_spse.ops.chromatic_attention.contract import AttentionInput, PairMap
+from graphgps_spse.ops.segments import widened
+
+
+def chromatic_attention(given: AttentionInput) -> Tensor:
+    """Return y, [N, D], from the equations of contract.py."""
+    layout, heads = given.layout, given.num_heads
+    score_PD, value_PD = (_mapped(given, pair_map) for pair_map in (given.score, given.value))
+    product_PD = layout.at_queries(given.q_ND) * layout.at_keys(given.k_ND)
+    dot_PH = product_PD.unflatten(1, (heads, -1)).sum(2)
+    score_PD = widened((score_PD.unflatten(1, (heads, -1)) + dot_PH.unsqueeze(2)).flatten(1))
+    alpha_PD = (score_PD - layout.at_queries(layout.max_keys(score_PD.detach()))).exp()
+    total_ND = layout.sum_keys(alpha_PD)
+    alpha_PD = alpha_PD if given.dropout_mask_P1 is None else alpha_PD * given.dropout_mask_P1
+    return layout.sum_keys(alpha_PD * (layout.at_keys(given.v_ND) + value_PD)) / total_ND
+
+
+def _mapped(given: AttentionInput, pair_map: PairMap) -> Tensor:
+    mapped_PD = F.linear(given.z_PC, pair_map.map_DC)
+    return mapped_PD.index_add(0, given.rows_E, pair_map.edge_ED.to(mapped_PD.dtype))

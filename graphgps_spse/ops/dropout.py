@@ -1,0 +1,11 @@
+"""Dropout masks of the operations. Models draw a mask and pass it on; only ops/ looks into it."""
+
+from torch import Tensor
+
+
+def draw_dropout_mask(rows: int, columns: int, rate: float, like: Tensor) -> Tensor:
+    """Draw a mask from torch's generator, [rows, columns]: 0 with probability `rate`, otherwise 1 / (1 - rate).
+
+    An array is dropped out by multiplying it with its mask. Type and device are those of `like`.
+    """
+    return like.new_empty(rows, columns).uniform_().ge_(rate).mul_(1 / (1 - rate))

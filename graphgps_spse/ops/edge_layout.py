@@ -1,0 +1,36 @@
+"""The edges of a batch sorted by receiver, and how nodes and edges exchange values.
+
+An edge u -> v carries messages from its sender u, row 0 of the edge index, to its receiver v, row 1.
+"""
+
+import torch
+from torch import Tensor
+
+from graphgps_spse.ops.segments import gather_rows, sum_rows
+
+
+class EdgeLayout:
+    """Edges in the order of their receivers; `order_E` brings features of the batch's edges into this order."""
+
+    def __init__(self, edge_index_2E: Tensor, num_nodes: int) -> None:
+        self.order_E = torch.argsort(edge_index_2E[1], stable=True)
+        self._sender_E, self._receiver_E = edge_index_2E[:, self.order_E]
+        self._by_sender_E = torch.argsort(self._sender_E, stable=True)
+        self._sent_N, self._received_N = (_count(ends, num_nodes) for ends in (self._sender_E, self._receiver_E))
+
+    def at_senders(self, x_ND: Tensor) -> Tensor:
+        """Return each edge's sender row of x, [E, D]."""
+        return gather_rows(x_ND, self._sender_E, self._by_sender_E, self._sent_N)
+
+    def at_receivers(self, x_ND: Tensor) -> Tensor:
+        """Return each edge's receiver row of x, [E, D]."""
+        return gather_rows(x_ND, self._receiver_E, None, self._received_N)
+
+    def sum_at_receivers(self, x_ED: Tensor) -> Tensor:
+        """Return the sum over the edges that each node receives, [N, D]; zero where it receives none."""
+        return sum_rows(x_ED, self._received_N)
+
+
+def _count(index_E: Tensor, num_nodes: int) -> Tensor:
+    """Return how many edges name each node, [N]. Unlike torch.bincount this does not wait for a GPU."""
+    return index_E.new_zeros(num_nodes).index_add_(0, index_E, torch.ones_like(index_E))

@@ -1,0 +1,63 @@
+"""The nodes of a batch in padded blocks of graphs of similar size, for attention by a few calls of PyTorch's.
+
+The graphs of a batch stand in order of size, so neighbours can share a block at little waste.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.ops.pair_layout import to_device
+
+MAX_WASTE = 1.25
+"""Padded pairs of a block, in units of its real ones."""
+FREE_PAIRS = 4096
+"""Padded pairs that every block may waste besides: less than the cost of another call."""
+
+
+class NodeBlocks:
+    """Nodes of a batch in blocks [graphs, largest size], one after the other; `slot_N` is where each node lies."""
+
+    @torch.compiler.disable  # arithmetic on the host, new for every batch
+    def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
+        self.sizes, cuts = sizes, _cut(sizes)
+        self.shapes = [(stop - start, max(sizes[start:stop])) for start, stop in cuts]
+        self.num_slots = sum(graphs * size for graphs, size in self.shapes)
+        filled = [np.arange(size) < np.array(sizes[a:b])[:, None] for (a, b), (_, size) in zip(cuts, self.shapes)]
+        self.slot_N = to_device(np.concatenate([block.ravel() for block in filled]).nonzero()[0], device)
+        self.key_masks = [None if block.all() else to_device(block[:, None, None, :], device) for block in filled]
+        """For each block, which keys are nodes, [graphs, 1, 1, size]; None if all are."""
+
+    def heads(self, qkv_NW: Tensor, num_heads: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
+        """Yield q, k and v of each block, [graphs, H, size, D / H], zero beyond the nodes, and its key mask."""
+        for qkv, key_mask in zip(self.pad(qkv_NW), self.key_masks):
+            q, k, v = qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)
+            yield q, k, v, key_mask
+
+    def merge_heads(self, blocks: list[Tensor]) -> Tensor:
+        """Return the rows of the nodes, [N, D], of blocks [graphs, H, size, D / H]."""
+        return self.unpad([block.transpose(1, 2).flatten(2) for block in blocks])
+
+    def pad(self, x_ND: Tensor) -> list[Tensor]:
+        """Return the blocks, [graphs, size, D] each, zero beyond the nodes of a graph."""
+        x_SD = x_ND.new_zeros(self.num_slots, x_ND.shape[1]).index_copy(0, self.slot_N, x_ND)
+        blocks = x_SD.split([graphs * size for graphs, size in self.shapes])
+        return [block.unflatten(0, shape) for block, shape in zip(blocks, self.shapes)]
+
+    def unpad(self, blocks: list[Tensor]) -> Tensor:
+        """Return the rows of the nodes, [N, D]."""
+        return torch.cat([block.flatten(0, 1) for block in blocks]).index_select(0, self.slot_N)
+
+
+def _cut(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Cut the graphs into runs whose padded pairs stay within MAX_WASTE and FREE_PAIRS of their real ones."""
+    cuts, start = [], 0
+    largest, pairs = 0, 0
+    for index, size in enumerate(sizes):
+        largest, pairs = max(largest, size), pairs + size * size
+        if (index - start + 1) * largest**2 > MAX_WASTE * pairs + FREE_PAIRS:
+            cuts.append((start, index))
+            start, largest, pairs = index, size, size * size
+    return [*cuts, (start, len(sizes))]

@@ -1,0 +1,162 @@
+"""GRIT's work on the pairs of one layer in a single pass over them in each direction, for the CPU.
+
+The same function as reference.py, with a derivative written by hand. Passes over [P, D] are what GRIT's time goes into.
+So the pairs are walked in chunks that stay in cache, a matrix product and a compiled kernel at a time; u is read and
+the next u written once; and backward computes again what is cheap.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.ops import chunks
+from graphgps_spse.ops.chunks import Chunk
+from graphgps_spse.ops.grit_pairs import cpu_kernels
+from graphgps_spse.ops.grit_pairs.contract import PairInput, PairOutput, PairStream, PairWeights
+from graphgps_spse.ops.numba_kernels import arrays, linear, unsupported
+from graphgps_spse.ops.pair_layout import PairLayout
+
+__all__ = ["grit_pairs", "prepare", "unsupported"]
+
+CHUNK_ROWS = 2048
+
+
+class _Settings(NamedTuple):
+    """What no gradient flows to."""
+
+    layout: PairLayout
+    num_heads: int
+    clamp: float
+    with_statistics: bool
+
+
+def grit_pairs(given: PairInput) -> PairOutput:
+    """Return one layer's output. CPU tensors of float32 or float64 only."""
+    u_PD, scale_D, shift_D = given.pairs
+    weights = given.weights
+    map_WD, map_bias_W = weights.map_WD, weights.map_bias_W
+    if scale_D is None or shift_D is None:
+        scale_D, shift_D = u_PD.new_ones(u_PD.shape[1]), u_PD.new_zeros(u_PD.shape[1])
+    else:  # the map of u that equals the map of e = u * scale + shift
+        map_bias_W = map_bias_W + map_WD @ shift_D
+        map_WD = map_WD * scale_D
+    if weights.out_bias_D is not None:
+        shift_D = shift_D + weights.out_bias_D
+    settings = _Settings(given.layout, given.num_heads, given.clamp, given.with_statistics)
+    masks = given.attention_dropout_mask_PH, given.pair_dropout_mask_PD
+    nodes = (given.q_ND, given.k_ND, given.v_ND)
+    tensors = (u_PD, scale_D, shift_D, map_WD, map_bias_W, weights.out_DD, weights.logit_D, *nodes)
+    return PairOutput(*_Pairs.apply(settings, *masks, *(x if x is None else x.contiguous() for x in tensors)))
+
+
+def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
+    """Compile the kernels for one shape, or load them from numba's cache."""
+    u_PD, map_WD, q_ND = (torch.zeros(rows, dim, dtype=dtype, requires_grad=True) for rows in (4, 2 * dim, 2))
+    weights = PairWeights(map_WD, map_WD[:, 0], map_WD[0], map_WD[:dim], map_WD[0])
+    pairs, layout = PairStream(u_PD), PairLayout((2,))
+    given = PairInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
+    torch.stack([part.sum() for part in grit_pairs(given) if part is not None]).sum().backward()
+
+
+class _Pairs(torch.autograd.Function):
+    """`map_w`, `map_b` act on u; `shift` includes the bias of `out_w`, without which there is no next u.
+
+    A chunk's matrix products run over its whole window, whose other rows are ignored or, for sums, zero.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, settings: _Settings, mask: Tensor | None, pair_mask: Tensor | None, u: Tensor, scale: Tensor,
+        shift: Tensor, map_w: Tensor, map_b: Tensor, out_w: Tensor | None, logit: Tensor, q: Tensor, k: Tensor,
+        v: Tensor,
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        (num_pairs, dim), heads, layout = u.shape, settings.num_heads, settings.layout
+        kernel, windows = cpu_kernels.kernels(dim // heads, heads), chunks.cut(layout, CHUNK_ROWS)
+        mask = u.new_ones(num_pairs, heads) if mask is None else mask
+        alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
+        value, pair, hidden = torch.empty_like(q), torch.empty_like(q), u.new_zeros(windows[0].rows, dim)
+        u_next = None if out_w is None else torch.empty_like(u)
+        mean, squares = np.zeros(dim), np.zeros(dim)
+        nodes, attention = cpu_kernels.Nodes(*arrays(q, k, v)), cpu_kernels.Attention(*arrays(alpha, clamped, mask))
+        sums = cpu_kernels.Sums(*arrays(value, pair))
+        scratch = cpu_kernels.ForwardScratch(*_empty(u, dim, heads, heads, heads))
+        (logit_array, hidden_array), clamp = arrays(logit, hidden), settings.clamp
+        for chunk in windows:
+            wb = linear(chunk.of(u), map_w, map_b).numpy()
+            kernel.attend(
+                chunk, layout.query_rows, nodes, wb, logit_array, clamp, attention, hidden_array, sums, scratch
+            )
+            if out_w is not None and u_next is not None:
+                mapped = linear(_dropped(hidden, chunk, pair_mask), out_w)
+                kernel.update(chunk, *arrays(mapped, u, scale, shift, u_next), mean, squares)
+        mean_D = var_D = None
+        if u_next is not None and settings.with_statistics:
+            mean_D, var_D = (torch.from_numpy(x).to(u.dtype) for x in (mean, squares / num_pairs))
+        ctx.settings = settings
+        saved = (u, scale, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean_D)
+        ctx.save_for_backward(*saved)
+        return value, pair, u_next, mean_D, var_D
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(
+        ctx: Any, grad_value: Tensor, grad_pair: Tensor, grad_next: Tensor, grad_mean: Tensor, grad_var: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        u, scale, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean = ctx.saved_tensors
+        (num_pairs, dim), heads, layout = u.shape, ctx.settings.num_heads, ctx.settings.layout
+        kernel, windows = cpu_kernels.kernels(dim // heads, heads), chunks.cut(layout, CHUNK_ROWS)
+        hidden, grad, grad_hidden, grad_wb = (u.new_zeros(windows[0].rows, width) for width in (dim, dim, dim, 2 * dim))
+        grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
+        grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
+        by_chunk = [u.new_zeros(len(windows), width) for width in (dim, dim, 2 * dim, dim)]
+        grad_map_w, grad_out_w = torch.zeros_like(map_w), torch.zeros_like(map_w[:dim])
+        slope = torch.zeros_like(scale) if mean is None else grad_var * (2 / num_pairs)
+        offset = torch.zeros_like(scale) if mean is None else grad_mean / num_pairs - slope * mean
+        nodes = cpu_kernels.Nodes(*arrays(q, k, v))
+        attention = cpu_kernels.Attention(*arrays(alpha, clamped, mask))
+        grad_sums = cpu_kernels.Sums(*arrays(grad_value.contiguous(), grad_pair.contiguous()))
+        if u_next is not None:
+            update = cpu_kernels.Update(*arrays(grad_next.contiguous(), u_next, offset, slope))
+        logit_array, u_array, grad_array, scale_array, grad_u_array = arrays(logit, u, grad, scale, grad_u)
+        grad_nodes = cpu_kernels.Nodes(*arrays(grad_q, grad_k, grad_v))
+        hidden_array, grad_wb_array = arrays(hidden, grad_wb)
+        scratch = cpu_kernels.BackwardScratch(
+            *_empty(u, dim, dim, dim, heads, heads), *arrays(u.new_empty(max(layout.sizes), heads))
+        )
+        for chunk, grad_shift, grad_scale, *grad_weights in zip(windows, *arrays(*by_chunk)):
+            wb = linear(chunk.of(u), map_w, map_b).numpy()
+            if u_next is not None:
+                kernel.update_backward(chunk, update, u_array, grad_array, grad_shift, grad_scale)
+                chunk.clear_rest(grad)
+                grad_hidden = _dropped(linear(grad, out_w.t()), chunk, pair_mask)
+            kernel.attend_backward(
+                chunk, layout.query_rows, nodes, wb, logit_array, attention, grad_sums, grad_hidden.numpy(),
+                hidden_array, grad_nodes, grad_wb_array, cpu_kernels.WeightGradients(*grad_weights), scratch,
+            )  # fmt: skip
+            chunk.clear_rest(grad_wb)
+            grad_map_w += _weight_gradient(grad_wb, chunk.of(u))
+            if u_next is not None:
+                grad_out_w += _weight_gradient(grad, _dropped(hidden, chunk, pair_mask))
+            mapped = linear(grad_wb, map_w.t()).numpy()
+            kernel.residual_backward(chunk, mapped, grad_array, scale_array, grad_u_array)
+        grad_shift, grad_scale, grad_map_b, grad_logit = (sums_CD.sum(0) for sums_CD in by_chunk)
+        grad_out = None if out_w is None else grad_out_w
+        return (
+            None, None, None, grad_u, grad_scale, grad_shift, grad_map_w, grad_map_b, grad_out, grad_logit, grad_q,
+            grad_k, grad_v,
+        )  # fmt: skip
+
+
+def _empty(like: Tensor, *widths: int) -> list[np.ndarray]:
+    return arrays(*(like.new_empty(width) for width in widths))
+
+
+def _dropped(x_RD: Tensor, chunk: Chunk, mask_PD: Tensor | None) -> Tensor:
+    return x_RD if mask_PD is None else x_RD * chunk.of(mask_PD)
+
+
+def _weight_gradient(grad_RW: Tensor, x_RD: Tensor) -> Tensor:
+    """Return grad^T x, [W, D], as the transpose of a linear map of x^T."""
+    return linear(x_RD.t(), grad_RW.t()).t()

@@ -1,0 +1,35 @@
+"""GRIT's work on the pairs of one layer in plain PyTorch: for any device and type, also under autocast."""
+
+import torch
+import torch.nn.functional as F
+
+from graphgps_spse.ops.grit_pairs.contract import PairInput, PairOutput
+from graphgps_spse.ops.segments import widened
+
+
+def grit_pairs(given: PairInput) -> PairOutput:
+    """Return one layer's output from the equations of contract.py."""
+    layout, heads, weights = given.layout, given.num_heads, given.weights
+    u_PD, scale_D, shift_D = given.pairs
+    e_PD = u_PD if scale_D is None or shift_D is None else u_PD * scale_D + shift_D
+    w_PD, b_PD = F.linear(e_PD, weights.map_WD, weights.map_bias_W).chunk(2, dim=1)
+    s_PD = (layout.at_queries(given.q_ND) + layout.at_keys(given.k_ND)) * w_PD
+    h_PD = F.relu(F.relu(s_PD).sqrt() - F.relu(-s_PD).sqrt() + b_PD)
+    logit_PH = widened(h_PD * weights.logit_D).unflatten(1, (-1, heads)).sum(1)
+    logit_PH = logit_PH.clamp(-given.clamp, given.clamp)
+    max_logit_NH = layout.max_keys(logit_PH.detach())
+    alpha_PH = (logit_PH - layout.at_queries(max_logit_NH)).exp()
+    alpha_PH = alpha_PH / layout.at_queries(layout.sum_keys(alpha_PH))
+    if given.attention_dropout_mask_PH is not None:
+        alpha_PH = alpha_PH * given.attention_dropout_mask_PH
+    alpha_PD = alpha_PH.repeat(1, h_PD.shape[1] // heads)
+    value_ND = layout.sum_keys(alpha_PD * layout.at_keys(given.v_ND))
+    pair_ND = layout.sum_keys(alpha_PD * h_PD)
+    if weights.out_DD is None:
+        return PairOutput(value_ND, pair_ND, None, None, None)
+    dropped_PD = h_PD if given.pair_dropout_mask_PD is None else h_PD * given.pair_dropout_mask_PD
+    u_PD = e_PD + F.linear(dropped_PD, weights.out_DD, weights.out_bias_D)
+    if not given.with_statistics:
+        return PairOutput(value_ND, pair_ND, u_PD, None, None)
+    var_D, mean_D = torch.var_mean(widened(u_PD), dim=0, correction=0)
+    return PairOutput(value_ND, pair_ND, u_PD, mean_D, var_D)

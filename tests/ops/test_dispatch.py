@@ -1,0 +1,75 @@
+"""The choice of an implementation: by `train.kernels`, device, type, autocast and torch.compile."""
+
+from types import ModuleType
+
+import pytest
+import torch
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.ops import chromatic_attention, graph_attention, grit_pairs
+from graphgps_spse.ops.dispatch import choose
+
+OPERATIONS = [grit_pairs, chromatic_attention, graph_attention]
+COMPILED = [grit_pairs, chromatic_attention]
+"""Operations whose CPU implementation has compiled kernels."""
+LIKE = torch.zeros(2, 4)
+
+
+def chosen(operation: ModuleType, kernels: str, like: torch.Tensor = LIKE) -> str:
+    """Return the last name of the module that is chosen."""
+    return choose(kernels, like, operation.reference, operation._fused_for).__name__.split(".")[-1]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_device_has_its_own_implementation_unless_plain_is_asked_for(operation):
+    assert chosen(operation, "auto") == chosen(operation, "fused") == chosen(operation, "auto", LIKE.double()) == "cpu"
+    assert chosen(operation, "plain") == "reference"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_device_without_kernels_uses_the_reference_and_refuses_fused(operation):
+    like = torch.zeros(2, 4, device="meta")
+    assert chosen(operation, "auto", like) == "reference"
+    with pytest.raises(
+        ConfigError, match=r"train.kernels: fused, but for \w+ there is no kernel for meta; set .* plain"
+    ):
+        chosen(operation, "fused", like)
+
+
+@pytest.mark.parametrize("operation", COMPILED)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_types_use_the_reference(operation, dtype):
+    assert chosen(operation, "auto", LIKE.to(dtype)) == "reference"
+    with pytest.raises(ConfigError, match=f"there is no kernel for {dtype}"):
+        chosen(operation, "fused", LIKE.to(dtype))
+
+
+@pytest.mark.parametrize("operation", COMPILED)
+def test_autocast_uses_the_reference(operation):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert chosen(operation, "auto") == "reference"
+        with pytest.raises(ConfigError, match="no kernel for automatic mixed precision"):
+            chosen(operation, "fused")
+
+
+@pytest.mark.parametrize("operation", COMPILED)
+def test_torch_compile_uses_the_reference(operation, monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert chosen(operation, "auto") == "reference"
+    with pytest.raises(ConfigError, match="torch.compile cannot look into"):
+        chosen(operation, "fused")
+
+
+def test_attention_of_pytorch_needs_no_kernels_of_ours(monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert chosen(graph_attention, "fused", LIKE.bfloat16()) == "cpu"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_implementation_has_the_functions_of_the_reference(operation):
+    name = operation.__name__.split(".")[-1]
+    for device in ("cpu", "cuda"):
+        implementation = operation._fused_for(device)
+        assert implementation is None or callable(getattr(implementation, name))
+    assert callable(getattr(operation.reference, name))
