@@ -1,5 +1,6 @@
 """What every script does around its work: logging, errors as messages with an exit code, signals that stop at once."""
 
+import io
 import logging
 import os
 import select
@@ -22,6 +23,8 @@ def run_command(
     What is logged from `level` on goes to `stream`, by default stdout. Where a signal or a full disk stops the work,
     the code is 75, and later signals are ignored: none of them is to spoil that code on the way out of the process.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text
     logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)
     before, code = listen(signal.SIG_IGN), 0
     try:

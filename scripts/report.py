@@ -4,12 +4,13 @@ Reads NAME/SEED/result.json at any depth, from a sweep or by hand. --paper recom
 """
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
 from graphgps_spse.bench.markdown import cell_lines, leftovers, pair_lines, stars_text
 from graphgps_spse.bench.report import make_report
-from graphgps_spse.errors import SPSEError
+from graphgps_spse.command import run_command
 
 
 def main() -> int:
@@ -25,14 +26,12 @@ def main() -> int:
         return 0
     if arguments.results is None:
         parser.error("name the folder of results, or --paper")
-    try:
-        report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
-    except SPSEError as err:
-        print(f"error: {err}", file=sys.stderr)
-        return err.exit_code
-    except OSError as err:
-        print(f"error: {arguments.out} cannot be written: {err.strerror}; choose another --out", file=sys.stderr)
-        return 2
+    return run_command(lambda: report_on(arguments), stream=sys.stderr, level=logging.WARNING)
+
+
+def report_on(arguments: argparse.Namespace) -> None:
+    """Write the files and print what a reader looks for first."""
+    report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
     print("\n".join(cell_lines(report.cells)))
     if report.pairs:
         print("\n" + "\n".join(pair_lines(report.pairs)))
@@ -40,7 +39,6 @@ def main() -> int:
         for line in lines:
             print(f"{title.lower()}: {line}", file=sys.stderr)
     print(f"\n{len(paths)} files in {arguments.out}; begin with {arguments.out / 'report.html'}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -7,13 +7,15 @@ from typing import Any
 
 from graphgps_spse.bench.collect import Run
 from graphgps_spse.bench.paper import Column, find_column, paper_columns
-from graphgps_spse.bench.results import RunResult
+from graphgps_spse.bench.results import RunResult, is_measurement
 from graphgps_spse.bench.stats import Summary, agreement, summarize
 
 MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
 WALKS = frozenset({"RRWP", "RWSE"})
 """The paper calls both RWSE: of pairs in GRIT, of nodes and edges in GPS and CSA."""
+MAX_SEEDS = 1_000_000
+"""Of `expected.seeds`: nobody means more."""
 ENCODING_WORDS = WALKS | {"SPSE", "LapPE", "SPD", "Rings"}
 
 
@@ -76,7 +78,7 @@ class Cell:
     @property
     def _expected_seeds(self) -> int:
         seeds = self.first.expected.get("seeds", 0)
-        return seeds if isinstance(seeds, int) else 0
+        return seeds if isinstance(seeds, int) and 0 <= seeds <= MAX_SEEDS else 0
 
     @property
     def seeds(self) -> str:
@@ -98,7 +100,7 @@ class Cell:
         """
         record = self.first.expected
         mean, std = record.get("mean"), record.get("std")
-        if not self._expected_seeds or not isinstance(mean, int | float) or not isinstance(std, int | float):
+        if not self._expected_seeds or not is_measurement(mean) or not is_measurement(std):
             return None
         scale = self.column.scale if mean <= 1.0 else 1
         return Summary(mean * scale, std * scale if std > 0 else math.nan, self._expected_seeds)

@@ -36,8 +36,9 @@ class Collection:
     """What could not be verified of records that were read."""
 
     def label(self, folder: Path) -> str:
-        """Return a configuration's folder as a report shows it."""
-        return folder.relative_to(self.root).as_posix() if folder != self.root else folder.name
+        """Return a configuration's folder as a report shows it; bytes of its name that are no text are escaped."""
+        label = folder.relative_to(self.root).as_posix() if folder != self.root else folder.name
+        return os.fsencode(label).decode(errors="backslashreplace")
 
 
 def collect_runs(root: Path) -> Collection:

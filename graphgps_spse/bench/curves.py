@@ -1,5 +1,6 @@
 """Learning curves over seeds."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 
 from graphgps_spse.bench.cells import Cell
-from graphgps_spse.bench.results import read_history
+from graphgps_spse.bench.results import is_measurement, read_history
 from graphgps_spse.errors import DataError
 
 History = dict[int, float]
@@ -35,7 +36,9 @@ def read_histories(cells: Sequence[Cell]) -> tuple[dict[str, list[History]], lis
 
 
 def _curve(lines: Sequence[dict[str, Any]], metric: str) -> History:
-    return {int(line["epoch"]): float(line[metric]) for line in lines}
+    """Return the metric by epoch, nan where it is no number that can be averaged."""
+    found = {int(line["epoch"]): float(line[metric]) for line in lines}
+    return {epoch: value if is_measurement(value) else math.nan for epoch, value in found.items()}
 
 
 def mean_curve(histories: Sequence[History]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

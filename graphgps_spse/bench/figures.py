@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -21,10 +22,17 @@ OTHER_COLOURS = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666")
 MAX_COLUMNS = 4
 MAX_OVERVIEW = 3
 """Groups that fit into one picture with their scores and curves."""
+PLAIN_TEXT = {"text.parse_math": False}
+"""A name with dollar signs is no formula, and most such names could not be drawn as one."""
 
 
 def draw_figures(report: Report, histories: Mapping[str, Sequence[History]]) -> dict[str, Figure]:
     """Return the figures that this report has something for, by name. `histories`: cell label -> one for each seed."""
+    with rc_context(PLAIN_TEXT):
+        return _draw_figures(report, histories)
+
+
+def _draw_figures(report: Report, histories: Mapping[str, Sequence[History]]) -> dict[str, Figure]:
     panels = group_panels(report.cells)
     figures = {"scores": _draw_scores(report)}
     with_curves = [panel for panel in panels if any(histories.get(cell.label) for cell in panel)]
@@ -48,7 +56,8 @@ def save_figures(figures: Mapping[str, Figure], folder: Path) -> dict[str, Path]
     for name, figure in figures.items():
         for kind, how in options.items():
             picture = io.BytesIO()
-            figure.savefig(picture, format=kind, **how)
+            with rc_context(PLAIN_TEXT):  # ticks get their texts only now
+                figure.savefig(picture, format=kind, **how)
             write_atomic(folder / f"{name}.{kind}", picture.getvalue())
     return {name: folder / f"{name}.png" for name in figures}
 

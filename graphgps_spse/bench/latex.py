@@ -46,8 +46,15 @@ def standalone(table: Table) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text with the characters that LaTeX reads as commands escaped."""
-    return "".join(ESCAPES.get(character, character) for character in text)
+    """Return text with the characters that LaTeX reads as commands escaped, and those it has no letter for named."""
+    return "".join(ESCAPES.get(character) or _letter(character) for character in text)
+
+
+def _letter(character: str) -> str:
+    """Return a character of the preamble's encodings, a space for a control character, U+1F600 for any other."""
+    if character.isprintable() and ord(character) < 0x180:
+        return character
+    return " " if ord(character) < 0xA0 else f"U+{ord(character):04X}"
 
 
 def _caption() -> str:

@@ -235,9 +235,9 @@ def _append(journal: TextIO, event: str, record: dict[str, Any]) -> None:
 def _parse(line: str) -> dict[str, Any]:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return event if isinstance(event, dict) else {}
+    return event if isinstance(event, dict) and isinstance(event.get("job", ""), str) else {}
 
 
 def _now() -> str:

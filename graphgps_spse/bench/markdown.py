@@ -1,12 +1,13 @@
 """A report as Markdown."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from graphgps_spse.bench.cells import Cell, best_epochs
 from graphgps_spse.bench.comparison import Pair, Report
 from graphgps_spse.bench.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, find_column, recompute_stars
 from graphgps_spse.bench.stats import LEVEL
-from graphgps_spse.bench.table import CAPTION, Entry, Table
+from graphgps_spse.bench.table import CAPTION, Entry, Table, format_number
 
 RANK_MARKS = ("", "¹", "²", "³")
 HOW = """\
@@ -27,7 +28,7 @@ def report_text(report: Report, table: Table) -> str:
         ["## Cells", "", *cell_lines(report.cells)],
         ["## SPSE against RWSE", "", *pair_lines(report.pairs)] if report.pairs else [],
         ["## Against what is expected", "", *expected_lines(report.cells)] if any(_has_expected(report)) else [],
-        *(["## " + title, "", *(f"- {line}" for line in lines)] if lines else [] for title, lines in leftovers(report)),
+        *(["## " + title, "", *map(_item, lines)] if lines else [] for title, lines in leftovers(report)),
         ["## How to read this", "", HOW],
         ["## Sources of the literature's rows", "", *_sources(table)] if _sources(table) else [],
     ]
@@ -45,8 +46,8 @@ def leftovers(report: Report) -> list[tuple[str, list[str]]]:
 
 def paper_table_lines(table: Table) -> list[str]:
     """Return the table in the paper's layout; Markdown underlines with HTML's <u>."""
-    arrows = [f"{c.dataset} ({c.metric} {'↓' if c.direction == 'min' else '↑'})" for c in table.columns]
-    rows = [[row.label, *(mark_entry(row.entries.get(c.dataset)) for c in table.columns)] for row in table.rows]
+    arrows = [escape(f"{c.dataset} ({c.metric} {'↓' if c.direction == 'min' else '↑'})") for c in table.columns]
+    rows = [[escape(row.label), *(mark_entry(row.entries.get(c.dataset)) for c in table.columns)] for row in table.rows]
     return markdown_table(["model", *arrows], rows)
 
 
@@ -61,10 +62,15 @@ def mark_entry(entry: Entry | None) -> str:
 
 
 def cell_lines(cells: Sequence[Cell]) -> list[str]:
-    """Return a row for each cell: scores, epochs, size and cost."""
+    """Return the table of `cell_rows`."""
+    return _plain_table(cell_rows(cells))
+
+
+def cell_rows(cells: Sequence[Cell]) -> list[list[str]]:
+    """Return a head and a row for each cell: scores, epochs, size and cost."""
     head = ["cell", "data set", "model", "encoding", "counted", "seeds", "metric", "test", "best epoch"]
     head += ["parameters", "s/epoch", "hours", "memory", "energy"]
-    return markdown_table(head, [_cell_row(cell) for cell in cells])
+    return [head, *(_cell_row(cell) for cell in cells)]
 
 
 def _cell_row(cell: Cell) -> list[str]:
@@ -82,8 +88,8 @@ def _cell_row(cell: Cell) -> list[str]:
         (f"{epoch:.1f} ± {deviation:.1f}, {min(epochs)} to {max(epochs)}" if n > 1 else f"{epoch:.0f}")
         + f" of {first.epochs}",
         f"{first.num_params:,}",
-        f"{sum(result.seconds_per_epoch for result in cell.results) / n:.2f}",
-        f"{sum(result.seconds for result in cell.results) / n / 3600:.2f}",
+        format_number(sum(result.seconds_per_epoch for result in cell.results) / n, 2),
+        format_number(sum(result.seconds for result in cell.results) / n / 3600, 2),
         format_memory(cell),
         format_energy(cell),
     ]
@@ -93,7 +99,7 @@ def format_score(cell: Cell) -> str:
     """Return mean and deviation with the digits of the column."""
     mean, std, n = cell.summary
     digits = cell.column.digits
-    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if n > 1 else "")
+    return format_number(mean, digits) + (f" ± {format_number(std, digits)}" if n > 1 else "")
 
 
 def format_memory(cell: Cell) -> str:
@@ -112,30 +118,35 @@ def format_energy(cell: Cell) -> str:
 
 
 def pair_lines(pairs: Sequence[Pair]) -> list[str]:
-    """Return a row for each pair with every test."""
+    """Return the table of `pair_rows`."""
+    return _plain_table(pair_rows(pairs))
+
+
+def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
+    """Return a head and a row for each pair with every test."""
     head = ["data set", "model", "RWSE", "SPSE", "seeds", "difference", "95 %", "g", "finds"]
     head += ["student", "welch", "paired", "holm", "verdict"]
-    return markdown_table(head, [_pair_row(pair) for pair in pairs])
+    return [head, *(_pair_row(pair) for pair in pairs)]
 
 
 def _pair_row(pair: Pair) -> list[str]:
     c, digits = pair.comparison, pair.paths.column.digits
-    interval = "-" if c.interval is None else f"{c.interval[0]:+.{digits}f} to {c.interval[1]:+.{digits}f}"
+    ends = [format_number(end, digits, "+") for end in c.interval or ()]
     return [
         pair.paths.first.dataset,
         pair.paths.model,
         f"{pair.walks.label}: {format_score(pair.walks)}",
         f"{pair.paths.label}: {format_score(pair.paths)}",
         f"{pair.walks.seeds}, {pair.paths.seeds}",
-        f"{c.difference:+.{digits}f}",
-        interval,
+        format_number(c.difference, digits, "+"),
+        " to ".join(ends) or "-",
         _number(c.hedges_g, "+.2f"),
         _number(c.detectable_g, ".2f"),
         format_p(c.student_p),
         format_p(c.welch_p),
         f"{format_p(c.paired_p)}" + (f" ({c.num_pairs})" if c.paired_p is not None else ""),
         format_p(pair.holm_p),
-        pair.verdict.replace("*", "\\*"),
+        pair.verdict,
     ]
 
 
@@ -149,9 +160,14 @@ def _number(value: float | None, spec: str) -> str:
 
 
 def expected_lines(cells: Sequence[Cell]) -> list[str]:
-    """Return a row for each cell that says what it should reach."""
+    """Return the table of `expected_rows`."""
+    return _plain_table(expected_rows(cells))
+
+
+def expected_rows(cells: Sequence[Cell]) -> list[list[str]]:
+    """Return a head and a row for each cell that says what it should reach."""
     head = ["cell", "seeds", "test", "expected", "difference", "z", "p", "verdict", "source"]
-    return markdown_table(head, [_expected_row(cell) for cell in cells if cell.expected is not None])
+    return [head, *(_expected_row(cell) for cell in cells if cell.expected is not None)]
 
 
 def _has_expected(report: Report) -> Iterable[bool]:
@@ -162,13 +178,13 @@ def _expected_row(cell: Cell) -> list[str]:
     expected, digits = cell.expected, cell.column.digits
     assert expected is not None
     z, p = cell.agreement or (None, None)
-    std = f" ± {expected.std:.{digits}f}" if expected.std == expected.std else ""
+    std = f" ± {format_number(expected.std, digits)}" if expected.std == expected.std else ""
     return [
         cell.label,
         cell.seeds,
         format_score(cell),
-        f"{expected.mean:.{digits}f}{std} (n = {expected.n})",
-        f"{cell.summary.mean - expected.mean:+.{digits}f}",
+        f"{format_number(expected.mean, digits)}{std} (n = {expected.n})",
+        format_number(cell.summary.mean - expected.mean, digits, "+"),
         _number(z, "+.2f"),
         format_p(p),
         agreement_verdict(cell),
@@ -187,11 +203,26 @@ def agreement_verdict(cell: Cell) -> str:
 
 
 def _sources(table: Table) -> list[str]:
-    return [f"- {row.label}: {row.source}" for row in table.rows if row.source != "this report"]
+    return [_item(f"{row.label}: {row.source}") for row in table.rows if row.source != "this report"]
+
+
+def escape(text: str) -> str:
+    """Return text on one line with whatever Markdown reads as markup escaped, but for the bars of a table."""
+    line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
+    return re.sub(r"[\\`*\[\]<>$~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", line)  # a_b is a word, _b_ is not
+
+
+def _item(line: str) -> str:
+    return "- " + re.sub(r"^(?=[#+-])", r"\\", escape(line))
+
+
+def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    head, *others = ([escape(cell) for cell in row] for row in rows)
+    return markdown_table(head, others)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table; bars within a cell are escaped."""
+    """Return the lines of a Markdown table of cells that are Markdown; bars within a cell are escaped."""
     lines = [list(head), ["---"] * len(head), *(list(row) for row in rows)]
     assert all(len(line) == len(head) for line in lines)
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]

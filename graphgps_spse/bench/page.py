@@ -6,7 +6,7 @@ from html import escape
 from itertools import groupby
 
 from graphgps_spse.bench.comparison import Report
-from graphgps_spse.bench.markdown import HOW, cell_lines, expected_lines, leftovers, pair_lines
+from graphgps_spse.bench.markdown import HOW, cell_rows, expected_rows, leftovers, pair_rows
 from graphgps_spse.bench.table import CAPTION, Entry, Row, Table
 
 STYLE = """
@@ -44,11 +44,11 @@ def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> 
             kind = "note" if title == "Notes" else "warn"
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             parts.append(f'<h2>{title}</h2><ul class="{kind}">{items}</ul>')
-    parts += ["<h2>Cells</h2>", _wide(html_table(cell_lines(report.cells)))]
+    parts += ["<h2>Cells</h2>", _wide(html_table(cell_rows(report.cells)))]
     if report.pairs:
-        parts += ["<h2>SPSE against RWSE</h2>", _wide(html_table(pair_lines(report.pairs)))]
+        parts += ["<h2>SPSE against RWSE</h2>", _wide(html_table(pair_rows(report.pairs)))]
     if any(cell.expected is not None for cell in report.cells):
-        parts += ["<h2>Against what is expected</h2>", _wide(html_table(expected_lines(report.cells)))]
+        parts += ["<h2>Against what is expected</h2>", _wide(html_table(expected_rows(report.cells)))]
     for name, picture in pictures.items():
         data, title = base64.b64encode(picture).decode(), TITLES.get(name, name)
         parts.append(f'<h2>{escape(title)}</h2><img alt="{escape(title)}" src="data:image/png;base64,{data}">')
@@ -95,18 +95,11 @@ def _ranks() -> str:
     return f'<p class="note">Highlighted: {ranks} of a column with at least four numbers.</p>'
 
 
-def html_table(markdown_lines: Sequence[str]) -> str:
-    """Return a Markdown table as HTML."""
-    rows = [_split(line) for line in markdown_lines]
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of plain text, the first row of which is its head."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[2:])
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _split(line: str) -> list[str]:
-    """Return the cells of a line of a Markdown table, without its escapes."""
-    inner = line.strip().removeprefix("| ").removesuffix(" |").replace("\\|", "\0")
-    return [cell.replace("\0", "|").replace("\\*", "*") for cell in inner.split(" | ")]
 
 
 def _unwrapped(text: str) -> list[str]:

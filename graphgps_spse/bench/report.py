@@ -51,7 +51,7 @@ def _write_files(report: Report, table: Table, histories: dict[str, list[History
         "seeds.csv": seeds_csv(report.cells),
     }
     for name, text in texts.items():
-        write_atomic(out_dir / name, text.encode())
+        write_atomic(out_dir / name, text.encode(errors="backslashreplace"))  # names of folders need not be text
     kinds = (".png", ".pdf")
     return [out_dir / name for name in texts] + [path.with_suffix(kind) for path in pictures.values() for kind in kinds]
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -13,8 +14,8 @@ from graphgps_spse.errors import DataError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_atomic, write_record
 
 SCHEMA = 2
-LARGEST = 1e100
-"""No number of a record is larger: float32 ends at 3.4e38, and the squares that deviations need still fit a float."""
+LARGEST = 1e70
+"""No number of a record is larger: float32 ends at 3.4e38, and the fourth powers that tests need still fit a float."""
 HOW_NOT_WHAT = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
 """Keys of an encoding's record that say how it was made; with other values of them it is the same encoding."""
 OF_ALL_GRAPHS = frozenset({"status", "share_exact", "graphs_exact_at_every_length"})
@@ -174,7 +175,7 @@ def compare_with_history(result: RunResult, run_dir: Path) -> list[str]:
     unknown = []
     for split in ("train", "val", "test"):
         path = run_dir / split / "stats.json"
-        if not path.is_file():
+        if not os.path.isfile(path):
             continue
         try:
             lines = [line for line in read_history(run_dir, split) if line.get("epoch") == result.best_epoch]

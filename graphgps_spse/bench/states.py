@@ -153,7 +153,7 @@ def _read_progress(path: Path, max_epoch: int) -> dict[str, Any]:
     if lines and remaining > 0:
         try:
             found["seconds_per_epoch"] = float(json.loads(lines[-1])["eta"]) / remaining
-        except (ValueError, TypeError, LookupError) as err:
+        except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as err:
             log.debug("%s: its last line does not say how long is left: %r", path, err)
     return found
 

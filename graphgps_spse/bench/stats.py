@@ -78,7 +78,7 @@ def t_test(first: Summary, second: Summary, *, equal_variances: bool) -> float |
     """Return the p-value of equal means from means, sample deviations and numbers; None below three a side."""
     if min(first.n, second.n) < MIN_SEEDS:
         return None
-    if first.std == second.std == 0:
+    if _are_constant(first, second):
         return 1.0 if first.mean == second.mean else 0.0
     return float(stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue)
 
@@ -159,10 +159,15 @@ def detectable_effect(n_first: int, n_second: int, power: float = 0.8, level: fl
     return float(optimize.brentq(missing_power, 0.0, highest))
 
 
+def _are_constant(*groups: Summary) -> bool:
+    """Whether no group has a deviation, or only some whose fourth power, which degrees of freedom need, is zero."""
+    return max(group.std for group in groups) ** 4 == 0
+
+
 def _standard_error(first: Summary, second: Summary) -> tuple[float, float]:
     """Return the standard error of a difference of means, and its degrees of freedom (Welch and Satterthwaite)."""
-    parts = [group.std**2 / group.n for group in (first, second)]
-    if sum(parts) == 0:
+    if _are_constant(first, second):
         return 0.0, math.inf
+    parts = [group.std**2 / group.n for group in (first, second)]
     freedom = sum(parts) ** 2 / sum(part**2 / (group.n - 1) for part, group in zip(parts, (first, second)))
     return math.sqrt(sum(parts)), freedom

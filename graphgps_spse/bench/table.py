@@ -68,6 +68,11 @@ CAPTION = (
 )
 
 
+def format_number(value: float, digits: int, sign: str = "") -> str:
+    """Return a number with so many decimals, or as a power of ten where it has ten digits before them."""
+    return f"{value:{sign}.{digits}{'f' if abs(value) < 1e9 else 'e'}}"
+
+
 def lay_out(report: Report, *, literature: bool = True) -> Table:
     """Return the table of a report; the literature's rows as far as they have its data sets."""
     shown = {cell.column.dataset: cell.column for cell in report.cells}
@@ -124,8 +129,8 @@ def _entry(cell: Cell, report: Report) -> Entry:
         if pair.gain is not None and cell is (pair.paths if pair.gain else pair.walks):
             better, stars = True, max(stars, pair.stars)
     return Entry(
-        mean=f"{mean:.{digits}f}",
-        std="" if math.isnan(std) else f"{std:.{digits}f}",
+        mean=format_number(mean, digits),
+        std="" if math.isnan(std) else format_number(std, digits),
         seeds="" if n == cell.num_intended else cell.seeds,
         better=better,
         stars=stars,

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from records import record, write_cell, write_run
@@ -70,6 +71,13 @@ def test_epochs_that_cannot_be_compared_are_noted(tmp_path):
     found = collect_runs(tmp_path)
     assert [run.result.seed for runs in found.finished.values() for run in runs] == [0, 1, 2] and not found.problems
     assert "1/val/stats.json cannot be read" in found.notes[0] and "no line of epoch 3" in found.notes[1]
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/r\xe9sultats")
+    write_cell(Path(folder), [0.1])
+    found = collect_runs(tmp_path)
+    assert [found.label(folder) for folder in found.finished] == ["r\\xe9sultats/exp"]
 
 
 def test_a_copy_of_a_seed_is_no_second_seed(tmp_path):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from dataclasses import asdict
 
 import numpy as np
@@ -32,13 +33,22 @@ def test_a_curve_with_a_changed_digit_is_not_drawn(tmp_path):
     assert not histories["exp"] and "exp/0" in problems[0] and "stats.json is not as the run wrote it" in problems[0]
 
 
+def test_values_that_cannot_be_averaged_are_gaps(tmp_path):
+    folder = write_run(tmp_path, record(0.1, 0, best_epoch=0))
+    values = (0.1, 1e308, math.nan, math.inf)
+    lines = [json.dumps({"epoch": epoch, "mae": value}) + "\n" for epoch, value in enumerate(values)]
+    (folder / "val/stats.json").write_text("".join(lines))
+    histories, problems = read_histories(build_report(collect_runs(tmp_path)).cells)
+    assert not problems and [math.isnan(v) for v in histories["exp"][0].values()] == [False, True, True, True]
+
+
 def test_missing_and_damaged_curves_are_named(tmp_path):
     write_run(tmp_path, record(0.1, 0))
     write_run(tmp_path, record(0.1, 1), curve=False)
-    for seed, text in ((2, "{"), (3, '{"epoch": 0}\n'), (4, "[1]\n")):
+    for seed, text in ((2, "{"), (3, '{"epoch": 0}\n'), (4, "[1]\n"), (5, '{"epoch": Infinity, "mae": 1}\n')):
         folder = write_run(tmp_path, record(0.1, seed))
         (folder / "val/stats.json").write_text(text)
     histories, problems = read_histories(build_report(collect_runs(tmp_path)).cells)
     assert [list(h) for h in histories["exp"]] == [[0, 1, 2, 3, 4]]
     assert histories["exp"][0][3] == pytest.approx(0.1)
-    assert [f"exp/{seed}:" in problem for seed, problem in zip((1, 2, 3, 4), problems)] == [True] * 4
+    assert [f"exp/{seed}:" in problem for seed, problem in zip((1, 2, 3, 4, 5), problems)] == [True] * 5

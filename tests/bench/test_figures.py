@@ -51,6 +51,24 @@ def test_one_seed_without_curve(tmp_path):
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.with_suffix(".pdf").read_bytes()[:5] == b"%PDF-"
 
 
+@pytest.mark.parametrize("name", ["$_$", "two\n$lines"])
+def test_a_name_is_no_formula(tmp_path, name):
+    write_pair(tmp_path, WALKS, PATHS, stem=name.replace("\\", ""), dataset=name, model=name)
+    report, figures = draw(tmp_path)
+    (tmp_path / "out").mkdir()
+    assert len(save_figures(figures, tmp_path / "out")) == 5
+    texts = [text.get_text() for axes in figures["scores"].axes for text in axes.get_xticklabels()]
+    assert name in texts[0] and name in figures["scores"].axes[0].get_title()
+
+
+@pytest.mark.parametrize("scores", [[0.0, -2.0, -1.0], [1e69, 2e69, 3e69]])
+def test_scores_of_any_size_are_drawn(tmp_path, scores):
+    write_pair(tmp_path, scores, [0.1, 0.2, 0.3])
+    _, figures = draw(tmp_path)
+    (tmp_path / "out").mkdir()
+    save_figures(figures, tmp_path / "out")
+
+
 def test_a_full_disk_keeps_the_pictures_of_before(tmp_path):
     figure, out = Figure(), tmp_path / "out"
     out.mkdir()

@@ -73,6 +73,7 @@ def test_marks():
 
 def test_escapes():
     assert escape("a_b & 50% {x} $y$ #1 \\") == r"a\_b \& 50\% \{x\} \$y\$ \#1 \textbackslash{}"
+    assert escape("é ß α\n\x00\x85😀") == "é ß U+03B1   U+1F600"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

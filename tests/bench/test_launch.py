@@ -65,6 +65,25 @@ def test_a_full_disk_is_no_failure_and_is_named(tmp_path):
     assert stopped.reason == "", "the error is of the attempt before"
 
 
+FOREIGN = [
+    '["ended"]',
+    "3",
+    "[" * 100_000,
+    '{"event": []}',
+    '{"event": "ended", "job": ["12_3"]}',
+    '{"event": "ended", "exit',
+]
+
+
+@pytest.mark.parametrize("line", FOREIGN)
+def test_lines_that_are_no_events_are_left_out(tmp_path, line):
+    note_submitted(tmp_path, "12_3")
+    with (tmp_path / "attempts.jsonl").open("a") as journal:
+        journal.write(line + "\n")
+    note_submitted(tmp_path, "12_4")
+    assert [event["job"] for event in read_attempts(tmp_path)] == ["12_3", "12_4"]
+
+
 def test_second_attempt_is_turned_away_even_after_the_first_starter_has_died(tmp_path):
     """The lock goes to the process, so that a run whose sweep was killed is not started twice."""
     starter = (

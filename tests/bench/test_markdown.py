@@ -1,10 +1,21 @@
 """The report's text."""
 
+import re
+
+import pytest
 from records import write_cell, write_pair
 
 from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.comparison import build_report
-from graphgps_spse.bench.markdown import cell_lines, mark_entry, markdown_table, pair_lines, report_text, stars_text
+from graphgps_spse.bench.markdown import (
+    cell_lines,
+    escape,
+    mark_entry,
+    markdown_table,
+    pair_lines,
+    report_text,
+    stars_text,
+)
 from graphgps_spse.bench.stats import compare
 from graphgps_spse.bench.table import Entry, lay_out
 
@@ -52,6 +63,29 @@ def test_marks():
     assert mark_entry(None) == "-"
     assert mark_entry(Entry("0.1", "0.2", "7/10", True, 1, 2)) == "**<u>0.1 ± 0.2</u>**\\*² (7/10)"
     assert markdown_table(["a|b"], [["c"]])[0] == "| a\\|b |"
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("zinc_SPSE-layers3", "zinc_SPSE-layers3"),
+        ("_a_", r"\_a\_"),
+        ("$_$ *x* `y` [z](u) <b> & ~", r"\$\_\$ \*x\* \`y\` \[z\](u) \<b\> \& \~"),
+        ("back\\slash", "back\\\\slash"),
+        ("two\r\nlines\x00", "two lines "),
+    ],
+)
+def test_names_are_no_markup(text, escaped):
+    assert escape(text) == escaped
+
+
+def test_a_name_stays_in_its_cell(tmp_path):
+    write_cell(tmp_path, [0.1], dataset="a|b\\|c\nd", model="# m")
+    report = build_report(collect_runs(tmp_path))
+    head, _, row = cell_lines(report.cells)
+    assert row.startswith(r"| exp | a\|b\\\|c d | # m |") and len(re.findall(r"(?<!\\)\|", row)) == head.count("|")
+    report.notes.append("# no heading")
+    assert "\n- \\# no heading\n" in report_text(report, lay_out(report))
 
 
 def test_stars_of_the_paper():

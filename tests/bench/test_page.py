@@ -1,5 +1,6 @@
 """The HTML page: whole, alone, and safe to show."""
 
+import html
 from html.parser import HTMLParser
 
 from records import write_cell, write_pair
@@ -51,7 +52,15 @@ def test_foreign_text_is_escaped(tmp_path):
     assert "script" not in Reader(text).seen and "a&amp;b" in text
 
 
+def test_a_name_reads_as_it_is(tmp_path):
+    name = " $_$ | a\\|b ** <i> &amp; "
+    write_cell(tmp_path, [0.1], dataset=name)
+    report = build_report(collect_runs(tmp_path))
+    text = report_page(report, lay_out(report), {})
+    assert text.count(f"<td>{html.escape(name)}</td>") == 1 and Reader(text)
+
+
 def test_tables_are_those_of_the_text():
-    lines = ["| a | b |", "| --- | --- |", r"| x\|y | gain \*\* |"]
-    head, body = "<tr><th>a</th><th>b</th></tr>", "<tr><td>x|y</td><td>gain **</td></tr>"
-    assert html_table(lines) == f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+    rows = [["a", "b"], [" | x|y \\", "gain **"]]
+    head, body = "<tr><th>a</th><th>b</th></tr>", "<tr><td> | x|y \\</td><td>gain **</td></tr>"
+    assert html_table(rows) == f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"

@@ -1,9 +1,12 @@
 """From a folder of runs to the files of a report, through the script as people call it."""
 
+import copy
 import csv
 import json
+import math
 import runpy
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,12 @@ from records import record, write_pair, write_run
 from unprivileged import as_nobody
 
 from graphgps_spse.bench.collect import collect_runs
-from graphgps_spse.bench.report import make_report
+from graphgps_spse.bench.comparison import build_report
+from graphgps_spse.bench.latex import standalone
+from graphgps_spse.bench.markdown import report_text
+from graphgps_spse.bench.page import report_page
+from graphgps_spse.bench.report import cells_csv, make_report, pairs_csv, seeds_csv, table_csv
+from graphgps_spse.bench.table import lay_out
 
 ROOT = Path(__file__).resolve().parents[2]
 WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
@@ -104,6 +112,62 @@ def test_runs_that_cannot_be_read_are_problems_and_no_end(open_folder):
         (open_folder / f"results/zinc-SPSE/{k}").chmod(mode)
     problems = as_nobody(lambda: collect_runs(open_folder / "results").problems)
     assert problems.count("cannot be read (Permission denied)") == 3, problems
+
+
+VALUES = [None, True, -1, 3.5, "", "$_$|\n", [], [1], {}, {"a": 1}, 1e308, math.nan, math.inf, 10**400, "\ud800"]
+
+
+def places(tree, at=()):
+    """Every place of a record, the nested ones too."""
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        yield (*at, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*at, key))
+
+
+def with_value(tree, at, value):
+    tree = copy.deepcopy(tree)
+    inner = tree
+    for key in at[:-1]:
+        inner = inner[key]
+    inner[at[-1]] = value
+    return tree
+
+
+def test_no_foreign_record_ends_a_report(tmp_path):
+    """Each value of a record in turn is something else, in all seeds of a cell: it is refused, or can be shown."""
+    foreign = record(
+        0.1, 3, name="zinc-SPSE", config={"a": 1}, environment={"commit": "c", "torch": "2", "device": "cpu"},
+        encodings={"SPSE": {"train": {"status": ["exact", "exact"], "sampled_graphs": 3, "num_graphs": 5}}},
+        expected={"mean": 0.1, "std": 0.01, "seeds": 10, "source": "paper"},
+        resources={"peak_process_bytes": 2**30, "energy_joules": 3.0, "energy_whole_run": True},
+    )  # fmt: skip
+    write_pair(tmp_path, WALKS, PATHS)
+    for seed in range(3):
+        (tmp_path / f"zinc-SPSE/{seed}/val/stats.json").unlink()  # which would contradict any other score
+    shown = refused = 0
+    for at in places(asdict(foreign)):
+        if at[0] in ("schema", "fingerprints", "history_digests"):
+            continue
+        for value in VALUES[:: 1 if len(at) < 3 else 3]:
+            for seed in range(3):
+                content = with_value(asdict(replace(foreign, seed=seed)), at, value)
+                (tmp_path / f"zinc-SPSE/{seed}/result.json").write_text(json.dumps({**content, "schema": 1}))
+            report = build_report(collect_runs(tmp_path))
+            table = lay_out(report)
+            texts = [report_text(report, table), report_page(report, table, {}), standalone(table), table_csv(table)]
+            texts += [cells_csv(report.cells), pairs_csv(report.pairs), seeds_csv(report.cells)]
+            assert all(text.encode() for text in texts)
+            shown, refused = shown + (len(report.cells) == 2), refused + (len(report.cells) == 1)
+    assert shown > 50 and refused > 100
+
+
+def test_a_score_beyond_all_numbers_is_a_failed_run(tmp_path):
+    write_pair(tmp_path / "results", WALKS, [0.2, 0.22, 1e308])
+    report, _ = make_report(tmp_path / "results", tmp_path / "out")
+    (problem,) = report.refused
+    assert "zinc-SPSE/2/result.json: mae on train is 1e+308" in problem
+    assert "| zinc-SPSE | ZINC | GRIT | SPSE | - | 2/3 |" in (tmp_path / "out/report.md").read_text()
 
 
 def test_paper_and_nothing_to_do(call):

@@ -219,8 +219,9 @@ def test_hours_come_from_unfinished_seeds_too(runs):
     finish(runs[1])  # 10 epochs of 3.6 s
     states = [read_state(run) for run in runs]
     assert predict_hours(runs[0], states[0], states) == pytest.approx(6 * (4 * 12 + 10 * 3.6) / 14 / 3600)
-    (runs[0].run_dir / "train" / "stats.json").write_text("[]\n" * 4)  # foreign
-    assert predict_hours(runs[0], read_state(runs[0]), [read_state(runs[0])]) is None
+    for foreign in ("[]", "[" * 100_000, '{"eta": 1' + "0" * 400 + "}", '{"eta": null}'):
+        (runs[0].run_dir / "train" / "stats.json").write_text(f"{foreign}\n" * 4)
+        assert predict_hours(runs[0], read_state(runs[0]), [read_state(runs[0])]) is None
 
 
 def test_hours_come_from_failed_seeds_too(runs):

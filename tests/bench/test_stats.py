@@ -1,5 +1,6 @@
 """Statistics against scipy, statsmodels' definition of Holm, and by hand."""
 
+import itertools
 import math
 
 import numpy as np
@@ -34,6 +35,20 @@ def test_by_hand():
     assert math.isnan(summarize([]).mean) and summarize([]).n == 0
     for odd in (math.inf, math.nan):
         assert math.isnan(summarize([1.0, odd]).mean) and math.isnan(summarize([1.0, odd]).std)
+
+
+@pytest.mark.parametrize("scale", [1e70, -1e70, 1e-60, 1e-90, 1e-170, 5e-324])
+def test_no_size_of_scores_is_beyond_a_test(scale):
+    """Up to the largest number of a record, and down to where squares are zero, with deviations as small as can be."""
+    sets = ([0, 0, 0], [1, 1, 1], [1, 2, 3], [2, 2, 5], [1, 1, 1 + 2**-52])
+    for first, second in itertools.product(sets, sets):
+        a, b = ({seed: value * scale for seed, value in enumerate(values)} for values in (first, second))
+        found = compare(a, b)
+        for p in (found.student_p, found.welch_p, found.paired_p):
+            assert 0 <= p <= 1, (first, second)
+        assert not any(map(math.isnan, (found.hedges_g, *found.interval)))
+        z, p = agreement(summarize(list(a.values())), summarize(list(b.values())))
+        assert 0 <= p <= 1 and not math.isnan(z)
 
 
 def test_student_by_its_formula():

@@ -6,7 +6,7 @@ from records import write_cell, write_pair
 from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.comparison import build_report
 from graphgps_spse.bench.paper import find_column, paper_columns, read_paper_table
-from graphgps_spse.bench.table import lay_out
+from graphgps_spse.bench.table import format_number, lay_out
 
 MODELS = {"GPS": "GPSModel", "CSA": "CSAModel", "GRIT": "GritTransformer"}
 
@@ -18,6 +18,11 @@ def table_of(root, **options):
 def row_of(table, label):
     (row,) = (row for row in table.rows if row.label == label)
     return row
+
+
+def test_numbers_that_would_be_too_long_are_powers_of_ten():
+    texts = [format_number(value, 3, "+") for value in (0.5, -123456789.0, 1.5e12, -1e69)]
+    assert texts == ["+0.500", "-123456789.000", "+1.500e+12", "-1.000e+69"]
 
 
 def test_one_data_set(tmp_path):
