@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,17 @@ OTHER_COLOURS = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666")
 MAX_COLUMNS = 4
 MAX_OVERVIEW = 3
 """Groups that fit into one picture with their scores and curves."""
-PLAIN_TEXT = {"text.parse_math": False}
-"""A name with dollar signs is no formula, and most such names could not be drawn as one."""
 
 
 def draw_figures(report: Report, histories: Mapping[str, Sequence[History]]) -> dict[str, Figure]:
     """Return the figures that this report has something for, by name. `histories`: cell label -> one for each seed."""
-    with rc_context(PLAIN_TEXT):
+    with _plain_text():
         return _draw_figures(report, histories)
+
+
+def _plain_text() -> AbstractContextManager[None]:
+    """Draw texts as they are: a name with dollar signs is no formula, and may not even be possible as one."""
+    return rc_context({"text.parse_math": False})
 
 
 def _draw_figures(report: Report, histories: Mapping[str, Sequence[History]]) -> dict[str, Figure]:
@@ -56,7 +60,7 @@ def save_figures(figures: Mapping[str, Figure], folder: Path) -> dict[str, Path]
     for name, figure in figures.items():
         for kind, how in options.items():
             picture = io.BytesIO()
-            with rc_context(PLAIN_TEXT):  # ticks get their texts only now
+            with _plain_text():  # ticks get their texts only now
                 figure.savefig(picture, format=kind, **how)
             write_atomic(folder / f"{name}.{kind}", picture.getvalue())
     return {name: folder / f"{name}.png" for name in figures}

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from graphgps_spse.errors import DataError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_atomic, write_record
@@ -125,7 +125,7 @@ class RunResult:
         return ""
 
 
-def is_measurement(value: Any) -> bool:
+def is_measurement(value: Any) -> TypeGuard[float]:
     """Whether a value is a number that can be computed with: finite, and no larger than LARGEST."""
     return type(value) in (int, float) and -LARGEST <= value <= LARGEST
 
