@@ -26,7 +26,6 @@ from graphgps_spse.registry import ALL
 
 log = logging.getLogger(__name__)
 
-
 NEED_NOT_BE_READ = frozenset({"dataset.dir", "plugins", "resolved"})
 """Keys that a machine's own scripts set for every run: data sets that are generated have no folder."""
 

@@ -15,6 +15,10 @@ MAX_BASES = 10
 """Files that a configuration may inherit from, one through the other."""
 
 
+ONLY_ON_COMMAND_LINE = frozenset({"dataset.trust_data"})
+"""Keys that no file may set: somebody else may have written it."""
+
+
 def read_files(path: Path) -> tuple[Leaves, Leaves]:
     """Return what a configuration inherits and what it sets itself: the leaves of its bases, and its own.
 
@@ -53,7 +57,14 @@ def read_words(overrides: Sequence[str]) -> Leaves:
 
 
 def _read_leaves(path: Path) -> Leaves:
-    return dict(_leaves(read_mapping(path, "configuration"), ""))
+    """Return the leaves of a file, without those of the command line where it is a run's own record of all keys."""
+    leaves = dict(_leaves(read_mapping(path, "configuration"), ""))
+    is_record = leaves.get("resolved", (False, ""))[0] is True
+    for key in ONLY_ON_COMMAND_LINE & leaves.keys():
+        value, where = leaves.pop(key)
+        if value is not False and not is_record:
+            raise ConfigError(f"{where}: {key}: can be set only on the command line, by whoever runs it: {key}=True")
+    return leaves
 
 
 def _leaves(mapping: Node, prefix: str) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -9,6 +9,7 @@ RUNTIME_KEYS = (
     "dataset.images.dir",
     "dataset.pe_transform_on_the_fly",
     "dataset.smiles.file",
+    "dataset.trust_data",
     "expected",
     "num_threads",
     "num_workers",

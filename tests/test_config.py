@@ -185,3 +185,21 @@ def test_every_key_has_a_type():
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_shipped_configuration_loads(path):
     assert load_config(path).name == path.stem
+
+
+def test_trust_in_data_is_the_command_line_s_alone(tmp_path):
+    """A file that somebody else wrote must not let data run code: neither a configuration nor a run's config.yaml."""
+    path = tmp_path / "c.yaml"
+    path.write_text("dataset:\n  format: PyG-ZINC\n  trust_data: true\n")
+    with pytest.raises(ConfigError, match=r"c\.yaml:3: dataset\.trust_data: .* only on the command line"):
+        load_config(path)
+    with pytest.raises(ConfigError, match="only on the command line"):
+        load_config(path, ["dataset.trust_data=True"])
+    (tmp_path / "child.yaml").write_text("base: c.yaml\n")
+    with pytest.raises(ConfigError, match="only on the command line"):
+        load_config(tmp_path / "child.yaml")
+    path.write_text("dataset: {format: PyG-ZINC}\n")
+    assert load_config(path, ["dataset.trust_data=True"]).dataset.trust_data
+    path.write_text(yaml.safe_dump(load_config(path, ["dataset.trust_data=True"]).to_dict() | {"resolved": True}))
+    assert not load_config(path).dataset.trust_data
+    assert load_config(path, ["dataset.trust_data=True"]).dataset.trust_data

@@ -1,12 +1,15 @@
-"""PATTERN, CLUSTER, MNIST and CIFAR10 of "Benchmarking Graph Neural Networks" (Dwivedi et al. 2023), by PyG's class."""
+"""PATTERN, CLUSTER, MNIST and CIFAR10 of "Benchmarking Graph Neural Networks" (Dwivedi et al. 2023), from PyG."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch_geometric.datasets import GNNBenchmarkDataset
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.pyg import flat_graphs, load_pyg
+from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, as_split, download_only
+from graphgps_spse.data.unpickle import as_tensor, read_torch
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import datasets, nearest
 
@@ -44,42 +47,55 @@ def check_name(name: str, known: tuple[str, ...], data_format: str) -> None:
 class Benchmark:
     """One of the four data sets as PyG distributes it; x of superpixels is mean colour, then centre (row, column)."""
 
-    def __init__(self, *, root: Path, name: str) -> None:
-        self.root, self.name = root, name
+    def __init__(self, *, root: Path, name: str, trusted: bool = False) -> None:
+        """`root` is the folder of PyG's GNNBenchmarkDataset. A raw file that is `trusted` may run code."""
+        self.root, self.name, self.trusted = root, name, trusted
         self.spec = benchmark_spec(name)
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Benchmark":
-        """Read `dataset.name` and `dataset.dir`."""
+        """Read `dataset.name`, `dataset.dir` and `dataset.trust_data`."""
         check_name(cfg.dataset.name, SBM_NAMES + SUPERPIXEL_NAMES, "PyG-GNNBenchmarkDataset")
-        return cls(root=Path(cfg.dataset.dir) / "GNNBenchmarkDataset", name=cfg.dataset.name)
+        root = Path(cfg.dataset.dir) / "GNNBenchmarkDataset"
+        return cls(root=root, name=cfg.dataset.name, trusted=TrustOptions.from_cfg(cfg).trust_data)
 
     def load(self) -> dict[str, GraphDataset]:
-        """Read, and at first download and process, the three splits. Raises DataError with a way out."""
-        return {split: self._load_split(split) for split in SPLITS}
-
-    def _load_split(self, split: str) -> GraphDataset:
+        """Read, and at first download, the three splits. Raises DataError with a way out."""
         url = GNNBenchmarkDataset.urls[self.name]
-        archive = url.rpartition("/")[2]
-        raw_dir = self.root / self.name / "raw"
-        dataset = load_pyg(
-            lambda: GNNBenchmarkDataset(str(self.root), name=self.name, split=split),
-            name=self.name,
-            raw_dir=raw_dir,
-            raw_files=[archive.replace(".zip", ".pt")],
-            url=url,
-            archive=archive,
+        archive, folder = url.rpartition("/")[2], self.root / self.name / "raw"
+        file = archive.replace(".zip", ".pt")
+        raw = RawFiles(
+            name=self.name, folder=folder, files=(file,), url=url, kept=self.root / self.name, archive=archive
         )
+        arrays = raw.read(
+            lambda: download_only(GNNBenchmarkDataset)(str(self.root), name=self.name),
+            lambda: self._read_splits(folder / file),
+        )
+        splits = {split: as_split(arrays, name=self.name, split=split, level=self.spec.level) for split in SPLITS}
+        for graphs in splits.values():
+            self._check(graphs, folder)
+        return splits
+
+    def _read_splits(self, path: Path) -> dict[str, Iterator[RawGraph]]:
+        """Return the graphs of each split, in the file a list of three lists of dicts of tensors."""
+        content = read_torch(path, trusted=self.trusted)
+        return {split: self._read_graphs(path, graphs) for split, graphs in zip(SPLITS, content, strict=True)}
+
+    def _read_graphs(self, path: Path, graphs: list[dict[str, Any]]) -> Iterator[RawGraph]:
         superpixels = self.name in SUPERPIXEL_NAMES
-        columns = ("x", "y", "pos", "edge_attr") if superpixels else ("x", "y")
-        lacking = [key for key in columns if getattr(dataset._data, key, None) is None]
-        if lacking:
-            raise DataError(f"{self.name}, {split} split: the graphs in {raw_dir} have no {', '.join(lacking)}")
-        graphs = flat_graphs(
-            dataset, name=self.name, split=split, level=self.spec.level, with_positions=superpixels
-        )  # fmt: skip
-        self._check(graphs, raw_dir)
-        return graphs
+        columns = ("x", "y", "edge_index", "pos", "edge_attr") if superpixels else ("x", "y", "edge_index")
+        for number, graph in enumerate(graphs):
+            lacking = [key for key in columns if graph.get(key) is None]
+            if lacking:
+                raise DataError(f"{path}: graph {number} has no {', '.join(lacking)} (is this another data set?)")
+            tensors = {key: as_tensor(graph[key]) for key in columns}
+            x, y = tensors["x"], tensors["y"]
+            yield RawGraph(
+                x=torch.cat([x, tensors["pos"]], dim=1).float() if superpixels else x,
+                edge_index=tensors["edge_index"],
+                edge_attr=tensors["edge_attr"].reshape(tensors["edge_index"].shape[1], -1) if superpixels else None,
+                y=y.reshape(1, -1) if superpixels else y.reshape(-1, 1),
+            )
 
     def _check(self, graphs: GraphDataset, raw_dir: Path) -> None:
         where = f"{self.name}, {graphs.split} split ({raw_dir})"

@@ -6,20 +6,21 @@ from typing import Any
 from graphgps_spse.data.molecules import count_workers
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
 from graphgps_spse.data.peptides import Peptides
+from graphgps_spse.data.pyg import TrustOptions
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import datasets, nearest
 
 
 @datasets.register("OGB")
 class OGB:
-    """Peptides (Dwivedi et al. 2022) by PyG's loader, and PCQM4Mv2 (Hu et al. 2021) from OGB's files."""
+    """Peptides (Dwivedi et al. 2022) from PyG's raw files, and PCQM4Mv2 (Hu et al. 2021) from OGB's."""
 
     names = (*(f"peptides-{kind}" for kind in Peptides.kinds), *(f"PCQM4Mv2-{kind}" for kind in PCQM4Mv2.kinds))
     """What `dataset.name` may be."""
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> Peptides | PCQM4Mv2:
-        """Read `dataset.name` and `dataset.dir`; for PCQM4Mv2 `num_threads` and `train.mode` as well."""
+        """Read `dataset.name` and `dataset.dir`, and of each family what it needs besides."""
         name, root = cfg.dataset.name, Path(cfg.dataset.dir)
         if name not in cls.names:
             raise ConfigError(
@@ -28,7 +29,7 @@ class OGB:
             )
         family, kind = name.split("-")
         if family == "peptides":
-            return Peptides(root=root / "LRGB", kind=kind)
+            return Peptides(root=root / "LRGB", kind=kind, trusted=TrustOptions.from_cfg(cfg).trust_data)
         if kind == "inference" and cfg.train.mode == "custom":
             raise ConfigError(
                 f"dataset.name: {name} has no training split; it is for predictions of a finished run, with "

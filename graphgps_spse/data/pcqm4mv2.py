@@ -1,12 +1,11 @@
 """PCQM4Mv2 (Hu et al. 2021): the HOMO-LUMO gap of 3.7 million molecules, from OGB's own files.
 
-OGB's SMILES, or its processed file where that is there, are turned once into a folder of memory-mapped arrays beside
-them, one part after the other, so that neither this nor training holds the molecules in memory.
+OGB's SMILES are turned once into a folder of memory-mapped arrays beside them, one part after the other, so neither
+this nor training holds the molecules in memory. OGB's processed file, a pickle, is never opened.
 """
 
 import io
 import logging
-import pickle
 import sys
 import time
 import zipfile
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec, count_rows, flat_rows
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
-from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS, featurise_many, fold_chirality
+from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS, featurise_many
+from graphgps_spse.data.unpickle import as_array, read_torch
 from graphgps_spse.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -83,12 +82,8 @@ class PCQM4Mv2:
     def _write(self, path: Path) -> None:
         self._require_files()
         parts = split_parts(read_split(self.folder / "split_dict.pt"))
-        processed = self.folder / "processed" / "geometric_data_processed.pt"
         num_graphs, started = sum(map(len, parts.values())), time.perf_counter()
-        if processed.is_file():
-            source: Any = _Processed(processed)
-        else:
-            source = _Smiles(self.folder / "raw" / "data.csv.gz", self.num_workers)
+        source = _Smiles(self.folder / "raw" / "data.csv.gz", self.num_workers)
         missing = [part for part, rows in parts.items() if len(rows) and int(rows.max()) >= len(source)]
         if missing:
             raise DataError(f"{self.folder}: split_dict.pt names more molecules in {missing[0]} than {source.path} has")
@@ -148,14 +143,10 @@ def _no_answers() -> Iterator[None]:
 
 def read_split(path: Path) -> dict[str, np.ndarray]:
     """Return OGB's split_dict.pt: rows of train, valid, test-dev and test-challenge. Runs no code of the file."""
-    array_types = [np.ndarray, np.dtype, type(np.dtype(np.int64)), type(np.dtype(np.int32))]
-    rebuild: Any = np.zeros(0).__reduce__()[0]
-    old_names = [(rebuild, "numpy.core.multiarray._reconstruct"), (rebuild, "numpy._core.multiarray._reconstruct")]
+    split = read_torch(path)
     try:
-        with torch.serialization.safe_globals([*array_types, *old_names]):
-            split = torch.load(path, weights_only=True)
-        return {part: np.asarray(split[part]).astype(np.int64) for part in ("train", "valid", *TEST_SPLITS)}
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as err:
+        return {part: np.asarray(as_array(split[part])).astype(np.int64) for part in ("train", "valid", *TEST_SPLITS)}
+    except (LookupError, TypeError, ValueError, AttributeError) as err:
         raise DataError(f"{path} is not OGB's split of PCQM4Mv2 ({type(err).__name__}: {err})") from err
 
 
@@ -242,36 +233,3 @@ class _Smiles:
     def _texts(self, rows: np.ndarray) -> Iterator[Any]:
         for first in range(0, len(rows), _BLOCK):
             yield from self._smiles.take(rows[first : first + _BLOCK]).to_pylist()
-
-
-class _Processed:
-    """The graphs of the file that OGB's PygPCQM4Mv2Dataset writes, mapped and not read as a whole."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            # OGB's file holds PyG's Data object, which only the full unpickler reads; OGB's own class does the same.
-            self._data, slices = torch.load(path, mmap=True, weights_only=False)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError, AttributeError) as err:
-            raise DataError(
-                f"{path} cannot be read ({type(err).__name__}: {err}). Move it away, and the graphs are made from the "
-                "SMILES in raw/data.csv.gz"
-            ) from err
-        self._node_ptr, self._edge_ptr = (torch.as_tensor(slices[key]).long() for key in ("x", "edge_index"))
-
-    def __len__(self) -> int:
-        return len(self._node_ptr) - 1
-
-    def blocks(self, rows: np.ndarray) -> Iterator[Block]:
-        """Yield the graphs of some rows in their order."""
-        for first in range(0, len(rows), _BLOCK):
-            index_B = torch.from_numpy(rows[first : first + _BLOCK])
-            nodes, edges = flat_rows(self._node_ptr, index_B), flat_rows(self._edge_ptr, index_B)
-            yield {
-                "sizes": count_rows(self._node_ptr, index_B).numpy(),
-                "num_edges": count_rows(self._edge_ptr, index_B).numpy(),
-                "x": fold_chirality(self._data.x[nodes].numpy()),
-                "edge_index": self._data.edge_index[:, edges].numpy().astype(np.int16),
-                "edge_attr": self._data.edge_attr[edges].numpy().astype(np.uint8),
-                "y": self._data.y[index_B].reshape(-1, 1).float().numpy(),
-            }

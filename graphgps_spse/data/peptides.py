@@ -1,6 +1,6 @@
-"""Peptides-func and Peptides-struct of the Long Range Graph Benchmark (Dwivedi et al. 2022), by PyG's own loader."""
+"""Peptides-func and Peptides-struct of the Long Range Graph Benchmark (Dwivedi et al. 2022), from PyG's raw files."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -8,7 +8,8 @@ from torch_geometric.datasets import LRGBDataset
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS, fold_chirality
-from graphgps_spse.data.pyg import flat_graphs, load_pyg
+from graphgps_spse.data.pyg import RawFiles, RawGraph, as_split, download_only
+from graphgps_spse.data.unpickle import as_tensor, read_torch
 
 SPLITS = ("train", "val", "test")
 
@@ -21,10 +22,11 @@ class Peptides:
 
     kinds = ("functional", "structural")
 
-    def __init__(self, *, root: Path, kind: str) -> None:
-        """`root` is the folder of PyG's LRGBDataset."""
+    def __init__(self, *, root: Path, kind: str, trusted: bool = False) -> None:
+        """`root` is the folder of PyG's LRGBDataset. Raw files that are `trusted` may run code."""
         functional = kind == "functional"
         self.root, self.pyg_name = root, "peptides-func" if functional else "peptides-struct"
+        self.trusted = trusted
         self.spec = DatasetSpec(
             name=self.pyg_name.capitalize(),
             level="graph",
@@ -37,16 +39,27 @@ class Peptides:
         )
 
     def load(self) -> dict[str, GraphDataset]:
-        """Read, and at first download and process, the three splits. Raises DataError with a way out."""
-        return {split: self._load_split(split) for split in SPLITS}
-
-    def _load_split(self, split: str) -> GraphDataset:
-        dataset = load_pyg(
-            lambda: LRGBDataset(str(self.root), name=self.pyg_name, split=split),
+        """Read, and at first download, the three splits. Raises DataError with a way out."""
+        folder = self.root / self.pyg_name
+        raw = RawFiles(
             name=self.spec.name,
-            raw_dir=self.root / self.pyg_name / "raw",
-            raw_files=[f"{s}.pt" for s in SPLITS],
+            folder=folder / "raw",
+            files=tuple(f"{split}.pt" for split in SPLITS),
             url=LRGBDataset.urls[self.pyg_name],
+            kept=folder,
         )
-        graphs = flat_graphs(dataset, name=self.spec.name, split=split)
-        return replace(graphs, x_NF=torch.from_numpy(fold_chirality(graphs.x_NF.numpy())), y=graphs.y.float())
+        arrays = raw.read(
+            lambda: download_only(LRGBDataset)(str(self.root), name=self.pyg_name),
+            lambda: {split: self._read_graphs(raw.folder / f"{split}.pt") for split in SPLITS},
+        )
+        return {split: as_split(arrays, name=self.spec.name, split=split) for split in SPLITS}
+
+    def _read_graphs(self, path: Path) -> Iterator[RawGraph]:
+        """Yield the graphs of a file, a list of tuples of tensors."""
+        for x, edge_attr, edge_index, y in read_torch(path, trusted=self.trusted):
+            yield RawGraph(
+                x=torch.from_numpy(fold_chirality(as_tensor(x).numpy())),
+                edge_index=as_tensor(edge_index),
+                edge_attr=as_tensor(edge_attr),
+                y=as_tensor(y).float().reshape(1, -1),
+            )

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from harmful import HOW, Harmful, as_pt
 from lay_benchmark import NUM_GRAPHS, lay_benchmark
 from torch_geometric.datasets import GNNBenchmarkDataset
 
@@ -19,7 +20,7 @@ NAMES = SBM_NAMES + SUPERPIXEL_NAMES
 
 
 def make(root, name: str) -> Benchmark:
-    data = SimpleNamespace(name=name, dir=str(root))
+    data = SimpleNamespace(name=name, dir=str(root), trust_data=False)
     return datasets.get("PyG-GNNBenchmarkDataset").from_cfg(SimpleNamespace(dataset=data))
 
 
@@ -108,7 +109,7 @@ def test_another_data_set_in_the_folder_is_refused(tmp_path):
         make(tmp_path, "CLUSTER").load()
     shutil.copytree(folder / "PATTERN", folder / "MNIST")
     (folder / "MNIST/raw/PATTERN_v2.pt").rename(folder / "MNIST/raw/MNIST_v2.pt")
-    with pytest.raises(DataError, match="have no pos, edge_attr"):
+    with pytest.raises(DataError, match="graph 0 has no pos, edge_attr"):
         make(tmp_path, "MNIST").load()
 
 
@@ -123,6 +124,26 @@ def test_impossible_classes_and_edges_are_refused(tmp_path, name, level):
     splits[0][1]["y"][0] = 1
     splits[0][1]["edge_index"][1, 0] = 300  # 300 is 44 in eight bits: it must not pass for that
     torch.save(splits, path)
-    shutil.rmtree(path.parents[1] / "processed")
     with pytest.raises(DataError, match=r"graph 1: edge \(\d+, 300\) points outside"):
         make(tmp_path, name).load()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("how", HOW)
+def test_a_raw_file_runs_no_code(tmp_path, how, zipped):
+    splits, mark = lay_benchmark(tmp_path, "PATTERN"), tmp_path / "ran"
+    splits[1][0]["x"] = Harmful(mark, how)
+    (tmp_path / "GNNBenchmarkDataset/PATTERN/raw/PATTERN_v2.pt").write_bytes(as_pt(splits, zipped=zipped))
+    with pytest.raises(DataError, match=r"PATTERN_v2\.pt is refused: .*dataset\.trust_data=True"):
+        make(tmp_path, "PATTERN").load()
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["val_data.pt", "pre_transform.pt"])
+def test_a_processed_folder_that_somebody_else_prepared_runs_no_code(tmp_path, name):
+    mark = tmp_path / "ran"
+    lay_benchmark(tmp_path, "PATTERN")
+    GNNBenchmarkDataset(str(tmp_path / "GNNBenchmarkDataset"), name="PATTERN")
+    (tmp_path / "GNNBenchmarkDataset/PATTERN/processed" / name).write_bytes(as_pt(Harmful(mark, "os.system")))
+    assert len(make(tmp_path, "PATTERN").load()["train"]) == NUM_GRAPHS[0]
+    assert not mark.exists()

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from harmful import HOW, Harmful, as_pt
 from lay_ogb import SMILES, lay_peptides, write_peptides
 from torch_geometric.datasets import LRGBDataset
 
@@ -22,7 +23,7 @@ from graphgps_spse.models.features import ATOM_COLUMNS
 
 
 def from_name(root, name):
-    data = SimpleNamespace(name=name, dir=str(root))
+    data = SimpleNamespace(name=name, dir=str(root), trust_data=False)
     return OGB.from_cfg(SimpleNamespace(dataset=data, num_threads=1, train=SimpleNamespace(mode="custom")))
 
 
@@ -95,3 +96,19 @@ def test_failed_download_says_what_to_do(tmp_path, monkeypatch):
         Peptides(root=tmp_path / "LRGB", kind="structural").load()
     for word in (LRGBDataset.urls["peptides-struct"], str(tmp_path / "LRGB/peptides-struct/raw"), "val.pt", "no route"):
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ["raw/val.pt", "processed/val.pt", "processed/pre_transform.pt"])
+def test_files_that_somebody_else_prepared_run_no_code(tmp_path, name, how):
+    folder, mark = tmp_path / "LRGB/peptides-func", tmp_path / "ran"
+    lay_peptides(tmp_path, "peptides-functional")
+    LRGBDataset(str(tmp_path / "LRGB"), name="peptides-func")
+    graphs = torch.load(folder / "raw/val.pt")
+    (folder / name).write_bytes(as_pt([*graphs, Harmful(mark, how)]))
+    if name == "raw/val.pt":
+        with pytest.raises(DataError, match=r"val\.pt is refused: .*dataset\.trust_data=True"):
+            from_name(tmp_path, "peptides-functional").load()
+    else:
+        assert len(from_name(tmp_path, "peptides-functional").load()["val"]) == 6
+    assert not mark.exists()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from harmful import HOW, Harmful, as_pickle, as_pt
 from torch_geometric.datasets import ZINC
 
 from graphgps_spse.data.zinc import Zinc
@@ -93,24 +94,13 @@ def test_damaged_raw_file_is_named(tmp_path):
         make_zinc(tmp_path / "ZINC").load()
 
 
-@pytest.mark.parametrize("content", [b"", b"junk", b"\x80\x02K\x01.", b"PK\x03\x04" + b"x" * 40])
-def test_damaged_processed_file_is_named(tmp_path, content):
-    raw, processed = tmp_path / "ZINC" / "raw", tmp_path / "ZINC" / "subset" / "processed"
-    raw.mkdir(parents=True)
-    processed.mkdir(parents=True)
-    for split in ("train", "val", "test"):
-        (raw / f"{split}.pickle").write_bytes(b"")
-        (raw / f"{split}.index").write_text("0")
-        (processed / f"{split}.pt").write_bytes(content)
-    with pytest.raises(DataError, match="the processed folder beside it is damaged"):
-        make_zinc(tmp_path / "ZINC").load()
-
-
 def test_variant_and_spec(tmp_path):
     data = SimpleNamespace(name="subet", dir=str(tmp_path), node_encoder_num_types=21, edge_encoder_num_types=4)
+    data.trust_data = True
     with pytest.raises(ConfigError, match=r"dataset\.name.*subset"):
         Zinc.from_cfg(SimpleNamespace(dataset=data))
     data.name = "subset"
+    assert Zinc.from_cfg(SimpleNamespace(dataset=data)).trusted
     spec = Zinc.from_cfg(SimpleNamespace(dataset=data)).spec
     assert (spec.task, spec.metric, spec.node_input, spec.edge_input) == (
         "regression",
@@ -118,3 +108,50 @@ def test_variant_and_spec(tmp_path):
         ("types", 21),
         ("types", 4),
     )
+
+
+def lay_raw(root, num_graphs=3):
+    """Raw files of a few chains of atoms, as PyG downloads them; return the molecules of a split."""
+    raw = root / "raw"
+    raw.mkdir(parents=True)
+    molecules = []
+    for size in range(2, 2 + num_graphs):
+        bonds = torch.diag(torch.arange(1, size) % 3 + 1, 1)
+        atoms = torch.arange(size)
+        molecules.append({"num_atom": size, "atom_type": atoms, "bond_type": bonds + bonds.T})
+        molecules[-1]["logP_SA_cycle_normalized"] = torch.tensor([0.5 * size])
+    for split in ("train", "val", "test"):
+        (raw / f"{split}.pickle").write_bytes(as_pickle(molecules))
+        (raw / f"{split}.index").write_text(",".join(map(str, range(num_graphs))) + "\n")
+    return molecules
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("where", ["a molecule", "beside the molecules"])
+def test_a_raw_file_runs_no_code_unless_it_is_trusted(tmp_path, how, where):
+    root, mark = tmp_path / "ZINC", tmp_path / "ran"
+    molecules = lay_raw(root)
+    if where == "a molecule":
+        molecules[1]["num_atom"] = molecules[1]["bond_type"] = Harmful(mark, how)
+    else:
+        molecules.append(Harmful(mark, how))
+    (root / "raw/val.pickle").write_bytes(as_pickle(molecules))
+    if how == "storage" and where == "beside the molecules":  # a tensor that nothing reads is never built
+        assert len(make_zinc(root).load()["val"]) == 3
+    else:
+        with pytest.raises(DataError, match=r"ZINC/raw.* is refused: .*\((posix|builtins)\..*dataset\.trust_data=True"):
+            make_zinc(root).load()
+    assert not mark.exists()
+    if where == "beside the molecules" and how != "storage":
+        assert len(make_zinc(root, trusted=True).load()["val"]) == 3
+        assert mark.exists()
+
+
+@pytest.mark.parametrize("name", ["train.pt", "pre_transform.pt", "pre_filter.pt"])
+def test_a_processed_folder_that_somebody_else_prepared_runs_no_code(tmp_path, name):
+    root, mark = tmp_path / "ZINC", tmp_path / "ran"
+    lay_raw(root)
+    ZINC(str(root), subset=True)
+    (root / "subset/processed" / name).write_bytes(as_pt(Harmful(mark, "os.system")))
+    assert [len(graphs) for graphs in make_zinc(root).load().values()] == [3, 3, 3]
+    assert not mark.exists()

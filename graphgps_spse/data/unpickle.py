@@ -1,0 +1,242 @@
+"""Pickled files of others, read without running their code: plain containers, numbers, text, tensors and arrays.
+
+A full unpickler imports and calls whatever a file names. Here a name is looked up in a short table of stand-ins, which
+note what the file says; tensors and arrays are built from these notes afterwards. numpy's own classes are not in the
+table: they believe what a file says of a type, and so can be made to take numbers for addresses.
+"""
+
+import io
+import pickle
+import re
+import struct
+import zipfile
+import zlib
+from collections import OrderedDict
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.errors import DataError
+
+DAMAGED = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    LookupError,
+    AttributeError,
+    ImportError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+)
+"""What pickle, zipfile and torch were seen to raise for files that are cut off, damaged or hold something else."""
+
+_DIRECTORY = 0x10  # of the attributes of a member of a zip file
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which torch's files of before 1.6 begin
+
+
+def read_pickle(path: Path, *, trusted: bool = False) -> Any:
+    """Return what Python's pickle wrote into a file. Its tensors are for `as_tensor`.
+
+    Raises DataError for a damaged file and, unless it is `trusted` and may run any code, for more than plain data.
+    """
+    try:
+        with path.open("rb") as file:
+            return pickle.load(file) if trusted else _Unpickler(file, _TORCH).load()
+    except UntrustedError as err:
+        raise DataError(f"{path} {err}") from err
+    except DAMAGED as err:
+        raise DataError(f"{path} is damaged, or holds no pickle ({type(err).__name__}: {err})") from err
+
+
+def read_torch(path: Path, *, trusted: bool = False) -> Any:
+    """Return what torch.save wrote into a file, after verifying its checksums. Its arrays are for `as_array`.
+
+    Raises DataError for a damaged file and, unless it is `trusted` and may run any code, for more than plain data.
+    """
+    try:
+        if zipfile.is_zipfile(path):  # files of before torch 1.6 have no checksums
+            _verify_archive(path)
+        with torch.serialization.safe_globals([(stand_in, name) for name, stand_in in _NUMPY.items()]):
+            return torch.load(path, map_location="cpu", weights_only=not trusted)
+    except pickle.UnpicklingError as err:
+        named = re.search(r"GLOBAL ([\w.]+)", str(err))  # torch's words
+        problem = UntrustedError(named[1]) if named else "is damaged, or holds more than plain data"
+        raise DataError(f"{path} {problem}") from err
+    except DAMAGED as err:
+        reason = str(err).partition("\n")[0]
+        raise DataError(f"{path} is damaged, or no file of torch's ({type(err).__name__}: {reason})") from err
+
+
+def as_tensor(value: Any) -> Tensor:
+    """Return a tensor of a file that was read here. Raises TypeError or ValueError for anything else."""
+    if isinstance(value, _PickledTensor):
+        return value.tensor()
+    if not isinstance(value, Tensor):
+        raise TypeError(f"expected a tensor, found {type(value).__name__}")
+    return value
+
+
+def as_array(value: Any) -> np.ndarray:
+    """Return a numpy array of a file that was read here. Raises TypeError or ValueError for anything else."""
+    if isinstance(value, _PickledArray):
+        return value.array()
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"expected an array, found {type(value).__name__}")
+    return value
+
+
+def _verify_archive(path: Path) -> None:
+    """Raise BadZipFile where a checksum is wrong, or where torch would leave out a member and not say so."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"the checksum of {damaged} does not match")
+        for member in archive.infolist():
+            if member.is_dir() or member.external_attr & _DIRECTORY:
+                raise zipfile.BadZipFile(f"{member.filename} is marked as a folder")
+
+
+class UntrustedError(Exception):
+    """A file that names what is not in the table. The message goes after the name of the file."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"is refused: it holds more than plain tensors and would run code ({name}). Fetch the original file, or, "
+            "if you trust whoever made this one, add dataset.trust_data=True to the command line: the file may then do "
+            "whatever you may do"
+        )
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds the stand-ins of a table and nothing else."""
+
+    def __init__(self, file: IO[bytes], table: dict[str, Any]) -> None:
+        super().__init__(file)
+        self._table = table
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return self._table[f"{module}.{name}"]
+        except KeyError:
+            raise UntrustedError(f"{module}.{name}") from None
+
+    def persistent_load(self, pid: Any) -> tuple[torch.dtype, int]:
+        """Return type and size of the storage whose bytes follow, for `_open_storage`."""
+        _, dtype, _, _, number, *_ = pid
+        if not isinstance(dtype, torch.dtype):
+            raise TypeError("a storage has no type")
+        return dtype, number
+
+
+def _open_storage(content: bytes) -> Tensor:
+    """Return the numbers of a storage in torch's format of before 1.6, in which pickles of tensors hold it.
+
+    torch.load reads it too, in a time that the hundred thousands of storages of ZINC do not allow.
+    """
+    stream = io.BytesIO(content)
+    magic, protocol, system, (dtype, number), _ = (_Unpickler(stream, _STORAGES).load() for _ in range(5))
+    if (magic, protocol, system["little_endian"]) != (_MAGIC, _PROTOCOL, True):
+        raise ValueError("a storage is in another format than torch's")
+    (count,) = struct.unpack("<q", stream.read(8))
+    values = stream.read()
+    if count != number or count * dtype.itemsize != len(values):
+        raise ValueError(f"a storage of {number} x {dtype} holds {len(values)} bytes")
+    return torch.frombuffer(bytearray(values), dtype=dtype) if count else torch.empty(0, dtype=dtype)
+
+
+class _Bytes(bytes):
+    """Bytes, which old pickles hold as text; those of a tensor's storage are what torch.save wrote."""
+
+    def __new__(cls, content: Any = b"", encoding: Any = "latin1") -> "_Bytes":
+        if not isinstance(content, bytes | str):
+            raise TypeError("bytes must be bytes or text")
+        return super().__new__(cls, content.encode("latin1") if isinstance(content, str) else content)
+
+    def __setstate__(self, state: Any) -> NoReturn:  # which a file could set on the class as well
+        raise TypeError("bytes have no state")
+
+
+class _PickledTensor(NamedTuple):
+    """The arguments of torch's `_rebuild_tensor_v2`. The storage is opened when the tensor is asked for."""
+
+    storage: bytes
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    requires_grad: bool = False
+    hooks: Any = None
+
+    def tensor(self) -> Tensor:
+        return _open_storage(self.storage).as_strided(self.size, self.stride, self.offset)
+
+    def __setstate__(self, state: Any) -> NoReturn:
+        raise TypeError("a tensor has no state")
+
+
+class _PickledType:
+    """The arguments and the state of a numpy.dtype."""
+
+    def __init__(self, name: Any, *flags: Any) -> None:
+        self.name, self.order = name, "|"
+
+    def __setstate__(self, state: Any) -> None:
+        self.order = state[1]
+
+    def dtype(self) -> np.dtype:
+        dtype = np.dtype(self.name if isinstance(self.name, str) else "O")
+        if dtype.kind not in "biufc":
+            raise ValueError(f"{self.name!r} is no type of numbers")
+        return np.dtype(f"{'>' if self.order == '>' else '<'}{dtype.str[1:]}")
+
+
+class _PickledArray:
+    """numpy's `_reconstruct`, and the state that fills the array."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.state: tuple[Any, ...] = ()
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def array(self) -> np.ndarray:
+        _, shape, kind, is_fortran, content = self.state
+        if not isinstance(kind, _PickledType):
+            raise TypeError("an array has no type")
+        return np.frombuffer(content, kind.dtype()).reshape(shape, order="F" if is_fortran else "C").copy()
+
+
+_TORCH: dict[str, Any] = {
+    "collections.OrderedDict": OrderedDict,
+    "torch._utils._rebuild_tensor": _PickledTensor,
+    "torch._utils._rebuild_tensor_v2": _PickledTensor,
+    "torch.storage._load_from_bytes": _Bytes,
+    "_codecs.encode": _Bytes,
+    "__builtin__.bytes": _Bytes,
+}
+_STORAGES: dict[str, Any] = {
+    "torch.DoubleStorage": torch.float64,
+    "torch.FloatStorage": torch.float32,
+    "torch.HalfStorage": torch.float16,
+    "torch.LongStorage": torch.int64,
+    "torch.IntStorage": torch.int32,
+    "torch.ShortStorage": torch.int16,
+    "torch.CharStorage": torch.int8,
+    "torch.ByteStorage": torch.uint8,
+    "torch.BoolStorage": torch.bool,
+}
+_NUMPY: dict[str, Any] = {
+    "builtins.bytes": _Bytes,
+    "numpy.dtype": _PickledType,
+    "numpy.ndarray": _PickledArray,
+    "numpy.core.multiarray._reconstruct": _PickledArray,
+    "numpy._core.multiarray._reconstruct": _PickledArray,
+}
