@@ -1,5 +1,10 @@
 """Train, evaluate or describe what a YAML file says: python main.py --cfg configs/GRIT/zinc-SPSE.yaml seed=3."""
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import logging
 import os
@@ -7,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from graphgps_spse.command import run_command
+from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -53,7 +59,8 @@ def main(words: Sequence[str] | None = None) -> int:
         elif arguments.describe:
             print("\n".join(run.describe(cfg)))
         else:
-            run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+            with stop_at_once():
+                run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
 
     return run_command(work)
 

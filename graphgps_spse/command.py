@@ -1,4 +1,4 @@
-"""What every script does around its work: logging, errors as messages with an exit code, signals that stop at once."""
+"""What every script does around its work: logging, signals, errors as messages with an exit code."""
 
 import io
 import logging
@@ -12,24 +12,30 @@ from typing import TextIO
 
 from graphgps_spse.errors import RESUMABLE, SPSEError, StoppedError, exit_code_of, is_full_disk
 from graphgps_spse.memory import is_shortage
-from graphgps_spse.training.signals import listen, restore, stop_at_once
+from graphgps_spse.training.signals import exit_at_once, listen, restore
 
 
 def run_command(
-    work: Callable[[], None], *, stream: TextIO | None = None, level: int = logging.INFO, line: str = "%(message)s"
+    work: Callable[[], int | None],
+    *,
+    stream: TextIO | None = None,
+    level: int = logging.INFO,
+    line: str = "%(message)s",
 ) -> int:
-    """Do `work` and return the exit code: 0, or that of the SPSEError that ended it, whose message goes to stderr.
+    """Do `work` and return the exit code: what it returns, or that of its SPSEError, whose message goes to stderr.
 
     What is logged from `level` on goes to `stream`, by default stdout. Where a signal or a full disk stops the work,
     the code is 75, and later signals are ignored: none of them is to spoil that code on the way out of the process.
+
+    Signals end the process at once, as is right while `work` imports its libraries. Work that writes files or holds
+    locks enters `stop_at_once()` or `StopSignals()` for it.
     """
+    before, code = listen(exit_at_once), 0
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text
     logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)
-    before, code = listen(signal.SIG_IGN), 0
     try:
-        with stop_at_once():
-            work()
+        code = work() or 0
         sys.stdout.flush()
     except SPSEError as err:
         code = exit_code_of(err)
@@ -39,6 +45,9 @@ def run_command(
             raise
         code = 1
         _say(f"error: out of memory: {str(err).partition(chr(10))[0] or type(err).__name__}")
+    except KeyboardInterrupt:  # Ctrl-C for the second time
+        code = RESUMABLE
+        _say("stopped at once; the same command goes on from what was saved last")
     except BrokenPipeError:
         if not _reader_is_gone():
             raise
@@ -48,7 +57,9 @@ def run_command(
         code = RESUMABLE
         _say(f"error: {err}; make room and run the same command again")
     finally:
-        if code != RESUMABLE:
+        if code == RESUMABLE:
+            listen(signal.SIG_IGN)
+        else:
             restore(before)
     _give_up_unwritten(sys.stdout)
     return code

@@ -6,6 +6,11 @@ DATA is the folder that benchmarks/graphs.py describes; PATTERN comes from its g
 PDF) and ablation.json with every number in them. One thread, process CPU time.
 """
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import json
 import sys
@@ -25,12 +30,13 @@ import graphs as sources  # noqa: E402
 
 from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.bench.sensitivity import Measurement, draw_error_against_time, draw_sensitivity  # noqa: E402
+from graphgps_spse.command import run_command  # noqa: E402
 from graphgps_spse.counting import COUNTERS, FlatPathCounts, Status, compile_kernels  # noqa: E402
 from graphgps_spse.counting import count_simple_paths_many as count_many  # noqa: E402
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.scaling import scale_counts  # noqa: E402
 from graphgps_spse.environment import describe_environment  # noqa: E402
-from graphgps_spse.errors import SPSEError  # noqa: E402
+from graphgps_spse.errors import DataError  # noqa: E402
 from graphgps_spse.files import write_json  # noqa: E402
 
 EXACT = Status.EXACT.code
@@ -185,22 +191,24 @@ def main() -> int:
     if unknown:
         parser.error(f"--datasets {','.join(unknown)}: known are {', '.join(CASES)}")
     check_out(parser, args.out / "ablation.json")
-    compile_kernels(COUNTERS)
-    studies = {}
-    try:
+
+    def work() -> None:
+        compile_kernels(COUNTERS)
+        studies = {}
         for name in names:
-            graphs = CASES[name].load(args.data, args.graphs, args.seed)
+            try:
+                graphs = CASES[name].load(args.data, args.graphs, args.seed)
+            except FileNotFoundError as err:
+                raise DataError(f"{err}; --data names the folder of graphs") from err
             studies[name] = study(graphs, CASES[name], work=args.work, budgets=BUDGETS, seed=args.seed)
             for run in studies[name]:
                 shown = " ".join(f"{key}={value}" for key, value in run.options.items() if key != "seed")
                 print(f"{name:8} {run.method:8} {shown:28} {run.seconds_per_graph:9.4f} s/graph", end="")
                 print(f"  {run.mean_recall:7.2%} found  error of f {run.mean_error:.2e}", flush=True)
         write_study(studies, args.out, graphs=args.graphs, seed=args.seed, work=args.work)
-    except (SPSEError, FileNotFoundError) as err:
-        print(f"error: {err}", file=sys.stderr)
-        return 2
-    print(json.dumps({"figures and numbers": str(args.out)}))
-    return 0
+        print(json.dumps({"figures and numbers": str(args.out)}))
+
+    return run_command(work)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,17 @@
 """Show what a run would see of its data, and what it would cost: python scripts/check_data.py --cfg FILE."""
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import logging
 import sys
 from collections.abc import Sequence
 
 from graphgps_spse.command import run_command
+from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -28,8 +34,10 @@ def main(words: Sequence[str] | None = None) -> int:
         from graphgps_spse.check_data import check_data  # imports torch: seconds that --help need not wait for
         from graphgps_spse.config import load_config
 
-        for line in check_data(load_config(arguments.cfg, arguments.overrides)):
-            print(line, flush=True)
+        cfg = load_config(arguments.cfg, arguments.overrides)
+        with stop_at_once():
+            for line in check_data(cfg):
+                print(line, flush=True)
 
     return run_command(work, level=logging.WARNING, line="warning: %(message)s")
 

@@ -1,11 +1,17 @@
 """Count the paths of a data set into the store ahead of training: python scripts/encode.py --cfg FILE --workers 8."""
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import logging
 import sys
 from pathlib import Path
 
 from graphgps_spse.command import run_command
+from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -78,13 +84,11 @@ def count(arguments: argparse.Namespace) -> None:
     from graphgps_spse.config import load_config
 
     part, num_parts = (int(word) for word in arguments.shard.split("/"))
-    run.fill_store(
-        load_config(arguments.cfg, arguments.overrides),
-        num_threads=arguments.workers,
-        part=part,
-        num_parts=num_parts,
-        only_estimate=arguments.estimate,
-    )
+    cfg = load_config(arguments.cfg, arguments.overrides)
+    with stop_at_once():
+        run.fill_store(
+            cfg, num_threads=arguments.workers, part=part, num_parts=num_parts, only_estimate=arguments.estimate
+        )
 
 
 def main() -> int:

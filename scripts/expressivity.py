@@ -5,6 +5,11 @@ Graphs 2i and 2i+1 of the file (graph6 or the text format of EXP, plain, .gz or 
 graph is compared with every other. `--table RECORD` prints a record again.
 """
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import csv
 import gzip

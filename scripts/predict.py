@@ -1,11 +1,17 @@
 """Predict with a finished run: scripts/predict.py --run results/NAME/SEED --data new.csv --out predictions.csv."""
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from graphgps_spse.command import run_command
+from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -41,12 +47,13 @@ def main(words: Sequence[str] | None = None) -> int:
         from graphgps_spse import predictions  # imports torch: seconds that --help need not wait for
 
         run = predictions.load_run(arguments.run, arguments.overrides)
-        if arguments.data is not None:
-            predictions.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
-        elif arguments.split is not None:
-            predictions.predict_split(run, arguments.split, arguments.out)
-        else:
-            predictions.predict_submission(run, arguments.submission)
+        with stop_at_once():
+            if arguments.data is not None:
+                predictions.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
+            elif arguments.split is not None:
+                predictions.predict_split(run, arguments.split, arguments.out)
+            else:
+                predictions.predict_submission(run, arguments.submission)
 
     return run_command(work)
 

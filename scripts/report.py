@@ -3,34 +3,41 @@
 Reads NAME/SEED/result.json at any depth, from a sweep or by hand. --paper recomputes the paper's stars instead.
 """
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from graphgps_spse.bench.markdown import cell_lines, leftovers, pair_lines, stars_text
-from graphgps_spse.bench.report import make_report
 from graphgps_spse.command import run_command
 
 
-def main() -> int:
-    """Write the report, print its tables and what could not be used."""
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, nargs="?", help="folder that holds NAME/SEED/result.json at any depth")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report, default: report")
     parser.add_argument("--no-literature", action="store_true", help="leave the literature's rows out of the table")
     parser.add_argument("--paper", action="store_true", help="recompute the paper's stars from its printed numbers")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    if arguments.results is None and not arguments.paper:
+        parser.error("name the folder of results, or --paper")
+    return arguments
+
+
+def write_report(arguments: argparse.Namespace) -> None:
+    """Write the report, print its tables and what could not be used."""
+    from graphgps_spse.bench.markdown import cell_lines, leftovers, pair_lines, stars_text
+    from graphgps_spse.bench.report import make_report
+
     if arguments.paper:
         print(stars_text(), end="")
-        return 0
-    if arguments.results is None:
-        parser.error("name the folder of results, or --paper")
-    return run_command(lambda: report_on(arguments), stream=sys.stderr, level=logging.WARNING)
-
-
-def report_on(arguments: argparse.Namespace) -> None:
-    """Write the files and print what a reader looks for first."""
+        return
     report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
     print("\n".join(cell_lines(report.cells)))
     if report.pairs:
@@ -39,6 +46,12 @@ def report_on(arguments: argparse.Namespace) -> None:
         for line in lines:
             print(f"{title.lower()}: {line}", file=sys.stderr)
     print(f"\n{len(paths)} files in {arguments.out}; begin with {arguments.out / 'report.html'}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for and return the exit code."""
+    arguments = parse_arguments(words)
+    return run_command(lambda: write_report(arguments), stream=sys.stderr, level=logging.WARNING)
 
 
 if __name__ == "__main__":

@@ -4,28 +4,42 @@ Mean, sample deviation and t-tests over seeds, computed from the result.json rec
 have been in W&B. Sent again, it replaces what was sent before. docs/wandb.md says what to do with it.
 """
 
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from graphgps_spse.bench.markdown import leftovers
-from graphgps_spse.bench.wandb_aggregate import MODES, read_aggregates, send
-from graphgps_spse.errors import SPSEError
+from graphgps_spse.command import run_command
+from graphgps_spse.training.signals import stop_at_once
 
 
-def main() -> int:
-    """Read, send, and say what was sent and what could not be used."""
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="folder that holds NAME/SEED/result.json at any depth")
     parser.add_argument("--project", default="graphgps_spse", help="as in wandb.project, default: graphgps_spse")
     parser.add_argument("--entity", default="", help="user or team, as in wandb.entity")
-    parser.add_argument("--mode", choices=MODES, default="online", help="offline writes to RESULTS/wandb, to be synced")
-    arguments = parser.parse_args()
-    try:
-        aggregates, report = read_aggregates(arguments.results)
-        for title, lines in leftovers(report):
-            for line in lines:
-                print(f"{title.lower()}: {line}", file=sys.stderr)
+    parser.add_argument(
+        "--mode", choices=("online", "offline"), default="online", help="offline writes to RESULTS/wandb, to be synced"
+    )
+    return parser.parse_args(words)
+
+
+def send_aggregates(arguments: argparse.Namespace) -> None:
+    """Read, send, and say what was sent and what could not be used."""
+    from graphgps_spse.bench.markdown import leftovers
+    from graphgps_spse.bench.wandb_aggregate import read_aggregates, send
+
+    aggregates, report = read_aggregates(arguments.results)
+    for title, lines in leftovers(report):
+        for line in lines:
+            print(f"{title.lower()}: {line}", file=sys.stderr)
+    with stop_at_once():
         send(
             aggregates,
             project=arguments.project,
@@ -33,15 +47,17 @@ def main() -> int:
             mode=arguments.mode,
             folder=arguments.results,
         )
-    except SPSEError as err:
-        print(f"error: {err}", file=sys.stderr)
-        return err.exit_code
     for one in aggregates:
         mean, std = one.numbers["best_test_perf_mean"], one.numbers.get("best_test_perf_std")
         print(f"{one.group}: {mean:.6g}" + ("" if std is None else f" ± {std:.2g}") + f" ({one.texts['seeds_done']})")
     if arguments.mode == "offline":
         print(f"later: wandb sync {arguments.results / 'wandb'}/offline-run-*")
-    return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for and return the exit code."""
+    arguments = parse_arguments(words)
+    return run_command(lambda: send_aggregates(arguments), stream=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,21 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from graphgps_spse.command import run_command
 from graphgps_spse.errors import RunDirError
+
+ROOT = Path(__file__).resolve().parents[1]
+SIGNALS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT]
 
 TALK = """
 import sys
@@ -32,6 +40,18 @@ def test_another_broken_pipe_is_an_error():
 
     with pytest.raises(BrokenPipeError, match="a worker has gone"):
         run_command(work)
+
+
+def test_a_second_ctrl_c_ends_with_one_line(capsys):
+    def work():
+        raise KeyboardInterrupt
+
+    assert run_command(work) == 75
+    assert capsys.readouterr().err == "stopped at once; the same command goes on from what was saved last\n"
+
+
+def test_a_command_returns_what_its_work_returns():
+    assert run_command(lambda: 2) == 2 and run_command(lambda: None) == 0
 
 
 def full_disk():
@@ -104,3 +124,79 @@ def test_another_runtime_error_is_a_defect_of_ours():
 
     with pytest.raises(RuntimeError, match="shapes do not match"):
         run_command(work)
+
+
+def start_and_stop(words: list[str], folder: Path, imports: int, number: signal.Signals) -> tuple[bool, int, str]:
+    """Send a script a signal after so many imports; return whether it listened then, its exit code and its output.
+
+    Imports, not seconds, as machines differ in speed and have other work.
+    """
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        lines = []
+        while len(lines) <= imports and (line := process.stderr.readline()):
+            lines.append(line)
+        process.send_signal(number)
+        watch = threading.Timer(60, process.kill)  # where the signal was lost
+        watch.start()
+        rest = process.stderr.read()
+        watch.cancel()
+    listened = any("graphgps_spse.training.signals" in line for line in lines[:-1])
+    output = [line for line in [*lines, *rest.splitlines()] if not line.startswith("import time:")]
+    return listened, process.returncode, "\n".join(output)
+
+
+def assert_all_stopped(words: list[str], folder: Path, moments: list[int]) -> None:
+    numbers = [SIGNALS[k % len(SIGNALS)] for k in range(len(moments))]
+    with ThreadPoolExecutor(4) as pool:
+        ends = list(pool.map(partial(start_and_stop, words, folder), moments, numbers))
+    assert sum(listened for listened, _, _ in ends) > len(ends) / 2
+    for imports, number, (listened, code, output) in zip(moments, numbers, ends, strict=True):
+        where = f"{number.name} after {imports} imports: exit code {code}\n{output}"
+        if listened or code == 75:
+            assert (code, output) == (75, f"stopped by {number.name}; the same command goes on"), where
+        elif number != signal.SIGINT:  # before the first line of the script only Python could answer
+            assert code == -number, where
+
+
+ENDLESS = """
+dataset: {format: cycles, edge_encoder_name: DummyEdge, cycles: {num_graphs: [40000, 8, 8]}}
+posenc_SPSE: {enable: true, max_length: 4}
+gnn: {dim_inner: 16}
+gt: {layers: 1, n_heads: 2, dim_hidden: 16}
+accelerator: cpu
+"""
+
+
+def test_a_signal_while_libraries_are_imported_ends_a_start_with_one_line(tmp_path):
+    """They could garble or lose an exception. The first 1280 imports, numpy and torch, are the first two seconds."""
+    (tmp_path / "c.yaml").write_text(ENDLESS)
+    assert_all_stopped([str(ROOT / "main.py"), "--cfg", "c.yaml"], tmp_path, list(range(0, 1280, 20)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check_data.py", "--cfg", "c.yaml"],
+        ["encode.py", "--cfg", "c.yaml"],
+        ["predict.py", "--run", "results/c/0", "--split", "test", "--out", "p.csv"],
+        ["sweep.py", "s.yaml"],
+        ["report.py", "results"],
+        ["wandb_aggregate.py", "results", "--mode", "offline"],
+        ["expressivity.py", "graphs.g6"],
+        ["ablate_counts.py", "--data", "none"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_signal_while_a_script_starts_ends_it_with_one_line(tmp_path, words):
+    (tmp_path / "c.yaml").write_text(ENDLESS)
+    (tmp_path / "s.yaml").write_text("configs: [c.yaml]\n")
+    assert_all_stopped([str(ROOT / "scripts" / words[0]), *words[1:]], tmp_path, [20, 75, 90, 140])

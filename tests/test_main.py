@@ -335,7 +335,7 @@ def start(tiny, *arguments: str) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
 
 
-def wait_for(path: Path, process: subprocess.Popen, seconds: float = 60) -> None:
+def wait_for(path: Path, process: subprocess.Popen, seconds: float = 120) -> None:
     limit = time.monotonic() + seconds
     while not path.exists():
         assert process.poll() is None and time.monotonic() < limit, process.communicate()[0]
@@ -372,11 +372,11 @@ def test_signal_saves_exits_75_and_resumes(tiny, number):
     process = start(tiny, *SLOW)
     wait_for(tiny.results / "tiny/0/checkpoint.pt", process)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 75, output
     done = len(stats(tiny.results / "tiny/0")["train"])
     assert 0 < done < 40 and "the same command goes on from there" in output
     resumed = start(tiny, *SLOW)
-    assert f"resuming in epoch {done} at step " in resumed.communicate(timeout=60)[0]
+    assert f"resuming in epoch {done} at step " in resumed.communicate(timeout=240)[0]
     assert resumed.returncode == 0
     assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(40))

@@ -1,13 +1,19 @@
-"""Signals that ask a run to stop become a flag, which the trainer reads between steps."""
+"""Signals that ask a process to stop, heard in the way that fits what the process would leave behind.
 
+`exit_at_once` is for imports, which leave nothing; `stop_at_once` for work with files and locks to put away;
+`StopSignals` for training, which saves first.
+"""
+
+import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from graphgps_spse.errors import StoppedError
+from graphgps_spse.errors import RESUMABLE, StoppedError
 
 NAMES = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
 """What schedulers and people send: SLURM before a time limit or preemption, a container's stop, Ctrl-C."""
@@ -27,26 +33,17 @@ def restore(before: dict[signal.Signals, Any]) -> None:
         signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-@contextmanager
-def stop_at_once() -> Iterator[None]:
-    """End the block with StoppedError where a signal arrives in it: for work that leaves nothing to save.
+def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End the process with one line and exit code 75. A handler, for `listen`.
 
-    On its way out of the block the signal is a KeyboardInterrupt: an Exception could be caught by a library that it
-    happens to arrive in, such as a logging handler, and be lost.
+    Raises nothing: a library that is being imported could turn an exception into another one, or lose it.
     """
-
-    def hear(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt(signal.Signals(number).name)
-
-    before = listen(hear)
-    try:
-        yield
-    except KeyboardInterrupt as err:
-        if not err.args:  # not ours: a second Ctrl-C during training
-            raise
-        raise StoppedError(f"stopped by {err.args[0]}; the same command goes on") from None
-    finally:
-        restore(before)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(RuntimeError, ValueError, OSError):  # in the middle of a write, closed, or full
+            stream.flush()
+    with suppress(OSError):
+        os.write(2, f"{_stopped_by(signal.Signals(number).name)}\n".encode())
+    os._exit(RESUMABLE)
 
 
 class StopSignals:
@@ -60,11 +57,13 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignals":
-        self.received = ""
         self._before = listen(self._hear)
+        outer = (getattr(handler, "__self__", None) for handler in self._before.values())
+        # A signal that a library lost in the block around this one still counts.
+        self.received = next((block.received for block in outer if isinstance(block, StopSignals)), "")
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         restore(self._before)
         self._before = {}
 
@@ -72,3 +71,25 @@ class StopSignals:
         if number == signal.SIGINT and self.received == "SIGINT":
             raise KeyboardInterrupt
         self.received = signal.Signals(number).name
+
+
+class stop_at_once(StopSignals):  # noqa: N801 (used as a function)
+    """End the `with` block with StoppedError where a signal arrives in it: for work that leaves nothing to save.
+
+    On its way out of the block the signal is a KeyboardInterrupt: an Exception could be caught by a library that it
+    happens to arrive in, such as a logging handler, and be lost. Later signals do not disturb the way out.
+    """
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        super().__exit__(kind, error, traceback)
+        if self.received and error is not None:  # whatever a library has made of the KeyboardInterrupt
+            raise StoppedError(_stopped_by(self.received)) from None
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if not self.received:
+            self.received = signal.Signals(number).name
+            raise KeyboardInterrupt(self.received)
+
+
+def _stopped_by(name: str) -> str:
+    return f"stopped by {name}; the same command goes on"

@@ -5,7 +5,6 @@ import csv
 import json
 import math
 import runpy
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,14 +25,15 @@ WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
+def call(capsys):
     """Runs the script in this process: exit code, output and errors."""
 
     def run(*words):
-        monkeypatch.setattr(sys, "argv", ["report.py", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            runpy.run_path(str(ROOT / "scripts/report.py"), run_name="__main__")
-        return left.value.code, *capsys.readouterr()
+        try:
+            code = runpy.run_path(str(ROOT / "scripts/report.py"))["main"]([*map(str, words)])
+        except SystemExit as left:
+            code = left.code
+        return code, *capsys.readouterr()
 
     return run
 

@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -85,3 +87,53 @@ def test_a_signal_inside_code_that_catches_exceptions_is_not_lost():
 def test_an_interrupt_of_another_origin_passes():
     with pytest.raises(KeyboardInterrupt), stop_at_once():
         raise KeyboardInterrupt
+
+
+def test_what_a_library_makes_of_a_signal_is_still_a_stop():
+    """The import of a compiled module may turn the exception into another one."""
+    with pytest.raises(StoppedError, match="SIGUSR1"), stop_at_once():
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        except KeyboardInterrupt:
+            raise ImportError("numpy cannot be imported") from None
+
+
+def test_a_signal_that_a_library_lost_is_heard_by_the_next_block():
+    with pytest.raises(StoppedError, match="SIGUSR2"), stop_at_once():
+        try:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        except KeyboardInterrupt:
+            pass
+        with StopSignals() as stop:
+            assert stop.received == "SIGUSR2"
+        raise StoppedError("stopped by SIGUSR2 in epoch 0")
+
+
+def test_work_that_is_done_in_spite_of_a_lost_signal_is_done():
+    with stop_at_once():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            pass
+
+
+def test_later_signals_do_not_disturb_what_is_put_away():
+    put_away = []
+    with pytest.raises(StoppedError, match="SIGTERM"), stop_at_once():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            put_away.append(True)
+    assert put_away == [True]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exit_at_once_says_so_writes_what_is_buffered_and_raises_nothing(name):
+    code = (
+        "import os, signal\nfrom graphgps_spse.training.signals import *\nlisten(exit_at_once)\n"
+        f"print('printed before')\ntry:\n    os.kill(os.getpid(), signal.{name})\nfinally:\n    print('never')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (75, "printed before\n")
+    assert done.stderr == f"stopped by {name}; the same command goes on\n"
