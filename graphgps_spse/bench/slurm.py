@@ -151,9 +151,9 @@ class QueuedTask:
     requeues: int
 
     def __call__(self) -> int:
-        """Do the task; return its exit code, 0 too where it is done already or another process is at it.
+        """Do the task; return its exit code, 0 too where it is done already.
 
-        Raises LaunchError when it failed, so that SLURM shows the job as failed.
+        Raises LaunchError when it failed or another process is at it, so that SLURM shows the job as failed.
         """
         heard: list[int] = []
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # in place of submitit's handlers
@@ -163,7 +163,9 @@ class QueuedTask:
         # In its own group SLURM might not find the process when it ends the job.
         attempt = Attempt.start(self.task, own_group=False, is_wanted=lambda: not result.is_file())
         if attempt is None:
-            return 0
+            if result.is_file():
+                return 0
+            raise LaunchError(f"{self.task.name}: another process is at it; see {self.task.folder}")
         ended = wait(attempt, heard)
         if ended.is_failure or not heard:
             if ended.exit_code:

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from graphgps_spse.bench import pool
 from graphgps_spse.bench.launch import Attempt, Ended, Task, read_attempts
 from graphgps_spse.bench.pool import Slot, divide, find_gpus, run_tasks
 from graphgps_spse.errors import LaunchError
+from graphgps_spse.files import try_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -239,6 +241,24 @@ def test_a_run_that_a_full_disk_stopped_is_picked_up_by_the_next_plain_start(lab
     assert sweep_script.main(["s.yaml", "--plan"]) == 0
     planned = capsys.readouterr().out
     assert "1 runs: 1 missing" in planned and "No space left on device" in planned
+
+
+def test_a_sweep_with_a_run_in_other_hands_is_not_done(lab, monkeypatch, capsys):
+    """What holds the run may have died, or fail: only a run that is done lets the sweep end with 0."""
+    monkeypatch.chdir(lab)
+    (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 1\n")
+    folder = lab / "results/s/A/tiny/0"
+    folder.mkdir(parents=True)
+    with (folder / "attempts.jsonl").open("a+") as journal:
+        assert try_lock(journal)
+        assert sweep_script.main(["s.yaml", "--jobs", "1"]) == 75
+        assert "0 done now, 0 failed, 0 stopped, 1 in other hands\n0 of 1 runs are done" in capsys.readouterr().out
+        process = f"{socket.gethostname()} {os.getpid()} -"
+        (folder / "run.lock").write_text(process)
+        with (folder / "run.lock").open():
+            assert sweep_script.main(["s.yaml", "--jobs", "1"]) == 75
+        output = capsys.readouterr().out
+        assert "running, left as it is" in output and "nothing to do; 0 of 1 runs are done" in output
 
 
 def test_dry_run_prints_a_script_and_nothing_else(lab, capsys, monkeypatch):

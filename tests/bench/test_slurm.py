@@ -16,10 +16,11 @@ from slurm_box import SlurmBox, missing_daemons
 
 from graphgps_spse.bench import slurm
 from graphgps_spse.bench.launch import Task, read_attempts
-from graphgps_spse.bench.slurm import MAX_ARRAY, SlurmOptions, release_lock_of_dead_job, script, submit
+from graphgps_spse.bench.slurm import MAX_ARRAY, QueuedTask, SlurmOptions, release_lock_of_dead_job, script, submit
 from graphgps_spse.bench.states import ask_live_jobs
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.files import try_lock
 from graphgps_spse.run import fill_store, run_seeds
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
@@ -103,9 +104,9 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     slurm_words = ("--slurm", "partition=low", "cpus=1", "hours=0.2", "array=3", "signal_seconds=30")
 
     submitted = run_sweep(box, sweep, *slurm_words)
-    assert submitted.returncode == 0 and "submitted 2 runs" in submitted.stdout, submitted.stdout + submitted.stderr
+    assert submitted.returncode == 75 and "submitted 2 runs" in submitted.stdout, submitted.stdout + submitted.stderr
     again = run_sweep(box, sweep, *slurm_words)
-    assert again.returncode == 0 and "nothing to do" in again.stdout, again.stdout + again.stderr  # queued or running
+    assert again.returncode == 75 and "nothing to do" in again.stdout, again.stdout + again.stderr  # queued or running
 
     for folder in folders:
         box.wait_until((folder / "checkpoint.pt").exists, 60, "no first checkpoint")
@@ -237,6 +238,16 @@ def test_encoding_shards_as_an_array_equal_one_process(box, tmp_path):
         for store in ("array", "alone")
     )
     assert array == alone and array
+
+
+def test_a_job_whose_run_another_process_holds_has_failed_and_one_whose_run_is_done_has_not(tmp_path):
+    task = QueuedTask(Task("x", tmp_path, ("true",)), requeues=0)
+    with (tmp_path / "attempts.jsonl").open("a+") as journal:
+        assert try_lock(journal)
+        with pytest.raises(LaunchError, match="x: another process is at it"):
+            task()
+        (tmp_path / "result.json").write_text("{}")
+        assert task() == 0
 
 
 def slurm_knows(job: str) -> bool:
