@@ -39,14 +39,17 @@ LARGEST = {
     "gt.dim_hidden": _WIDTH,
     **{f"posenc_{name}.dim_pe": _WIDTH for name in ("RRWP", "RWSE", "LapPE", "SPSE")},
 }
-"""Largest value by key, of each item where the value is a list; of other keys it is LARGEST_INT."""
+"""Largest value by key, of each item where the value is a list; of other keys it is LARGEST_INT.
+
+The least is 0 for these keys, which count something, and -LARGEST_INT for others.
+"""
 
 
 def check_bounds(values: Mapping[str, Any]) -> None:
     """Raise ConfigError, beginning with the key, for a whole number beyond its bound; `values` by dotted key."""
     for key, value in values.items():
-        most = LARGEST.get(key, LARGEST_INT)
+        least, most = (0, LARGEST[key]) if key in LARGEST else (-LARGEST_INT, LARGEST_INT)
         for number in value if isinstance(value, list) else [value]:
-            if type(number) is int and not -LARGEST_INT <= number <= most:
-                side, limit = ("below", -LARGEST_INT) if number < 0 else ("above", most)
+            if type(number) is int and not least <= number <= most:
+                side, limit = ("below", least) if number < 0 else ("above", most)
                 raise ConfigError(f"{key}: {show(number)} is {side} {limit:,}, the limit of this key")

@@ -28,6 +28,14 @@ def test_more_than_the_bound_is_refused(key, number):
     check_bounds({key: LARGEST[key]})
 
 
+@pytest.mark.parametrize("key", sorted(LARGEST))
+def test_nothing_is_counted_below_0(key):
+    check_bounds({key: 0})
+    for value in (-1, [1, -(2**63) + 1]):
+        with pytest.raises(ConfigError, match=rf"^{key}: -\d+ is below 0, the limit of this key$"):
+            check_bounds({key: value})
+
+
 def test_other_keys_have_64_bits():
     check_bounds({"optim.max_epoch": 2**63 - 1, "optim.power": 1e300, "posenc_SPSE.enable": True, "name": "x"})
     for number in (2**63, -(2**63)):

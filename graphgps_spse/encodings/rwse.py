@@ -8,7 +8,7 @@ import numpy as np
 
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
 from graphgps_spse.encodings.walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.registry import encodings
 
 _RANGE = r"range\(\s*(\d+)\s*(?:,\s*(\d+)\s*(?:,\s*(\d+)\s*)?)?,?\s*\)"
@@ -63,4 +63,7 @@ def parse_times(text: str) -> range:
         raise ConfigError(
             f"posenc_RWSE.kernel.times_func: expected range(START,STOP), such as range(1,21); got '{text}'"
         )
-    return range(*numbers)
+    times = range(*numbers)
+    if times and times[-1] > _MAX_TIME:
+        raise ConfigError(f"posenc_RWSE.kernel.times_func: {show(text)} goes beyond {_MAX_TIME:,} steps, the limit")
+    return times

@@ -46,6 +46,13 @@ def test_times_func_refuses_all_else(text):
         parse_times(text)
 
 
+@pytest.mark.parametrize("text", ["range(1,1000000000)", "range(20000,20001)", "range(1," + "9" * 4000 + ")"])
+def test_times_func_is_bounded_before_it_is_written_out(text):
+    with pytest.raises(ConfigError, match=r"times_func: 'range.* goes beyond 10,000 steps, the limit"):
+        parse_times(text)
+    assert parse_times("range(9999,10001)") == range(9999, 10001)
+
+
 @pytest.mark.parametrize("times", [[], [0], [3, -1], [1.5], [True], [10**9], range(20001)])
 def test_times_must_be_sensible(times):
     with pytest.raises(ConfigError, match="posenc_RWSE.kernel: times must be whole numbers from 1"):
