@@ -22,6 +22,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, nargs="?", help="folder that holds NAME/SEED/result.json at any depth")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report, default: report")
+    parser.add_argument(
+        "--select", choices=["val"], help="only print the best configuration on validation, with its test score"
+    )
     parser.add_argument("--no-literature", action="store_true", help="leave the literature's rows out of the table")
     parser.add_argument("--paper", action="store_true", help="recompute the paper's stars from its printed numbers")
     arguments = parser.parse_args(words)
@@ -32,20 +35,28 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def write_report(arguments: argparse.Namespace) -> None:
     """Write the report, print its tables and what could not be used."""
+    from graphgps_spse.bench.collect import collect_runs
+    from graphgps_spse.bench.comparison import build_report
     from graphgps_spse.bench.markdown import cell_lines, leftovers, pair_lines, stars_text
     from graphgps_spse.bench.report import make_report
+    from graphgps_spse.bench.selection import choose
 
     if arguments.paper:
         print(stars_text(), end="")
         return
-    report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
-    print("\n".join(cell_lines(report.cells)))
-    if report.pairs:
+    if arguments.select:
+        report, paths = build_report(collect_runs(arguments.results)), []
+        print("\n".join(choose(report.cells)))
+    else:
+        report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
+        print("\n".join(cell_lines(report.cells)))
+    if report.pairs and not arguments.select:
         print("\n" + "\n".join(pair_lines(report.pairs)))
     for title, lines in leftovers(report):
         for line in lines:
             print(f"{title.lower()}: {line}", file=sys.stderr)
-    print(f"\n{len(paths)} files in {arguments.out}; begin with {arguments.out / 'report.html'}")
+    if paths:
+        print(f"\n{len(paths)} files in {arguments.out}; begin with {arguments.out / 'report.html'}")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -28,6 +28,8 @@ class Cell:
     runs: tuple[Run, ...]
     unfinished: Mapping[int, str]
     """Seed -> how far it came."""
+    num_planned: int = 0
+    """Seeds that a sweep lists; 0 where none lists this configuration."""
 
     @property
     def first(self) -> RunResult:
@@ -71,14 +73,32 @@ class Cell:
         return summarize(list(self.scores.values()))
 
     @property
+    def validation(self) -> Summary:
+        """Mean, sample deviation and number of the same metric on validation, at the same epochs: what to choose by."""
+        metric, scale = self.first.metric, self.column.scale
+        return summarize([result.best["val"][metric] * scale for result in self.results])
+
+    def format(self, summary: Summary) -> str:
+        """Return mean and deviation as text, with the digits of the column."""
+        digits = self.column.digits
+        deviation = f" ± {format_number(summary.std, digits)}" if summary.n > 1 else ""
+        return format_number(summary.mean, digits) + deviation
+
+    @property
     def num_intended(self) -> int:
-        """Seeds that there should be: those begun or planned, and at least as many as `expected.seeds`."""
-        return max(len(self.runs) + len(self.unfinished), self._expected_seeds)
+        """Seeds that there should be: those begun, and those that a sweep lists or else as many as `expected.seeds`."""
+        return max(len(self.runs) + len(self.unfinished), self.num_planned or self._expected_seeds)
+
+    @property
+    def why_not_expected(self) -> str:
+        """Why what was published does not apply to this configuration; empty where it does, or nothing was."""
+        return str(self.first.expected.get("why_not") or "")
 
     @property
     def _expected_seeds(self) -> int:
         seeds = self.first.expected.get("seeds", 0)
-        return seeds if isinstance(seeds, int) and 0 <= seeds <= MAX_SEEDS else 0
+        is_number = isinstance(seeds, int) and 0 <= seeds <= MAX_SEEDS
+        return seeds if is_number and not self.why_not_expected else 0
 
     @property
     def seeds(self) -> str:
@@ -148,6 +168,11 @@ class Cell:
         told = describe_status(record.get("status", []))
         of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
         return f"{told} (in a sample)" if told and of_sample else told
+
+
+def format_number(value: float, digits: int, sign: str = "") -> str:
+    """Return a number with so many decimals, or as a power of ten where it has ten digits before them."""
+    return f"{value:{sign}.{digits}{'f' if abs(value) < 1e9 else 'e'}}"
 
 
 def describe_status(status: Sequence[str]) -> str:

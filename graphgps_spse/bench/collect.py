@@ -30,6 +30,8 @@ class Collection:
     finished: dict[Path, list[Run]] = field(default_factory=dict)
     unfinished: dict[Path, dict[int, str]] = field(default_factory=dict)
     """Folder -> seed -> how far it came."""
+    planned: dict[Path, set[int]] = field(default_factory=dict)
+    """Folder -> the seeds that sweeps list."""
     problems: list[str] = field(default_factory=list)
     """Records that are there and were not read, and why."""
     notes: list[str] = field(default_factory=list)
@@ -143,5 +145,7 @@ def _take_plan(found: Collection, path: Path) -> None:
     for run, seed in zip(planned, seeds):
         folder = Path(os.path.normpath(run.parent))
         there = {run.result.seed for run in found.finished.get(folder, [])} | set(found.unfinished.get(folder, {}))
-        if seed not in there and folder.is_relative_to(found.root):
-            found.unfinished.setdefault(folder, {})[seed] = "not begun"
+        if folder.is_relative_to(found.root):
+            found.planned.setdefault(folder, set()).add(seed)
+            if seed not in there:
+                found.unfinished.setdefault(folder, {})[seed] = "not begun"

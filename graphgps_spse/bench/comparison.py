@@ -27,6 +27,11 @@ class Pair:
     """Student's p, adjusted for all pairs of the table."""
 
     @property
+    def validation_difference(self) -> float:
+        """Mean on validation with paths minus that with walks, in the table's unit."""
+        return self.paths.validation.mean - self.walks.validation.mean
+
+    @property
     def gain(self) -> bool | None:
         """Whether paths are better; None where the means are equal."""
         difference = self.comparison.difference
@@ -76,7 +81,7 @@ def build_report(found: Collection) -> Report:
         except DataError as err:
             refused.append(f"{label}: {err}")
             continue
-        cells.append(Cell(label, tuple(runs), unfinished))
+        cells.append(Cell(label, tuple(runs), unfinished, len(found.planned.get(folder, ()))))
     if not cells:
         told = "".join(f"\n  {line}" for line in [*refused, *absent])
         raise DataError(f"{found.root}: there is no finished run to report on{':' if told else ''}{told}")
@@ -166,8 +171,11 @@ def _notes_on_data(cells: Sequence[Cell]) -> list[str]:
 
 
 def _notes_on(cell: Cell) -> list[str]:
-    """Say where the seeds of a cell were made by different code, and where none says which."""
+    """Say where a cell's published expectation does not apply, and where its seeds were made by different code."""
     notes = []
+    if cell.why_not_expected:
+        file = cell.first.expected.get("file", "its file")
+        notes.append(f"{cell.label}: what {file} expects is of another configuration: {cell.why_not_expected}")
     for key in ("commit", "torch", "numpy", "device"):
         kinds = sorted({str(result.environment.get(key, "")) for result in cell.results})
         if len(kinds) > 1:

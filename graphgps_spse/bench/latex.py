@@ -1,7 +1,9 @@
 """The paper's table as LaTeX."""
 
+from collections.abc import Sequence
 from itertools import groupby
 
+from graphgps_spse.bench.cells import Cell
 from graphgps_spse.bench.table import CAPTION, Entry, Row, Table
 
 COLOURS = ("", "cyan", "orange", "brown")
@@ -10,6 +12,7 @@ ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$",
 }  # fmt: skip
+CELLS_CAPTION = "Validation and test results at the best validation epoch: mean ± sample standard deviation over seeds."
 PREAMBLE = r"""\documentclass{article}
 \usepackage[a4paper,landscape,margin=1cm]{geometry}
 \usepackage[T1]{fontenc}
@@ -43,6 +46,37 @@ def latex_table(table: Table) -> str:
 def standalone(table: Table) -> str:
     """Return a document that holds the table and nothing else."""
     return PREAMBLE + latex_table(table) + "\\end{document}\n"
+
+
+def cells_table(cells: Sequence[Cell]) -> str:
+    r"""Return a table of all cells with validation beside test, to \input; it needs the package booktabs."""
+    head = ["Data set", "Cell", "Metric", "Seeds", "Validation", "Test"]
+    rows = [
+        [
+            cell.first.dataset,
+            cell.label,
+            cell.first.metric,
+            cell.seeds,
+            *map(cell.format, (cell.validation, cell.summary)),
+        ]
+        for cell in cells
+    ]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        r"\begin{table*}[t]",
+        rf"\caption{{{escape(CELLS_CAPTION)}}}",
+        r"\begin{center}",
+        r"\begin{tabular}{lllccc}",
+        r"\toprule",
+        _line([rf"\textbf{{{name}}}" for name in head]),
+        r"\midrule",
+        *(_line([escape(text) for text in row]) for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{center}",
+        r"\end{table*}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def escape(text: str) -> str:

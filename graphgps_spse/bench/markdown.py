@@ -3,15 +3,18 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from graphgps_spse.bench.cells import Cell, best_epochs
+from graphgps_spse.bench.cells import Cell, best_epochs, format_number
 from graphgps_spse.bench.comparison import Pair, Report
 from graphgps_spse.bench.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, find_column, recompute_stars
+from graphgps_spse.bench.selection import rank_on_validation
 from graphgps_spse.bench.stats import LEVEL
-from graphgps_spse.bench.table import CAPTION, Entry, Table, format_number
+from graphgps_spse.bench.table import CAPTION, Entry, Table
 
 RANK_MARKS = ("", "¹", "²", "³")
 HOW = """\
 - Scores are of the test split at the epoch that is best on validation. Deviations are sample deviations (ddof 1).
+- To choose among configurations read `validation`, the same metric at the same epochs: a choice by test scores is
+  too good on test. `on validation` is the difference SPSE minus RWSE there.
 - `student` is the paper's test: two-sided, equal variances. `welch` assumes none. `paired` tests the differences of
   equal seeds. `holm` is `student`, adjusted for all pairs of this report. Nothing is tested below 3 seeds a side.
 - `g` is Hedges' g: the difference in pooled deviations, corrected for small samples. `95 %` is Welch's interval of the
@@ -26,6 +29,10 @@ def report_text(report: Report, table: Table) -> str:
     blocks = [
         ["# Report", "", *paper_table_lines(table), "", CAPTION + " ¹ ² ³: best, second and third of a column."],
         ["## Cells", "", *cell_lines(report.cells)],
+        *(
+            [f"## Best on validation: {escape(title)}", "", *_plain_table(rows)]
+            for title, rows in selection_rows(report.cells)
+        ),
         ["## SPSE against RWSE", "", *pair_lines(report.pairs)] if report.pairs else [],
         ["## Against what is expected", "", *expected_lines(report.cells)] if any(_has_expected(report)) else [],
         *(["## " + title, "", *map(_item, lines)] if lines else [] for title, lines in leftovers(report)),
@@ -68,7 +75,7 @@ def cell_lines(cells: Sequence[Cell]) -> list[str]:
 
 def cell_rows(cells: Sequence[Cell]) -> list[list[str]]:
     """Return a head and a row for each cell: scores, epochs, size and cost."""
-    head = ["cell", "data set", "model", "encoding", "counted", "seeds", "metric", "test", "best epoch"]
+    head = ["cell", "data set", "model", "encoding", "counted", "seeds", "metric", "validation", "test", "best epoch"]
     head += ["parameters", "s/epoch", "hours", "memory", "energy"]
     return [head, *(_cell_row(cell) for cell in cells)]
 
@@ -84,7 +91,8 @@ def _cell_row(cell: Cell) -> list[str]:
         cell.counting or "-",
         cell.seeds,
         first.metric,
-        format_score(cell),
+        cell.format(cell.validation),
+        cell.format(cell.summary),
         (f"{epoch:.1f} ± {deviation:.1f}, {min(epochs)} to {max(epochs)}" if n > 1 else f"{epoch:.0f}")
         + f" of {first.epochs}",
         f"{first.num_params:,}",
@@ -95,11 +103,18 @@ def _cell_row(cell: Cell) -> list[str]:
     ]
 
 
-def format_score(cell: Cell) -> str:
-    """Return mean and deviation with the digits of the column."""
-    mean, std, n = cell.summary
-    digits = cell.column.digits
-    return format_number(mean, digits) + (f" ± {format_number(std, digits)}" if n > 1 else "")
+def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
+    """Return a title, a head and rows for each data set of several cells: ranked on validation, with test scores."""
+    tables = []
+    for ranking in rank_on_validation(cells):
+        if len(ranking) > 1:
+            rows = [
+                [str(rank), cell.label, cell.seeds, cell.format(cell.validation), cell.format(cell.summary)]
+                for rank, cell in enumerate(ranking, 1)
+            ]
+            title = f"{ranking[0].first.dataset}, {ranking[0].first.metric}"
+            tables.append((title, [["", "cell", "seeds", "validation", "test"], *rows]))
+    return tables
 
 
 def format_memory(cell: Cell) -> str:
@@ -124,7 +139,7 @@ def pair_lines(pairs: Sequence[Pair]) -> list[str]:
 
 def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
     """Return a head and a row for each pair with every test."""
-    head = ["data set", "model", "RWSE", "SPSE", "seeds", "difference", "95 %", "g", "finds"]
+    head = ["data set", "model", "RWSE", "SPSE", "seeds", "on validation", "difference", "95 %", "g", "finds"]
     head += ["student", "welch", "paired", "holm", "verdict"]
     return [head, *(_pair_row(pair) for pair in pairs)]
 
@@ -135,9 +150,10 @@ def _pair_row(pair: Pair) -> list[str]:
     return [
         pair.paths.first.dataset,
         pair.paths.model,
-        f"{pair.walks.label}: {format_score(pair.walks)}",
-        f"{pair.paths.label}: {format_score(pair.paths)}",
+        f"{pair.walks.label}: {pair.walks.format(pair.walks.summary)}",
+        f"{pair.paths.label}: {pair.paths.format(pair.paths.summary)}",
         f"{pair.walks.seeds}, {pair.paths.seeds}",
+        format_number(pair.validation_difference, digits, "+"),
         format_number(c.difference, digits, "+"),
         " to ".join(ends) or "-",
         _number(c.hedges_g, "+.2f"),
@@ -182,7 +198,7 @@ def _expected_row(cell: Cell) -> list[str]:
     return [
         cell.label,
         cell.seeds,
-        format_score(cell),
+        cell.format(cell.summary),
         f"{format_number(expected.mean, digits)}{std} (n = {expected.n})",
         format_number(cell.summary.mean - expected.mean, digits, "+"),
         _number(z, "+.2f"),

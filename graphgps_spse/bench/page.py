@@ -6,7 +6,7 @@ from html import escape
 from itertools import groupby
 
 from graphgps_spse.bench.comparison import Report
-from graphgps_spse.bench.markdown import HOW, cell_rows, expected_rows, leftovers, pair_rows
+from graphgps_spse.bench.markdown import HOW, cell_rows, expected_rows, leftovers, pair_rows, selection_rows
 from graphgps_spse.bench.table import CAPTION, Entry, Row, Table
 
 STYLE = """
@@ -45,6 +45,8 @@ def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> 
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             parts.append(f'<h2>{title}</h2><ul class="{kind}">{items}</ul>')
     parts += ["<h2>Cells</h2>", _wide(html_table(cell_rows(report.cells)))]
+    for title, rows in selection_rows(report.cells):
+        parts += [f"<h2>Best on validation: {escape(title)}</h2>", _wide(html_table(rows))]
     if report.pairs:
         parts += ["<h2>SPSE against RWSE</h2>", _wide(html_table(pair_rows(report.pairs)))]
     if any(cell.expected is not None for cell in report.cells):
@@ -76,8 +78,15 @@ def paper_table(table: Table) -> str:
 
 
 def _row(row: Row, table: Table) -> str:
-    cells = "".join(f"<td>{_entry(row.entries.get(column.dataset))}</td>" for column in table.columns)
+    cells = "".join(_cell(row.entries.get(column.dataset)) for column in table.columns)
     return f'<tr><td title="{escape(row.source)}">{escape(row.label)}</td>{cells}</tr>'
+
+
+def _cell(entry: Entry | None) -> str:
+    """Return a cell of the table, which tells the validation score when pointed at."""
+    validation = " ± ".join(text for text in entry.validation if text) if entry else ""
+    title = f' title="validation {escape(validation)}"' if validation else ""
+    return f"<td{title}>{_entry(entry)}</td>"
 
 
 def _entry(entry: Entry | None) -> str:

@@ -13,7 +13,7 @@ from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.comparison import Pair, Report, build_report
 from graphgps_spse.bench.curves import History, read_histories
 from graphgps_spse.bench.figures import draw_figures, save_figures
-from graphgps_spse.bench.latex import latex_table, standalone
+from graphgps_spse.bench.latex import cells_table, latex_table, standalone
 from graphgps_spse.bench.markdown import report_text
 from graphgps_spse.bench.page import report_page
 from graphgps_spse.bench.table import Entry, Table, lay_out
@@ -45,6 +45,7 @@ def _write_files(report: Report, table: Table, histories: dict[str, list[History
         "report.html": report_page(report, table, inline),
         "table.tex": latex_table(table),
         "table_standalone.tex": standalone(table),
+        "cells.tex": cells_table(report.cells),
         "table.csv": table_csv(table),
         "cells.csv": cells_csv(report.cells),
         "pairs.csv": pairs_csv(report.pairs),
@@ -57,12 +58,15 @@ def _write_files(report: Report, table: Table, histories: dict[str, list[History
 
 
 def table_csv(table: Table) -> str:
-    """Return the table in the paper's layout: three columns for each data set, the last one with all marks."""
-    names = [f"{column.dataset}{what}" for column in table.columns for what in ("", " std", " marks")]
+    """Return the table in the paper's layout: test, its marks in words, and validation for each data set."""
+    parts = ("", " std", " marks", " val", " val std")
+    names = [f"{column.dataset}{part}" for column in table.columns for part in parts]
     rows = []
     for row in table.rows:
         entries = [row.entries.get(column.dataset) for column in table.columns]
-        numbers = [text for e in entries for text in ((e.mean, e.std, _marks(e)) if e else ("", "", ""))]
+        numbers = [
+            text for e in entries for text in ((e.mean, e.std, _marks(e), *e.validation) if e else [""] * len(parts))
+        ]
         rows.append([row.block, row.label, *numbers, row.source])
     return _csv(["block", "model", *names, "source"], rows)
 
@@ -77,8 +81,9 @@ def _marks(entry: Entry) -> str:
 def cells_csv(cells: Sequence[Cell]) -> str:
     """Return a line for each cell with every digit."""
     head = ["cell", "dataset", "model", "encoding", "counted", "metric", "direction", "scale", "n", "intended", "mean"]
-    head += ["std", "best_epoch_mean", "best_epoch_std", "epochs", "parameters", "seconds_per_epoch", "seconds"]
-    head += ["peak_device_bytes", "peak_process_bytes", "expected_mean", "expected_std", "expected_n", "z", "p_of_z"]
+    head += ["std", "val_mean", "val_std", "best_epoch_mean", "best_epoch_std", "epochs", "parameters"]
+    head += ["seconds_per_epoch", "seconds", "peak_device_bytes", "peak_process_bytes"]
+    head += ["expected_mean", "expected_std", "expected_n", "z", "p_of_z"]
     return _csv([*head, "config_hash"], [_cell_row(cell) for cell in cells])
 
 
@@ -87,7 +92,8 @@ def _cell_row(cell: Cell) -> list[Any]:
     expected, agreement = cell.expected, cell.agreement or (None, None)
     return [
         *(cell.label, first.dataset, cell.model, first.encoding, cell.counting, first.metric, first.direction),
-        *(cell.column.scale, scores.n, cell.num_intended, scores.mean, scores.std, epochs.mean, epochs.std),
+        *(cell.column.scale, scores.n, cell.num_intended, scores.mean, scores.std),
+        *(cell.validation.mean, cell.validation.std, epochs.mean, epochs.std),
         *(first.epochs, first.num_params, cell.mean_of([r.seconds_per_epoch for r in cell.results])),
         cell.mean_of([r.seconds for r in cell.results]),
         *(cell.resource("peak_device_bytes"), cell.resource("peak_process_bytes")),
@@ -99,7 +105,7 @@ def _cell_row(cell: Cell) -> list[Any]:
 def pairs_csv(pairs: Sequence[Pair]) -> str:
     """Return a line for each comparison with every digit."""
     head = ["dataset", "model", "walks", "paths", "n_walks", "n_paths", "difference", "low_95", "high_95", "hedges_g"]
-    head += ["detectable_g", "student_p", "welch_p", "paired_p", "num_pairs", "holm_p", "gain"]
+    head += ["detectable_g", "student_p", "welch_p", "paired_p", "num_pairs", "holm_p", "gain", "val_difference"]
     rows = []
     for pair in pairs:
         c = pair.comparison
@@ -116,6 +122,7 @@ def pairs_csv(pairs: Sequence[Pair]) -> str:
                 c.num_pairs,
                 pair.holm_p,
                 pair.gain,
+                pair.validation_difference,
             ]
         )
     return _csv(head, rows)
@@ -123,9 +130,9 @@ def pairs_csv(pairs: Sequence[Pair]) -> str:
 
 def seeds_csv(cells: Sequence[Cell]) -> str:
     """Return a line for each run: what everything else is computed from."""
-    head = ["cell", "seed", "score", "best_epoch", "epochs", "seconds", "seconds_per_epoch", "commit", "device"]
+    head = ["cell", "seed", "val", "score", "best_epoch", "epochs", "seconds", "seconds_per_epoch", "commit", "device"]
     rows = [
-        [cell.label, r.seed, r.score, r.best_epoch, r.epochs, r.seconds, r.seconds_per_epoch]
+        [cell.label, r.seed, r.best["val"][r.metric], r.score, r.best_epoch, r.epochs, r.seconds, r.seconds_per_epoch]
         + [r.environment.get("commit"), r.environment.get("device")]
         for cell in cells
         for r in cell.results

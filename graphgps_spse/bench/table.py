@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphgps_spse.bench.cells import MODEL_ORDER, Cell
+from graphgps_spse.bench.cells import MODEL_ORDER, Cell, format_number
 from graphgps_spse.bench.comparison import Report
 from graphgps_spse.bench.paper import LITERATURE, Column, Printed, paper_columns, read_paper_table
 
@@ -27,6 +27,8 @@ class Entry:
     """On the better one: 1 for p <= 0.05, 2 where it is so after Holm's correction over the table."""
     rank: int = 0
     """1, 2 or 3 in its column, 0 beyond."""
+    validation: tuple[str, str] = ("", "")
+    """Mean and sample deviation on validation; empty where they are not known."""
 
     @property
     def text(self) -> str:
@@ -66,11 +68,6 @@ CAPTION = (
     "with p <= 0.05 in a two-sided Student t-test, gain or loss, ** one that holds after Holm's correction over all "
     "pairs of the table. Fewer than 3 seeds are not tested."
 )
-
-
-def format_number(value: float, digits: int, sign: str = "") -> str:
-    """Return a number with so many decimals, or as a power of ten where it has ten digits before them."""
-    return f"{value:{sign}.{digits}{'f' if abs(value) < 1e9 else 'e'}}"
 
 
 def lay_out(report: Report, *, literature: bool = True) -> Table:
@@ -125,6 +122,7 @@ def _row_order(cell: Cell) -> tuple[tuple[int, str], tuple[bool, str], str]:
 def _entry(cell: Cell, report: Report) -> Entry:
     mean, std, n = cell.summary
     digits, better, stars = cell.column.digits, False, 0
+    validation = ["" if math.isnan(value) else format_number(value, digits) for value in cell.validation[:2]]
     for pair in report.pairs:
         if pair.gain is not None and cell is (pair.paths if pair.gain else pair.walks):
             better, stars = True, max(stars, pair.stars)
@@ -134,6 +132,7 @@ def _entry(cell: Cell, report: Report) -> Entry:
         seeds="" if n == cell.num_intended else cell.seeds,
         better=better,
         stars=stars,
+        validation=(validation[0], validation[1]),
     )
 
 

@@ -14,12 +14,14 @@ RESULT = RunResult(
 )  # fmt: skip
 
 
-def record(score=0.1, seed=0, **changes) -> RunResult:
-    """A record with this test metric on every split; with a config, its hash fits."""
+def record(score=0.1, seed=0, val=None, **changes) -> RunResult:
+    """A record with this metric on every split, or with `val` on validation; with a config, its hash fits."""
     metric = changes.get("metric", "mae")
     if "config" in changes:
         changes.setdefault("config_hash", hash_config(changes["config"]))
     best = {split: {metric: score, "loss": 0.2} for split in ("train", "val", "test")}
+    if val is not None:
+        best["val"][metric] = val
     return replace(RESULT, **{"seed": seed, "best": best, **changes})
 
 
@@ -29,12 +31,13 @@ def stamped(changes) -> str:
 
 
 def write_run(root, result, *, curve=True):
-    """Lay out NAME/SEED with its result and a validation curve of five epochs whose fourth, the best, is its score."""
+    """Lay out NAME/SEED with its result and a validation curve of five epochs, the fourth as the record says."""
     folder = root / result.name / str(result.seed)
     (folder / "val").mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(with_digest(asdict(result))))  # RunResult.write waits for the disk
     if curve:
-        lines = [{"epoch": e, result.metric: result.score * (1 + abs(3 - e) / 4)} for e in range(5)]
+        value = result.best["val"][result.metric]
+        lines = [{"epoch": e, result.metric: value * (1 + abs(3 - e) / 4)} for e in range(5)]
         (folder / "val" / "stats.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 

@@ -40,6 +40,32 @@ def test_intended_seeds_are_the_most_that_anything_speaks_of():
     assert cell([0.1]).legend == "SPSE (1 seed)"
 
 
+def test_a_sweep_says_how_many_seeds_are_intended():
+    expected = {"seeds": 10, "mean": 0.1, "std": 0.1}
+    assert replace(cell([0.1, 0.2, 0.3], expected=expected), num_planned=3).seeds == "3/3"
+    assert replace(cell([0.1, 0.2], unfinished=[2], expected=expected), num_planned=3).seeds == "2/3"
+    assert replace(cell([0.1] * 4, expected=expected), num_planned=3).seeds == "4/4"  # one more was run by hand
+
+
+def test_what_is_expected_of_another_configuration_is_not_expected():
+    expected = {"seeds": 10, "mean": 0.1, "std": 0.1, "file": "a.yaml", "why_not": "gt.layers is 2 here and 10 there"}
+    other = cell([0.1, 0.1, 0.2], expected=expected)
+    assert other.expected is None and other.agreement is None and other.seeds == "3/3"
+    assert other.why_not_expected == "gt.layers is 2 here and 10 there"
+    own = cell([0.1], expected=expected | {"why_not": ""})
+    assert own.expected.n == 10 and own.seeds == "1/10" and not own.why_not_expected
+
+
+def test_validation_is_of_the_same_metric_and_unit():
+    runs = tuple(
+        Run(record(0.5, seed, val=val, dataset="CIFAR10", metric="accuracy", direction="max"), None)
+        for seed, val in enumerate((0.75, 0.77))
+    )
+    percent = Cell("exp", runs, {})
+    assert percent.validation == pytest.approx((76.0, math.sqrt(2), 2)) and percent.summary.mean == 50.0
+    assert percent.format(percent.validation) == "76.000 ± 1.414" and cell([0.1]).format(cell([0.1]).summary) == "0.100"
+
+
 def test_expected_values_in_the_unit_of_the_table():
     text = {"seeds": 10, "std": 0.4, "source": "paper"}
     data = {"dataset": "CIFAR10", "metric": "accuracy", "direction": "max"}

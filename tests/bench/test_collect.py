@@ -10,6 +10,7 @@ import pytest
 from records import record, write_cell, write_run
 
 from graphgps_spse.bench.collect import collect_runs
+from graphgps_spse.bench.comparison import build_report
 from graphgps_spse.errors import DataError
 
 
@@ -26,6 +27,16 @@ def test_runs_are_found_at_any_depth(tmp_path):
     assert not found.problems and not found.unfinished
     one = collect_runs(tmp_path / "GRIT" / "zinc-SPSE")
     assert [one.label(folder) for folder in one.finished] == ["zinc-SPSE"]
+
+
+def test_a_sweep_says_how_many_seeds_there_are_to_be(tmp_path):
+    expected = {"seeds": 10, "mean": 0.1, "std": 0.1}
+    write_cell(tmp_path, [0.1, 0.2], name="planned", expected=expected)
+    write_cell(tmp_path, [0.1, 0.2], name="by-hand", expected=expected)
+    runs = [{"dir": f"planned/{seed}", "sweeps": ["s"]} for seed in range(3)]
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": 1, "runs": runs}))
+    cells = {cell.label: cell for cell in build_report(collect_runs(tmp_path)).cells}
+    assert (cells["planned"].seeds, cells["by-hand"].seeds) == ("2/3", "2/10")
 
 
 def test_bad_records_are_listed_and_the_rest_is_read(tmp_path):

@@ -34,7 +34,7 @@ def test_cells_and_pairs(tmp_path):
     report = build_report(collect_runs(tmp_path))
     lines = cell_lines(report.cells)
     assert lines[2].startswith(
-        "| zinc-RWSE | ZINC | GRIT | RRWP | - | 3/10 | mae | 0.310 ± 0.010 | 3.0 ± 0.0, 3 to 3 of 5"
+        "| zinc-RWSE | ZINC | GRIT | RRWP | - | 3/10 | mae | 0.310 ± 0.010 | 0.310 ± 0.010 | 3.0 ± 0.0, 3 to 3 of 5"
     )
     assert lines[2].endswith("| 473,473 | 0.20 | 0.00 | 1.00 GiB | 1.000 kWh |")
     found = compare(dict(enumerate(WALKS)), dict(enumerate(PATHS)))
@@ -42,6 +42,8 @@ def test_cells_and_pairs(tmp_path):
     for text in (f"{found.student_p:.2g}", f"{found.welch_p:.2g}", f"{found.paired_p:.2g} (3)", r"gain \*\*", "-0.100"):
         assert f"| {text} |" in row
     text = report_text(report, lay_out(report))
+    assert "## Best on validation: ZINC, mae\n\n|  | cell | seeds | validation | test |" in text
+    assert "| 1 | zinc-SPSE | 3/10 | 0.210 ± 0.010 | 0.210 ± 0.010 |" in text
     assert (
         "| zinc-RWSE | 3/10 | 0.310 ± 0.010 | 0.300 ± 0.010 (n = 10) | +0.010 | +1.52 | 0.22 | agrees | paper |" in text
     )

@@ -40,8 +40,9 @@ def test_page_stands_alone(tmp_path):
     text = report_page(report, lay_out(report), {"scores": b"\x89PNG"})
     page = Reader(text)
     assert not page.outside and "script" not in page.seen and page.seen.count("img") == 1
-    assert page.seen.count("table") == 4
+    assert page.seen.count("table") == 5  # the paper's, cells, choice, pairs, expected
     assert 'class="better">0.210 ± 0.010</span>** <span class="seeds">(3/10)</span>' in text
+    assert '<td title="validation 0.210 ± 0.010">' in text and "<h2>Best on validation: ZINC, mae</h2>" in text
     assert "&lt;paper&gt;" in text and "<paper>" not in text
 
 

@@ -54,11 +54,18 @@ def test_files_hold_every_digit(tmp_path):
     walks, paths_row = rows_of(tmp_path / "out/cells.csv")
     assert (walks["cell"], walks["n"], walks["intended"], walks["expected_mean"]) == ("zinc-RWSE", "3", "3", "")
     assert float(paths_row["mean"]) == report.cells[1].summary.mean
+    assert (float(walks["val_mean"]), walks["val_std"]) == (report.cells[0].validation.mean, walks["std"])
+    assert float(pair["val_difference"]) == pytest.approx(-0.1)
+    tex = (tmp_path / "out/cells.tex").read_text()
+    assert r"ZINC & zinc-SPSE & mae & 3/3 & 0.210 $\pm$ 0.010 & 0.210 $\pm$ 0.010 \\" in tex
     seeds = rows_of(tmp_path / "out/seeds.csv")
+    assert [float(row["val"]) for row in seeds] == WALKS + PATHS
     assert [float(row["score"]) for row in seeds] == WALKS + PATHS
     table = {row["model"]: row for row in rows_of(tmp_path / "out/table.csv")}
     assert table["GRIT-SPSE"]["ZINC marks"] == "better **" and table["GRIT-RWSE"]["ZINC marks"] == ""
     assert table["GraphViT"]["ZINC marks"] == "second"
+    assert (table["GRIT-SPSE"]["ZINC val"], table["GRIT-SPSE"]["ZINC val std"]) == ("0.210", "0.010")
+    assert table["GCN"]["ZINC val"] == ""
     assert table["GRIT-SPSE"]["ZINC"] == "0.210" and table["GCN"]["source"].startswith("Kipf")
 
 
@@ -72,6 +79,19 @@ def test_script_reports_what_it_can_and_names_the_rest(call, tmp_path):
     assert "not used: " in err and "zinc-SPSE/3/result.json cannot be read" in err
     assert "GCN" not in (tmp_path / "out/report.md").read_text()
     assert "3/result.json cannot be read" in (tmp_path / "out/report.md").read_text()
+
+
+def test_the_best_on_validation_is_printed_with_its_test_score_and_nothing_is_written(call, tmp_path):
+    for seed in range(2):
+        write_run(tmp_path / "results", record(0.10, seed, val=0.30, name="best-on-test"))
+        write_run(tmp_path / "results", record(0.25, seed, val=0.20, name="best-on-validation"))
+    code, out, err = call(tmp_path / "results", "--select", "val", "--out", tmp_path / "out")
+    assert code == 0, err
+    assert out == (
+        "ZINC: best-on-validation is the best of 2 configurations on validation, mae 0.200 ± 0.000; on test it has "
+        "0.250 ± 0.000 (2/2 seeds)\n"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_report_over_nothing_is_an_error(call, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from graphgps_spse.bench.collect import collect_runs
 from graphgps_spse.bench.comparison import build_report
-from graphgps_spse.bench.markdown import format_p, format_score
+from graphgps_spse.bench.markdown import format_p
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,5 +24,5 @@ def test_the_page_quotes_the_records():
         c, row = pair.comparison, rows[pair.paths.stem.strip("/")]
         low, high = c.interval
         tests = [format_p(p) for p in (c.student_p, c.welch_p, c.paired_p, pair.holm_p)]
-        scores = [format_score(pair.walks), format_score(pair.paths)]
+        scores = [cell.format(cell.summary) for cell in (pair.walks, pair.paths)]
         assert row == [*scores, f"{c.difference:+.3f}", f"{low:+.3f} to {high:+.3f}", *tests]
