@@ -32,11 +32,6 @@ LARGEST = {
     "posenc_SPSE.max_length": _CHANNELS,
     "posenc_SPSE.n": 1_000,
     "train.batch_size": 1 << 31,
-    "gnn.layers_post_mp": _DEPTH,
-    "gnn.dim_inner": _WIDTH,
-    "gt.layers": _DEPTH,
-    "gt.n_heads": _WIDTH,
-    "gt.dim_hidden": _WIDTH,
     **{f"posenc_{name}.dim_pe": _WIDTH for name in ("RRWP", "RWSE", "LapPE", "SPSE")},
 }
 """Largest value by key, of each item where the value is a list; of other keys it is LARGEST_INT.

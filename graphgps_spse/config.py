@@ -196,29 +196,6 @@ def _root_tree() -> CfgNode:
     c.train.amp = "off"  # automatic mixed precision on CUDA: off, bf16 or fp16
     c.train.compile = False  # torch.compile; better off on the CPU, where GRIT and CSA would give up their own kernels
 
-    c.model = CfgNode()
-    c.model.type = "GritTransformer"
-    c.model.loss_fun = "auto"  # auto: the benchmark's
-    c.model.graph_pooling = "add"
-
-    c.gnn = CfgNode()
-    c.gnn.head = "san_graph"  # or san_graph_nodes, which pools last as CSA's code does; graph; inductive_node
-    c.gnn.layers_post_mp = 1  # layers of the graph and inductive_node heads; san_graph always has three
-    c.gnn.dim_inner = 64  # must equal gt.dim_hidden
-    c.gnn.act = "relu"
-    c.gnn.l2norm = True  # hidden rows of the graph and inductive_node heads get length 1, as GraphGym's do
-
-    c.gt = CfgNode()
-    c.gt.layer_type = "GINE+Transformer"  # local (GINE, CustomGatedGCN, None) + global part (Transformer, CSA, None)
-    c.gt.layers = 10
-    c.gt.n_heads = 8
-    c.gt.dim_hidden = 64
-    c.gt.dropout = 0.0
-    c.gt.attn_dropout = 0.0
-    c.gt.bn_momentum = 0.1
-    c.gt.attn = CfgNode()
-    c.gt.attn.clamp = 5.0  # attention logits are clamped to [-clamp, clamp]; 0: not at all
-
     c.wandb = CfgNode()
     c.wandb.mode = "disabled"  # online, offline or disabled
     c.wandb.entity = ""

@@ -104,15 +104,19 @@ class Key:
             problem = f"{show(value)} is beyond 64 bits"
         elif not isinstance(value, bool):
             if rule.at_least is not None and value < rule.at_least:
-                problem = f"{value} is below {rule.at_least:g}"
+                problem = f"{value} is below {_bound(rule.at_least)}"
             elif rule.above is not None and value <= rule.above:
-                problem = f"{value} is not above {rule.above:g}"
+                problem = f"{value} is not above {_bound(rule.above)}"
             elif rule.at_most is not None and value > rule.at_most:
-                problem = f"{value} is above {rule.at_most:g}"
+                problem = f"{value} is above {_bound(rule.at_most)}"
             elif rule.below is not None and value >= rule.below:
-                problem = f"{value} is not below {rule.below:g}"
+                problem = f"{value} is not below {_bound(rule.below)}"
         if problem:
             raise ConfigError(f"{self.path}: {problem} ({rule.doc})")
+
+
+def _bound(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:

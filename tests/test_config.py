@@ -160,7 +160,7 @@ def test_config_is_frozen_and_round_trips(tmp_path):
 
 
 def test_an_error_about_a_key_says_where_it_was_set(tmp_path):
-    write(tmp_path, "gnn:\n  act: tanh\n", "common.yaml")
+    write(tmp_path, "gnn:\n  head: tanh\n", "common.yaml")
     cfg = load_config(write(tmp_path, "base: common.yaml\n\noptim: {optimizer: Adam}\n"), ["model.type=GP"])
 
     def located(message):
@@ -168,7 +168,7 @@ def test_an_error_about_a_key_says_where_it_was_set(tmp_path):
             raise ConfigError(message)
         return str(raised.value)
 
-    assert located("gnn.act: tanh is unknown") == f"{tmp_path}/common.yaml:2: gnn.act: tanh is unknown"
+    assert located("gnn.head: tanh is unknown") == f"{tmp_path}/common.yaml:2: gnn.head: tanh is unknown"
     assert located("optim.optimizer=Adam is unknown").startswith(f"{tmp_path}/exp.yaml:3: optim.optimizer=Adam")
     assert located("model.type: unknown") == "override 'model.type=GP': model.type: unknown"
     for untouched in ("optim.base_lr: a default", "no key at all", ""):

@@ -7,7 +7,14 @@ from torch import nn
 
 from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import models
+
+
+class ModelOptions(Options, section="model"):
+    """Which model is trained."""
+
+    type: str = option("GritTransformer", "name of the model, in the list of components")
 
 
 def build_model(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> nn.Module:
@@ -15,7 +22,7 @@ def build_model(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_
 
     Raises ConfigError for an unknown name and for options or encodings that the model cannot use.
     """
-    return models.get(cfg.model.type).from_cfg(cfg, spec, encodings, dim_out)
+    return models.get(ModelOptions.from_cfg(cfg).type).from_cfg(cfg, spec, encodings, dim_out)
 
 
 def prepare_kernels(model: nn.Module) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.checks import check_batch
 from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures
 from graphgps_spse.models.encoders import (
     NodeEncoder,
@@ -21,9 +20,10 @@ from graphgps_spse.models.encoders import (
     check_all_used,
     split_edge_name,
 )
-from graphgps_spse.models.gps_layer import build_layers, split_layer_type
+from graphgps_spse.models.gps_layer import build_layer_type, build_layers
 from graphgps_spse.models.heads import build_head
-from graphgps_spse.models.options import KernelOptions
+from graphgps_spse.models.layout import layout_of
+from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.chromatic_attention import AttentionInput, PairMap, chromatic_attention, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.edge_layout import EdgeLayout
@@ -100,8 +100,8 @@ class CSAModel(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "CSAModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
-        split_layer_type(cfg.gt.layer_type, ("CSA",))
-        dim, share_maps = cfg.gt.dim_hidden, cfg.dataset.edge_encoder_shared
+        build_layer_type(cfg, ("CSA",))
+        dim, share_maps = TransformerOptions.from_cfg(cfg).dim_hidden, cfg.dataset.edge_encoder_shared
         kernels = KernelOptions.from_cfg(cfg).kernels
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
@@ -118,9 +118,7 @@ class CSAModel(nn.Module):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
-        layout = PairLayout(batch.sizes, batch.x_NF.device)
-        if self.training:
-            check_batch(layout)
+        layout = layout_of(batch, training=self.training)
         edge = self.pair_encoder.edges(batch, layout)
         features = self.pair_encoder(batch, layout, edge)
         shared = None

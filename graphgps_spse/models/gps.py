@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.models.checks import check_batch
 from graphgps_spse.models.encoders import (
     EdgeEncoder,
     NodeEncoder,
@@ -17,12 +16,12 @@ from graphgps_spse.models.encoders import (
     check_all_used,
     split_edge_name,
 )
-from graphgps_spse.models.gps_layer import build_layers, split_layer_type
+from graphgps_spse.models.gps_layer import build_layer_type, build_layers
 from graphgps_spse.models.heads import build_head
-from graphgps_spse.models.options import KernelOptions
+from graphgps_spse.models.layout import layout_of
+from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, graph_attention, prepare
-from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import models
 
 
@@ -64,8 +63,8 @@ class GPSModel(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GPSModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
-        local, attention = split_layer_type(cfg.gt.layer_type, ("Transformer", "None"))
-        dim, edge_name = cfg.gt.dim_hidden, cfg.dataset.edge_encoder_name
+        local, attention = build_layer_type(cfg, ("Transformer", "None"))
+        dim, edge_name = TransformerOptions.from_cfg(cfg).dim_hidden, cfg.dataset.edge_encoder_name
         kernels = KernelOptions.from_cfg(cfg).kernels
         pair_name = None if local == "None" else split_edge_name(edge_name)[1]
         check_all_used(encodings, node_name=cfg.dataset.node_encoder_name, pair_names=[pair_name or ""])
@@ -78,9 +77,7 @@ class GPSModel(nn.Module):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
-        layout = PairLayout(batch.sizes, batch.x_NF.device)
-        if self.training:
-            check_batch(layout)
+        layout = layout_of(batch, training=self.training)
         edges, e_ED = None, None
         if self.edge_encoder is not None:
             edges = EdgeLayout(batch.edge_index_2E, layout.num_nodes)

@@ -7,12 +7,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.checks import check_sizes
-from graphgps_spse.models.heads import build_activation
+from graphgps_spse.models.heads import ActivationOptions, build_activation
 from graphgps_spse.models.message_passing import GINE, GatedGCN
+from graphgps_spse.models.options import TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
+from graphgps_spse.options import Options, option
 
 LOCAL_PARTS = ("GINE", "CustomGatedGCN", "None")
+
+
+class LayerOptions(Options, section="gt"):
+    """What a layer of GPS or CSA is made of."""
+
+    layer_type: str = option(
+        "GINE+Transformer", "local part (GINE, CustomGatedGCN, None) + global part (Transformer, CSA, None)"
+    )
 
 
 class GPSLayer(nn.Module):
@@ -50,34 +59,27 @@ class GPSLayer(nn.Module):
 
 
 def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None) -> nn.ModuleList:
-    """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for sizes that cannot be.
+    """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for widths that do not fit.
 
-    `attention(dim, num_heads, dropout=..)` makes the global part of one layer; None where there is none.
+    `attention(dim, num_heads, dropout=..)` returns the global part of one layer; None where there is none.
     """
-    dim, num_layers, num_heads, dropout = cfg.gt.dim_hidden, cfg.gt.layers, cfg.gt.n_heads, cfg.gt.dropout
-    check_sizes(
-        dim=dim,
-        dim_inner=cfg.gnn.dim_inner,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        dropout=dropout,
-        attn_dropout=cfg.gt.attn_dropout,
-    )
-    local, activation = cfg.gt.layer_type.partition("+")[0], cfg.gnn.act
+    options, activation = TransformerOptions.from_cfg(cfg), ActivationOptions.from_cfg(cfg).act
+    local, dim = LayerOptions.from_cfg(cfg).layer_type.partition("+")[0], options.dim_hidden
     return nn.ModuleList(
         GPSLayer(
             dim,
-            local=local_part(local, dim, activation, dropout, is_last=index == num_layers - 1),
-            attention=attention(dim, num_heads, dropout=cfg.gt.attn_dropout) if attention else None,
+            local=local_part(local, dim, activation, options.dropout, is_last=index == options.layers - 1),
+            attention=attention(dim, options.n_heads, dropout=options.attn_dropout) if attention else None,
             activation=activation,
-            dropout=dropout,
+            dropout=options.dropout,
         )
-        for index in range(num_layers)
+        for index in range(options.layers)
     )
 
 
-def split_layer_type(layer_type: str, global_parts: tuple[str, ...]) -> tuple[str, str]:
+def build_layer_type(cfg: Any, global_parts: tuple[str, ...]) -> tuple[str, str]:
     """Return the local and the global part that `gt.layer_type` names. Raises ConfigError for others."""
+    layer_type = LayerOptions.from_cfg(cfg).layer_type
     local, plus, attention = layer_type.partition("+")
     if (local, attention) == ("None", "None"):
         raise ConfigError("gt.layer_type: None+None leaves layers that never look at other nodes")

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.checks import check_batch, check_sizes
 from graphgps_spse.models.encoders import (
     NodeEncoder,
     PairDistance,
@@ -22,11 +21,13 @@ from graphgps_spse.models.encoders import (
     check_all_used,
     edge_features,
 )
-from graphgps_spse.models.heads import build_activation, build_head
-from graphgps_spse.models.options import KernelOptions
+from graphgps_spse.models.heads import ActivationOptions, build_activation, build_head
+from graphgps_spse.models.layout import layout_of
+from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs import PairInput, PairStream, PairWeights, grit_pairs, prepare
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import edge_encoders, models
 
 Moments = Callable[[Tensor, Tensor, Any], tuple[Tensor, Tensor, Tensor]]
@@ -37,6 +38,15 @@ def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:
     """Bring rows ordered (head, part, position in head) into the kernels' order (part, position in head, head)."""
     rows = weight.unflatten(0, (num_heads, parts, -1))
     return rows.permute(1, 2, 0, *range(3, rows.dim())).flatten(0, 2)
+
+
+class GritOptions(Options, section="gt"):
+    """Options of GRIT alone."""
+
+    bn_momentum: float = option(0.1, "momentum of the running statistics of BatchNorm", at_least=0, at_most=1)
+    clamp: float = option(
+        5.0, "attention logits are clamped to [-clamp, clamp]; 0: not clamped", key="attn.clamp", at_least=0
+    )
 
 
 class PairNorm(nn.Module):
@@ -213,7 +223,11 @@ class GritTransformer(nn.Module):
                 f"GritTransformer reads exactly one encoding of node pairs, but this config enables {names}; "
                 "enable one of posenc_RRWP and posenc_SPSE"
             )
-        dim, encoding, node_name = cfg.gt.dim_hidden, of_pairs[0], cfg.dataset.node_encoder_name
+        dim, encoding, node_name = (
+            TransformerOptions.from_cfg(cfg).dim_hidden,
+            of_pairs[0],
+            cfg.dataset.node_encoder_name,
+        )
         check_all_used(encodings, node_name=f"{node_name}+{encoding.name}", pair_names=[encoding.name])
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
@@ -235,9 +249,7 @@ class GritTransformer(nn.Module):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
-        layout = PairLayout(batch.sizes, batch.x_NF.device)
-        if self.training:
-            check_batch(layout)
+        layout = layout_of(batch, training=self.training)
         x_ND, stream = self.encode(batch, layout)
         log_deg_N = batch.log_deg_N.to(x_ND.dtype)
         for layer in self.layers:
@@ -255,33 +267,21 @@ class GritTransformer(nn.Module):
 
 
 def build_grit_layers(cfg: Any) -> nn.ModuleList:
-    """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for sizes that cannot be."""
-    kernels = KernelOptions.from_cfg(cfg).kernels
-    dim, num_layers, num_heads, clamp = cfg.gt.dim_hidden, cfg.gt.layers, cfg.gt.n_heads, cfg.gt.attn.clamp
-    check_sizes(
-        dim=dim,
-        dim_inner=cfg.gnn.dim_inner,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        dropout=cfg.gt.dropout,
-        attn_dropout=cfg.gt.attn_dropout,
-    )
-    if not 0 <= cfg.gt.bn_momentum <= 1:
-        raise ConfigError(f"gt.bn_momentum: {cfg.gt.bn_momentum} is not between 0 and 1")
-    if clamp < 0:
-        raise ConfigError(f"gt.attn.clamp: {clamp} is below 0; 0 means no clamp")
+    """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for widths that do not fit."""
+    options, grit, kernels = TransformerOptions.from_cfg(cfg), GritOptions.from_cfg(cfg), KernelOptions.from_cfg(cfg)
+    dim, clamp, activation = options.dim_hidden, grit.clamp or math.inf, ActivationOptions.from_cfg(cfg).act
     return nn.ModuleList(
         GritLayer(
             dim,
             attention=GritAttention(
-                dim, num_heads, clamp=clamp or math.inf, dropout=cfg.gt.attn_dropout, kernels=kernels
+                dim, options.n_heads, clamp=clamp, dropout=options.attn_dropout, kernels=kernels.kernels
             ),
-            dropout=cfg.gt.dropout,
-            bn_momentum=cfg.gt.bn_momentum,
-            activation=cfg.gnn.act,
-            update_pairs=index < num_layers - 1,
+            dropout=options.dropout,
+            bn_momentum=grit.bn_momentum,
+            activation=activation,
+            update_pairs=index < options.layers - 1,
         )
-        for index in range(num_layers)
+        for index in range(options.layers)
     )
 
 

@@ -7,28 +7,58 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.options import LARGEST_DEPTH
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import heads
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
-POOLINGS = ("add", "mean")
+
+
+class HeadOptions(Options, section="gnn"):
+    """Which head predicts."""
+
+    head: str = option(
+        "san_graph",
+        "name of the head, in the list of components; san_graph_nodes pools last, as CSA's code does",
+    )
+
+
+class ActivationOptions(Options, section="gnn"):
+    """The activation of layers and heads."""
+
+    act: str = option("relu", "activation of the layers and of the san_graph heads", choices=tuple(ACTIVATIONS))
+
+
+class PoolingOptions(Options, section="model"):
+    """How heads for graphs pool nodes."""
+
+    graph_pooling: str = option("add", "sum or mean of the nodes of a graph", choices=("add", "mean"))
+
+
+class MLPOptions(Options, section="gnn"):
+    """Options of the heads `graph` and `inductive_node`; san_graph always has three layers."""
+
+    layers_post_mp: int = option(
+        1, "layers of the heads graph and inductive_node; 0 is 1, as in GraphGym", at_least=0, at_most=LARGEST_DEPTH
+    )
+    l2norm: bool = option(True, "scale hidden rows of the heads graph and inductive_node to length 1, as GraphGym does")
 
 
 def build_activation(name: str) -> nn.Module:
     """Return the activation that `gnn.act` names."""
-    if name not in ACTIVATIONS:
-        raise ConfigError(f"gnn.act: unknown activation '{name}'. Known: {', '.join(sorted(ACTIVATIONS))}")
     return ACTIVATIONS[name]()
 
 
 def build_head(cfg: Any, spec: DatasetSpec, dim: int, dim_out: int) -> nn.Module:
     """Return the head that `gnn.head` names. Raises ConfigError unless it predicts for what the data has targets of."""
-    head = heads.get(cfg.gnn.head)
+    name = HeadOptions.from_cfg(cfg).head
+    head = heads.get(name)
     level = getattr(head, "level", spec.level)  # a plugin's head may leave it open
     if level != spec.level:
-        fitting = [name for name in heads.names() if getattr(heads.get(name), "level", spec.level) == spec.level]
+        fitting = [other for other in heads.names() if getattr(heads.get(other), "level", spec.level) == spec.level]
         raise ConfigError(
-            f"gnn.head: {cfg.gnn.head} predicts for each {level}, and {spec.name} has targets for each {spec.level}; "
+            f"gnn.head: {name} predicts for each {level}, and {spec.name} has targets for each {spec.level}; "
             f"heads for that: {', '.join(fitting)}"
         )
     return head.from_cfg(cfg, dim, dim_out)
@@ -39,8 +69,6 @@ class GraphPooling(nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        if kind not in POOLINGS:
-            raise ConfigError(f"model.graph_pooling: unknown pooling '{kind}'. Known: {', '.join(POOLINGS)}")
         self.kind = kind
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
@@ -89,7 +117,8 @@ class SANGraphHead(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "SANGraphHead":
         """Read `model.graph_pooling` and `gnn.act`."""
-        return cls(dim, dim_out, pooling=cfg.model.graph_pooling, activation=cfg.gnn.act)
+        pooling, activation = PoolingOptions.from_cfg(cfg).graph_pooling, ActivationOptions.from_cfg(cfg).act
+        return cls(dim, dim_out, pooling=pooling, activation=activation)
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [B, dim_out]."""
@@ -119,8 +148,8 @@ class GraphHead(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "GraphHead":
         """Read `model.graph_pooling`, `gnn.layers_post_mp` and `gnn.l2norm`."""
-        num_layers = max(1, cfg.gnn.layers_post_mp)
-        return cls(dim, dim_out, pooling=cfg.model.graph_pooling, num_layers=num_layers, l2norm=cfg.gnn.l2norm)
+        pooling, mlp = PoolingOptions.from_cfg(cfg).graph_pooling, MLPOptions.from_cfg(cfg)
+        return cls(dim, dim_out, pooling=pooling, num_layers=max(1, mlp.layers_post_mp), l2norm=mlp.l2norm)
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [B, dim_out]."""
@@ -140,7 +169,8 @@ class NodeHead(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "NodeHead":
         """Read `gnn.layers_post_mp` and `gnn.l2norm`."""
-        return cls(dim, dim_out, num_layers=max(1, cfg.gnn.layers_post_mp), l2norm=cfg.gnn.l2norm)
+        mlp = MLPOptions.from_cfg(cfg)
+        return cls(dim, dim_out, num_layers=max(1, mlp.layers_post_mp), l2norm=mlp.l2norm)
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [N, dim_out]."""

@@ -1,7 +1,13 @@
-"""Options that every family of models reads."""
+"""Options that every family of models reads, and what they must agree on."""
 
+from typing import Any, Self
+
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.ops.dispatch import KERNELS
 from graphgps_spse.options import Options, option
+
+LARGEST_WIDTH = 1 << 16
+LARGEST_DEPTH = 1_000
 
 
 class KernelOptions(Options, section="train"):
@@ -12,3 +18,29 @@ class KernelOptions(Options, section="train"):
         "auto: the kernels of the device where they can work; plain: PyTorch alone; fused: the kernels, or an error",
         choices=KERNELS,
     )
+
+
+class WidthOptions(Options, section="gnn"):
+    """GraphGym's key for the width, which its files set as well."""
+
+    dim_inner: int = option(64, "width of the nodes, the same as gt.dim_hidden", at_least=1, at_most=LARGEST_WIDTH)
+
+
+class TransformerOptions(Options, section="gt"):
+    """Size and dropout of the layers of every transformer."""
+
+    layers: int = option(10, "number of layers", at_least=1, at_most=LARGEST_DEPTH)
+    n_heads: int = option(8, "number of attention heads, a divisor of dim_hidden", at_least=1, at_most=LARGEST_WIDTH)
+    dim_hidden: int = option(64, "width of nodes, and of pairs in GRIT", at_least=1, at_most=LARGEST_WIDTH)
+    dropout: float = option(0.0, "dropout rate of the updates of nodes and pairs", at_least=0, below=1)
+    attn_dropout: float = option(0.0, "dropout rate of attention weights", at_least=0, below=1)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, section: str | None = None) -> Self:
+        """Read the keys. Raises ConfigError for widths that do not fit each other."""
+        options, dim_inner = super().from_cfg(cfg, section), WidthOptions.from_cfg(cfg).dim_inner
+        if dim_inner != options.dim_hidden:
+            raise ConfigError(f"gnn.dim_inner={dim_inner} must equal gt.dim_hidden={options.dim_hidden}; set both")
+        if options.dim_hidden % options.n_heads:
+            raise ConfigError(f"gt.n_heads={options.n_heads} does not divide gt.dim_hidden={options.dim_hidden}")
+        return options

@@ -9,8 +9,15 @@ from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import nearest, tasks
 from graphgps_spse.training.metrics import DIRECTIONS, Accumulator, ClassRecall, Errors, Ranking, TargetAccuracy
+
+
+class LossOptions(Options, section="model"):
+    """What is minimised."""
+
+    loss_fun: str = option("auto", "name of the loss; auto: the benchmark's")
 
 
 class Task(ABC):
@@ -34,7 +41,7 @@ class Task(ABC):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
         """Build with `model.loss_fun` and `metric_best`."""
-        return cls(spec, loss_fun=cfg.model.loss_fun, metric=cfg.metric_best)
+        return cls(spec, loss_fun=LossOptions.from_cfg(cfg).loss_fun, metric=cfg.metric_best)
 
     @property
     @abstractmethod

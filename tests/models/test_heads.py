@@ -24,8 +24,10 @@ def test_pooling_by_hand(kind, expected):
 
 
 def test_unknown_pooling_is_named():
-    with pytest.raises(ConfigError, match="graph_pooling.*'max'.*add, mean"):
-        GraphPooling("max")
+    tree = default_tree()
+    tree.model.graph_pooling = "max"
+    with pytest.raises(ConfigError, match="model.graph_pooling: 'max' is none of add, mean"):
+        heads.get("graph").from_cfg(tree, 2, 1)
 
 
 def test_hidden_rows_have_length_one_unless_told_otherwise():

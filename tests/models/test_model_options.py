@@ -1,0 +1,76 @@
+"""Sizes that no model can have are refused when they are read; `train.kernels` reaches every layer."""
+
+import pytest
+import test_csa
+import test_gps
+import test_grit
+import torch
+from model_graphs import ENCODINGS, SPEC
+
+from graphgps_spse.config import load_config
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.identity import identity_of
+from graphgps_spse.models.build import build_model, prepare_kernels
+from graphgps_spse.models.options import TransformerOptions
+
+MODELS = {
+    "GRIT": (test_grit.small_config, ["RRWP"]),
+    "CSA": (test_csa.small_config, ["walks"]),
+    "GPS": (test_gps.small_config, ["RWSE"]),
+}
+
+
+def build(name: str, kernels: str) -> torch.nn.Module:
+    config, encodings = MODELS[name]
+    return build_model(config(kernels=kernels), SPEC, [ENCODINGS[e] for e in encodings], 1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_key_reaches_every_layer(name):
+    assert {layer.attention.kernels for layer in build(name, "plain").layers} == {"plain"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_kernels_are_prepared_for_the_device_of_the_model(name):
+    prepare_kernels(build(name, "fused"))
+    prepare_kernels(build(name, "auto").to("meta"))
+    with pytest.raises(ConfigError, match=r"train\.kernels: fused, but for \w+ there is no kernel for meta"):
+        prepare_kernels(build(name, "fused").to("meta"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train: {kernels: fast}", "train.kernels: 'fast' is none of auto, plain, fused"),
+        ("gt: {layers: 0}", "gt.layers: 0 is below 1 .number of layers"),
+        ("gt: {dim_hidden: 70000}", "gt.dim_hidden: 70000 is above 65,536"),
+        ("gt: {dropout: 1}", "gt.dropout: 1.0 is not below 1"),
+        ("gt: {attn_dropout: -0.1}", "gt.attn_dropout: -0.1 is below 0"),
+        ("gt: {bn_momentum: 1.5}", "gt.bn_momentum: 1.5 is above 1"),
+        ("gt: {attn: {clamp: -1}}", "gt.attn.clamp: -1.0 is below 0 .attention logits are clamped"),
+        ("gnn: {act: tanh}", "gnn.act: 'tanh' is none of relu, gelu"),
+        ("gnn: {layers_post_mp: -1}", "gnn.layers_post_mp: -1 is below 0"),
+        ("model: {graph_pooling: max}", "model.graph_pooling: 'max' is none of add, mean"),
+    ],
+)
+def test_values_beyond_their_bounds_are_refused_with_file_and_line(tmp_path, text, message):
+    (tmp_path / "a.yaml").write_text(f"{text}\n")
+    with pytest.raises(ConfigError, match=rf"a\.yaml:1: {message}"):
+        load_config(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gt: {dim_hidden: 32}", "gnn.dim_inner=64 must equal gt.dim_hidden=32; set both"),
+        ("gt: {n_heads: 7}", "gt.n_heads=7 does not divide gt.dim_hidden=64"),
+    ],
+)
+def test_widths_that_do_not_fit_each_other_are_refused(tmp_path, text, message):
+    (tmp_path / "a.yaml").write_text(f"{text}\n")
+    with pytest.raises(ConfigError, match=message):
+        TransformerOptions.from_cfg(load_config(tmp_path / "a.yaml"))
+
+
+def test_a_run_may_be_resumed_with_other_kernels():
+    assert identity_of({"train": {"kernels": "plain", "batch_size": 3}}) == {"train.batch_size": 3}
