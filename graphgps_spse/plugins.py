@@ -39,9 +39,12 @@ def import_plugin(name: str, results: Sequence[str]) -> ModuleType:
                 _check_place(module, places, entries, results)
             found = importlib.import_module(name)
     except ImportError as err:
-        hint = ". Put its folder on PYTHONPATH: plugins come from there and from installed packages, not from the "
-        hint += "current folder or the script's"
-        raise ConfigError(f"plugins: '{name}' cannot be imported: {err}" + hint * (err.name == packages[0])) from err
+        hint = ""
+        if err.name == packages[0]:
+            hint = (
+                ". Put its folder on PYTHONPATH: the current folder and the script's are searched only if it names them"
+            )
+        raise ConfigError(f"plugins: '{name}' cannot be imported: {err}{hint}") from err
     if is_new:
         log.warning("plugin %s: its code is imported from %s", name, places[0] if places else "memory")
     return found

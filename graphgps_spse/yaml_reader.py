@@ -28,7 +28,7 @@ MAX_KEY = 200
 MAX_TEXT = 4_096
 """Characters of one value: the longest path that Linux opens."""
 
-TOO_DEEP = f"more than {MAX_DEPTH} sections and lists in each other, the limit"
+_TOO_DEEP = f"more than {MAX_DEPTH} sections and lists in each other, the limit"
 
 _LAYOUT = "\t\r\n"
 _PRINTABLE = " -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff"
@@ -177,7 +177,7 @@ class _StrictLoader(yaml.SafeLoader):
         if self.num_nodes > MAX_NODES:
             raise _Refused(f"more than {MAX_NODES:,} keys and values, the limit of a file", line)
         if self.depth > MAX_DEPTH:
-            raise _Refused(TOO_DEEP, line)
+            raise _Refused(_TOO_DEEP, line)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -185,7 +185,7 @@ class _StrictLoader(yaml.SafeLoader):
     def fetch_flow_collection_start(self, TokenClass: type[yaml.Token]) -> None:
         """Refuse depth before the scanner, whose work grows with its square, has read ahead."""
         if self.flow_level > MAX_DEPTH:
-            raise _Refused(TOO_DEEP, self.line)
+            raise _Refused(_TOO_DEEP, self.line)
         super().fetch_flow_collection_start(TokenClass)
 
 

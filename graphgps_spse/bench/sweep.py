@@ -1,5 +1,6 @@
 """A sweep file becomes runs: configurations x grid points x seeds, each checked, none twice; and their manifest."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -185,7 +186,8 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
                 cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
             except ConfigError as err:
                 raise ConfigError(f"{where}: {err}") from err
-            twin = twins.setdefault(json.dumps(cfg.to_dict(), sort_keys=True), suffix)
+            resolved = hashlib.sha256(json.dumps(cfg.to_dict(), sort_keys=True).encode()).hexdigest()
+            twin = twins.setdefault(resolved, suffix)
             if twin != suffix:
                 raise ConfigError(
                     f"{keys['grid'].where}: grid: '{twin[1:]}' and '{suffix[1:]}' are the same "
