@@ -51,9 +51,11 @@ def main(words: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow each other down on a busy machine
 
     def work() -> None:
-        from graphgps_spse import config, run  # imports torch: seconds that --help need not wait for
+        from graphgps_spse.config import load_config
 
-        cfg = config.load_config(arguments.cfg, arguments.overrides) if arguments.cfg else None  # imports its plugins
+        cfg = load_config(arguments.cfg, arguments.overrides) if arguments.cfg else None  # imports its plugins
+        from graphgps_spse import run  # imports torch: seconds that neither --help nor a bad file need wait for
+
         if arguments.list or cfg is None:
             print("\n".join(run.list_components()))
         elif arguments.describe:

@@ -31,10 +31,11 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(words)
 
     def work() -> None:
-        from graphgps_spse.check_data import check_data  # imports torch: seconds that --help need not wait for
         from graphgps_spse.config import load_config
 
         cfg = load_config(arguments.cfg, arguments.overrides)
+        from graphgps_spse.check_data import check_data  # imports torch: seconds that a bad file need not wait for
+
         with stop_at_once():
             for line in check_data(cfg):
                 print(line, flush=True)

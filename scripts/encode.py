@@ -80,11 +80,12 @@ def submit(arguments: argparse.Namespace) -> None:
 
 def count(arguments: argparse.Namespace) -> None:
     """Count one shard, or say what it would take."""
-    from graphgps_spse import run  # imports torch: seconds that --help need not wait for
     from graphgps_spse.config import load_config
 
     part, num_parts = (int(word) for word in arguments.shard.split("/"))
     cfg = load_config(arguments.cfg, arguments.overrides)
+    from graphgps_spse import run  # imports torch: seconds that a bad file need not wait for
+
     with stop_at_once():
         run.fill_store(
             cfg, num_threads=arguments.workers, part=part, num_parts=num_parts, only_estimate=arguments.estimate

@@ -289,6 +289,19 @@ def test_list_with_a_file_marks_the_components_of_its_plugins(tiny, tmp_path):
     assert sum("(plugin" in line for line in lines) == 2
 
 
+def test_bad_yaml_is_said_before_torch_is_imported(tiny):
+    """Within a second, and not after the seconds that torch takes."""
+    code = (
+        "import sys, main\n"
+        "words = ('name=2024-02-30', 'seed=0x_', 'name=!!bool x')\n"
+        "codes = [main.main(['--cfg', sys.argv[1], word]) for word in words]\n"
+        "assert codes == [2, 2, 2] and 'torch' not in sys.modules, codes\n"
+    )
+    command = [sys.executable, "-c", code, str(tiny.path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [line.startswith("error: override ") for line in run.stderr.splitlines()] == [True] * 3, run.stderr
+
+
 def test_help_and_usage_errors():
     for arguments, code in (
         (["--help"], 0),
