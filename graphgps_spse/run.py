@@ -127,7 +127,8 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
         with processes.first_alone():
             if processes.is_first:
                 run_dir.keep_environment(environment)
-            prepare_kernels(parts.model)
+            with cfg.locating():
+                prepare_kernels(parts.model)
             splits |= parts.dataset.load()
             check_sizes(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.store)

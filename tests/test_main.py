@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from graphgps_spse.bench import results
+from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -114,6 +115,23 @@ def test_compiled_run_gives_the_same_numbers_to_rounding(tiny):
     assert tiny("--fresh", "train.compile=True", *options) == 0
     plain, compiled = (stats(tiny.results / name)["train"][0] for name in ("tiny/0", "tiny-2/0"))
     assert compiled["loss"] == pytest.approx(plain["loss"], rel=1e-5)
+
+
+def test_a_run_stops_before_any_work_where_kernels_cannot_work_and_plain_has_the_same_numbers(
+    tiny, capsys, monkeypatch
+):
+    monkeypatch.setattr(grit_kernels, "unsupported", lambda like: "there is no kernel for this machine")
+    assert tiny("train.kernels=fused") == 2
+    message = (
+        "override 'train.kernels=fused': train.kernels: fused, but for grit_pairs there is no kernel for this machine"
+    )
+    assert message in capsys.readouterr().err
+    assert not list(tiny.results.rglob("checkpoint*.pt"))
+    assert tiny("train.kernels=plain", "gt.dropout=0.0", "gt.attn_dropout=0.0") == 0
+    monkeypatch.undo()
+    assert tiny("--fresh", "train.kernels=fused", "gt.dropout=0.0", "gt.attn_dropout=0.0") == 0
+    plain, fused = (stats(tiny.results / name)["train"][0] for name in ("tiny/0", "tiny-2/0"))
+    assert fused["loss"] == pytest.approx(plain["loss"], rel=1e-5)
 
 
 def test_workers_do_not_change_the_numbers(tiny):

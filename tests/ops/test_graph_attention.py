@@ -1,8 +1,10 @@
+from types import ModuleType
+
 import pytest
 import torch
 
 from graphgps_spse.models.gps import GraphAttention
-from graphgps_spse.ops.graph_attention import NodeBlocks, node_blocks, reference
+from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, cpu, cuda, node_blocks, reference
 
 
 def test_blocks_by_hand(monkeypatch):
@@ -22,12 +24,13 @@ def test_small_graphs_share_a_block_whatever_they_waste():
     assert NodeBlocks((1, 5, 9)).shapes == [(3, 9)]
 
 
+@pytest.mark.parametrize("kernels", ["fused", "plain"])
 @pytest.mark.parametrize("sizes", [(1, 2, 5, 5), (3,), (30, 2, 70)])
 @pytest.mark.parametrize("free", [0, 4096])
-def test_attention_equals_that_of_torch_graph_by_graph(sizes, free, monkeypatch):
+def test_attention_equals_that_of_torch_graph_by_graph(sizes, free, kernels, monkeypatch):
     monkeypatch.setattr(node_blocks, "FREE_PAIRS", free)
     torch.manual_seed(0)
-    ours = GraphAttention(6, 2, dropout=0.0).double()
+    ours = GraphAttention(6, 2, dropout=0.0, kernels=kernels).double()
     theirs = torch.nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64)
     theirs.in_proj_weight.data, theirs.in_proj_bias.data = ours.qkv.weight.data, torch.randn(18).double()
     ours.qkv.bias.data = theirs.in_proj_bias.data
@@ -72,3 +75,34 @@ def test_dropout_keeps_the_mean():
     x_ND = torch.randn(63, 4, dtype=torch.float64)
     mean = torch.stack([attention.train()(x_ND, blocks) for _ in range(300)]).mean(0)
     torch.testing.assert_close(mean, attention.eval()(x_ND, blocks), rtol=0, atol=0.05)
+
+
+def attention_input(sizes: tuple[int, ...], dropout_rate: float = 0.0) -> AttentionInput:
+    generator = torch.Generator().manual_seed(0)
+    qkv_NW = torch.randn(sum(sizes), 18, generator=generator, dtype=torch.float64).requires_grad_()
+    return AttentionInput(NodeBlocks(sizes), 2, qkv_NW, dropout_rate)
+
+
+def results(given: AttentionInput, implementation: ModuleType) -> list[torch.Tensor]:
+    """Return the output, and the gradient of a weighted sum of it."""
+    torch.manual_seed(1)
+    y_ND = implementation.graph_attention(given)
+    total = (y_ND * torch.linspace(1, 2, y_ND.numel(), dtype=y_ND.dtype).reshape(y_ND.shape)).sum()
+    return [y_ND, *torch.autograd.grad(total, given.qkv_NW)]
+
+
+@pytest.mark.parametrize("implementation", [cpu, cuda], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("sizes", [(1,), (1, 2, 5, 5), (30, 2, 70)])
+def test_every_implementation_equals_the_reference(implementation, sizes):
+    """PyTorch's own attention, which is that of CUDA devices here, works on tensors of the CPU as well."""
+    given = attention_input(sizes)
+    for ours, theirs in zip(results(given, implementation), results(given, reference)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+def test_the_cpu_draws_the_mask_that_the_reference_draws():
+    given = attention_input((1, 2, 5, 30), dropout_rate=0.4)
+    for ours, theirs in zip(results(given, cpu), results(given, reference)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(results(given, cpu), results(given, cpu), rtol=0, atol=0)
+    assert not torch.allclose(results(given, cpu)[0], results(given._replace(dropout_rate=0.0), cpu)[0])
