@@ -117,7 +117,7 @@ def test_compiled_run_gives_the_same_numbers_to_rounding(tiny):
     assert compiled["loss"] == pytest.approx(plain["loss"], rel=1e-5)
 
 
-def test_a_run_stops_before_any_work_where_kernels_cannot_work_and_plain_has_the_same_numbers(
+def test_kernels_that_cannot_work_stop_a_run_before_any_work_and_plain_gives_the_same_numbers(
     tiny, capsys, monkeypatch
 ):
     monkeypatch.setattr(grit_kernels, "unsupported", lambda like: "there is no kernel for this machine")
