@@ -5,9 +5,8 @@ Key names are GraphGPS's. This is the only file that imports yacs.
 
 import logging
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,12 +15,13 @@ from yacs.config import CfgNode
 
 from graphgps_spse.bounds import check_bounds
 from graphgps_spse.compat import read_leaves
-from graphgps_spse.config_files import Leaves, read_files, read_words
+from graphgps_spse.config_files import Leaves, find_publisher, locating, merge, read_chain, read_words
 from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.identity import flatten
 from graphgps_spse.key_hints import nearest_key
 from graphgps_spse.options import Key, Options, convert
 from graphgps_spse.plugins import import_plugin
+from graphgps_spse.publication import judge_expectation
 from graphgps_spse.registry import ALL
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,8 @@ def _root_tree() -> CfgNode:
     c.expected.std = 0.0
     c.expected.seeds = 0  # 0: nothing is reported for it
     c.expected.source = ""
+    c.expected.file = ""  # set by the program: the file that expects it, and why it does not apply here
+    c.expected.why_not = ""
 
     c.dataset = CfgNode()
     c.dataset.format = ""  # the loader, e.g. PyG-ZINC, cycles; `python main.py --list` prints all
@@ -266,18 +268,7 @@ class Config:
 
     def locating(self) -> AbstractContextManager[None]:
         """Put file and line before a ConfigError of the body that begins with a key which was set."""
-        return _locating(self._places)
-
-
-@contextmanager
-def _locating(places: dict[str, str]) -> Iterator[None]:
-    try:
-        yield
-    except ConfigError as err:
-        key = re.split(r"[^\w.]", str(err), maxsplit=1)[0]
-        if key not in places:
-            raise
-        raise ConfigError(f"{places[key]}: {err}") from err
+        return locating(self._places)
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -287,21 +278,23 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
     """
     path = Path(path)
-    (base, own), words = read_files(path), read_words(overrides)
+    chain, words = read_chain(path), read_words(overrides)
+    base, own = merge(chain, words)
     classes = option_classes(_import_plugins({**base, **own, **words}))
-    tree = default_tree(classes)
     reading = read_leaves(base, own, words)
     if reading.notes():
         notes = "\n  ".join(reading.notes()).replace(f"{path}:", "line ")
         log.warning("%s, keys of GraphGPS, GRIT and CSA:\n  %s", path, notes)
-    declared = {key.path: key for options in classes for key in options.all_keys()}
-    for path_of_key, (value, where) in reading.leaves.items():
-        _set(tree, path_of_key, value, where, declared.get(path_of_key))
+    tree = _build_tree(classes, reading.leaves)
     if not tree.name:
         tree.name = path.stem
     places = {key: where for key, (_, where) in reading.leaves.items()}
-    with _locating(places):
+    with locating(places):
         _check_values(tree)
+    publisher = find_publisher(chain)
+    if publisher and not any(key.startswith("expected.") for key in words):
+        published = _build_tree(classes, read_leaves(*merge(publisher, {}), {}).leaves)
+        tree.expected.update(judge_expectation(_plain(tree), _plain(published), publisher[0][0]))
     tree.freeze()
     # Keys of the file may go unread in a section that an override touches, say by posenc_RRWP.enable=False.
     touched = {key.rpartition(".")[0] for key in reading.words}
@@ -312,10 +305,17 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return Config(tree, set_keys, excused=frozenset(reading.excused), places=places)
 
 
+def _build_tree(classes: Sequence[type[Options]], leaves: Leaves) -> CfgNode:
+    tree, declared = default_tree(classes), {key.path: key for options in classes for key in options.all_keys()}
+    for path, (value, where) in leaves.items():
+        _set(tree, path, value, where, declared.get(path))
+    return tree
+
+
 def _import_plugins(leaves: Leaves) -> list[ModuleType]:
     """Import the plugins: their components register themselves, and their options join the tree."""
     (names, where), (out_dir, _) = leaves.get("plugins", ([], "")), leaves.get("out_dir", ("results", ""))
-    with _locating({"plugins": where}):
+    with locating({"plugins": where}):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ConfigError(f"plugins: {show(names)} must be a list of module names, e.g. [my_lab.my_encoding]")
         return [import_plugin(name, results=["results", str(out_dir)]) for name in names]

@@ -1,7 +1,9 @@
 """Configuration files and overrides as flat leaves: dotted keys, their values, and where each stands."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,12 @@ from graphgps_spse.yaml_reader import Node, check_key, parse_word, read_mapping
 Leaves = dict[str, tuple[Any, str]]
 """Values by their dotted key, each with where it stands: file:line, or the override."""
 
+Chain = list[tuple[Path, Leaves]]
+"""A configuration file and those that it inherits from, nearest first."""
+
+OWN_DATA = ("folder", "smiles")
+"""Formats of one's own data, which `dataset.name` may call what it likes; elsewhere it says which data is meant."""
+
 MAX_BASES = 10
 """Files that a configuration may inherit from, one through the other."""
 
@@ -19,32 +27,57 @@ ONLY_ON_COMMAND_LINE = frozenset({"dataset.trust_data"})
 """Keys that no file may set: somebody else may have written it."""
 
 
-def read_files(path: Path) -> tuple[Leaves, Leaves]:
-    """Return what a configuration inherits and what it sets itself: the leaves of its bases, and its own.
+def read_chain(path: Path) -> Chain:
+    """Return a configuration file and the files that it inherits from, nearest first, with their leaves.
 
     `base:` names a file, relative to the one it stands in, whose keys apply first; that file may have a base too.
     Raises ConfigError where a file cannot be read, and for a chain of bases that is a circle or too long.
     """
-    own = _read_leaves(path)
-    inherited: Leaves = {}
-    chain, leaves = [path], own
-    while "base" in leaves:
-        name, where = leaves.pop("base")
+    chain = [(path, _read_leaves(path))]
+    while "base" in chain[-1][1]:
+        name, where = chain[-1][1].pop("base")
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{where}: base: {show(name)} is no file name")
-        chain.append(chain[-1].parent / name)
-        listing = " -> ".join(str(file) for file in chain)
-        if os.path.realpath(chain[-1]) in [os.path.realpath(file) for file in chain[:-1]]:
+        files = [file for file, _ in chain]
+        base = files[-1].parent / name
+        listing = " -> ".join(str(file) for file in [*files, base])
+        if os.path.realpath(base) in [os.path.realpath(file) for file in files]:
             raise ConfigError(f"{where}: base: the files inherit from each other in a circle: {listing}")
-        if len(chain) > 1 + MAX_BASES:
+        if len(files) > MAX_BASES:
             raise ConfigError(f"{where}: base: more than {MAX_BASES} files in a chain, the limit: {listing}")
         try:
-            leaves = _read_leaves(chain[-1])
+            chain.append((base, _read_leaves(base)))
         except ConfigError as err:
             raise ConfigError(f"{where}: base: {err}") from err
-        inherited = {**leaves, **inherited}
-    inherited.pop("base", None)
-    return inherited, own
+    return chain
+
+
+def merge(chain: Chain, words: Leaves) -> tuple[Leaves, Leaves]:
+    """Return what a configuration inherits and what it sets itself: the leaves of its bases, and its own.
+
+    Where a file, or an override, turns to data of one's own, what lies below loses its `dataset.name`: that is the name
+    of other data.
+    """
+    (_, own), *bases = chain
+    inherited: Leaves = {}
+    for _, leaves in reversed(bases):
+        inherited = {**_nameless(inherited, inherited, leaves), **leaves}
+    inherited = _nameless(inherited, inherited, own)
+    below = {**inherited, **own}
+    return _nameless(inherited, below, words), _nameless(own, below, words)
+
+
+def _nameless(leaves: Leaves, below: Leaves, above: Leaves) -> Leaves:
+    """Return `leaves` without `dataset.name` where `above` takes data of one's own in place of the data `below` it."""
+    new, old = (part.get("dataset.format", ("", ""))[0] for part in (above, below))
+    turns = new in OWN_DATA and new != old
+    return {key: leaf for key, leaf in leaves.items() if not (turns and key == "dataset.name")}
+
+
+def find_publisher(chain: Chain) -> Chain:
+    """Return the part of a chain that begins with the file whose `expected` section counts; empty without any."""
+    numbers = [k for k, (_, leaves) in enumerate(chain) if any(key.startswith("expected.") for key in leaves)]
+    return chain[numbers[0] :] if numbers else []
 
 
 def read_words(overrides: Sequence[str]) -> Leaves:
@@ -87,3 +120,15 @@ def _pairs(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
         if value is None:
             raise ConfigError(f"override '{key}' has no value: write {key}=VALUE or '{key} VALUE'")
         yield key, value
+
+
+@contextmanager
+def locating(places: dict[str, str]) -> Iterator[None]:
+    """Put file and line before a ConfigError of the block that begins with a key of `places`."""
+    try:
+        yield
+    except ConfigError as err:
+        key = re.split(r"[^\w.]", str(err), maxsplit=1)[0]
+        if key not in places:
+            raise
+        raise ConfigError(f"{places[key]}: {err}") from err

@@ -32,6 +32,10 @@ Folders and files of data are among them, as checkpoints know the data by its fi
 """
 
 
+RUNTIME_KEYS_OF_DATA = ("dataset.folder.dir", "dataset.smiles.file")
+"""Those among them that name data of one's own: they may be moved, but other data is another experiment."""
+
+
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested dicts as one dict of dotted keys."""
     flat: dict[str, Any] = {}
@@ -43,6 +47,11 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def identity_of(config: dict[str, Any]) -> dict[str, Any]:
     """Return, with dotted keys, what makes a nested configuration the run it is: all but RUNTIME_KEYS."""
     return {key: value for key, value in flatten(config).items() if not _is_runtime(key)}
+
+
+def experiment_of(config: dict[str, Any]) -> dict[str, Any]:
+    """Return, with dotted keys, what the seeds of one experiment share: `identity_of` without seed and name."""
+    return {key: value for key, value in identity_of(config).items() if key not in ("seed", "name")}
 
 
 def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:

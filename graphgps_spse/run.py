@@ -26,7 +26,7 @@ from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.environment import count_threads, describe_environment, package_versions, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
-from graphgps_spse.identity import flatten, identity_of
+from graphgps_spse.identity import experiment_of, flatten, identity_of
 from graphgps_spse.memory import find_memory
 from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.build import describe as describe_model
@@ -212,7 +212,7 @@ def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) 
             options=TrainOptions.from_cfg(cfg),
             loading=LoaderOptions.from_cfg(cfg),
             loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
-            expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source")},
+            expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source", "file", "why_not")},
         )
     cfg.check_all_read()
     return training
@@ -329,7 +329,7 @@ def build_result(
     resources: dict[str, Any],
 ) -> RunResult:
     """Gather the record of a finished run."""
-    same_for_all_seeds = {k: v for k, v in identity_of(cfg.to_dict()).items() if k not in ("seed", "name")}
+    same_for_all_seeds = experiment_of(cfg.to_dict())
     return RunResult(
         name=cfg.name,
         dataset=parts.dataset.spec.name,

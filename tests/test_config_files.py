@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphgps_spse.config import load_config
-from graphgps_spse.config_files import MAX_BASES, read_files, read_words
+from graphgps_spse.config_files import MAX_BASES, merge, read_chain, read_words
 from graphgps_spse.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ def test_bases_chain_and_the_nearest_file_wins(write):
     write("common/a.yaml", "seed: 1\ngt:\n  layers: 3\n  n_heads: 2\n")
     write("b.yaml", "base: common/a.yaml\ngt: {layers: 4}\nround: 2\n")
     write("sub/c.yaml", "base: ../b.yaml\nround: 3\n")
-    inherited, own = read_files(Path("sub/c.yaml"))
+    inherited, own = merge(read_chain(Path("sub/c.yaml")), {})
     assert own == {"round": (3, "sub/c.yaml:2")}
     assert inherited == {
         "seed": (1, "sub/../common/a.yaml:1"),

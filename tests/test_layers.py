@@ -18,6 +18,7 @@ LAYERS = {
     "cores": (set(), STDLIB_ONLY),
     "arguments": (set(), STDLIB_ONLY),
     "identity": (set(), STDLIB_ONLY),
+    "publication": ({"identity"}, STDLIB_ONLY),
     "bounds": ({"errors", "options"}, STDLIB_ONLY),
     "registry": ({"errors"}, STDLIB_ONLY),
     "files": ({"errors"}, STDLIB_ONLY),
@@ -30,7 +31,7 @@ LAYERS = {
     "config_files": ({"errors", "yaml_reader"}, STDLIB_ONLY),
     "compat": ({"errors", "compat_keys", "config_files"}, STDLIB_ONLY),
     "config": (
-        CORE | {"bounds", "compat", "config_files", "identity", "key_hints", "plugins"},
+        CORE | {"bounds", "compat", "config_files", "identity", "key_hints", "plugins", "publication"},
         {"yacs"},
     ),
     "rundir": (CORE | {"files", "identity", "yaml_reader"}, {"yaml"}),

@@ -15,7 +15,7 @@ from graphgps_spse.bench.launch import LOG, describe_end, is_failure, is_held, r
 from graphgps_spse.bench.results import RunResult
 from graphgps_spse.bench.sweep import Run
 from graphgps_spse.errors import DataError, LaunchError, RunDirError
-from graphgps_spse.identity import differing_keys, identity_of
+from graphgps_spse.identity import differing_keys, experiment_of
 from graphgps_spse.rundir import load_saved_config
 
 log = logging.getLogger(__name__)
@@ -95,8 +95,7 @@ def _read_finished(run: Run, epochs: int) -> State:
         result = RunResult.read(run.run_dir / "result.json")
     except DataError as err:
         return State("failed", str(err), epochs)
-    wanted = {key: value for key, value in identity_of(run.resolved()).items() if key not in ("seed", "name")}
-    wanted = json.loads(json.dumps(wanted))  # as the record holds it
+    wanted = json.loads(json.dumps(experiment_of(run.resolved())))  # as the record holds it
     keys = sorted(key for key in {*wanted, *result.config} if wanted.get(key) != result.config.get(key))
     if keys and result.config:
         return State("differs", _describe((key, result.config.get(key), wanted.get(key)) for key in keys), epochs)
