@@ -101,12 +101,15 @@ class RunDir:
         path = self.path / "env.json"
         sessions: list[dict[str, Any]] = []
         try:
-            sessions = json.loads(path.read_text())["sessions"]
+            found = json.loads(path.read_text())["sessions"]
+            if not isinstance(found, list):
+                raise TypeError("its sessions are no list")
+            sessions = found
         except FileNotFoundError:
             pass
         except OSError as err:
             raise RunDirError(f"{path}: cannot be read ({err.strerror}); make it readable, or move it aside") from err
-        except (ValueError, KeyError, TypeError) as err:
+        except (ValueError, KeyError, TypeError, RecursionError) as err:
             log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, move_aside(path).name)
         with self.writing():
             write_json(path, {"sessions": [*sessions, environment]})

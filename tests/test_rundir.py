@@ -152,10 +152,14 @@ def test_damaged_lock_and_journal_do_not_stop_a_resume(tmp_path, caplog):
     with pytest.raises(RunDirError, match="empty run.lock"):
         RunDir.open(tmp_path / "0", CONFIG)
     (tmp_path / "0" / "run.lock").write_bytes(b"")
-    (tmp_path / "0" / "env.json").write_text('{"sess')
-    with RunDir.open(tmp_path / "0", CONFIG) as run_dir:
-        run_dir.keep_environment({"host": "a"})
-    assert len(list((tmp_path / "0").glob("env.json*"))) == 2 and "env.json is damaged" in caplog.text
+    foreign = ('{"sess', '{"sessions": "abc"}', "[" * 100_000)
+    for text in foreign:
+        (tmp_path / "0" / "env.json").write_text(text)
+        with RunDir.open(tmp_path / "0", CONFIG) as run_dir:
+            run_dir.keep_environment({"host": "a"})
+    assert json.loads((tmp_path / "0" / "env.json").read_text()) == {"sessions": [{"host": "a"}]}
+    aside = [tmp_path / "0" / f"env.json.damaged-{number}" for number in (1, 2, 3)]
+    assert tuple(path.read_text() for path in aside) == foreign and "env.json is damaged" in caplog.text
 
 
 def test_lock_of_another_host(tmp_path, monkeypatch):

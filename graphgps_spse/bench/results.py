@@ -258,11 +258,14 @@ def aggregate(name_dir: Path) -> None:
     Each seed counts at its own best epoch; `<metric>_std` is the sample deviation (ddof 1, 0.0 for one seed). Derived
     from result.json alone, so it may run at any time, twice, or in several processes. Folders with other names than
     seeds have, such as 0.old, do not count. Raises DataError where the seeds are not of one configuration, or a record
-    is damaged.
+    is damaged or contradicts its stats.json.
     """
     paths = _find_results(name_dir)
     while paths:
-        _write_aggregate(name_dir / "agg", [RunResult.read(path) for path in paths])
+        results = [RunResult.read(path) for path in paths]
+        for result, path in zip(results, paths):
+            compare_with_history(result, path.parent)
+        _write_aggregate(name_dir / "agg", results)
         before, paths = paths, _find_results(name_dir)
         if paths == before:  # or a seed ended meanwhile, and its own aggregate may just have been overwritten
             return

@@ -40,6 +40,15 @@ def test_a_run_that_was_put_aside_counts_for_no_seed(tmp_path):
     assert best["seeds"] == [0, 2, 10] and best["mae"] == pytest.approx(0.4)
 
 
+def test_a_record_that_its_epochs_contradict_is_not_averaged(tmp_path):
+    for seed in range(2):
+        write_run(tmp_path, record(0.1, seed, schema=1))
+    path = tmp_path / "exp/1/val/stats.json"
+    path.write_text(path.read_text().replace('"mae": 0.1}', '"mae": 0.4}'))
+    with pytest.raises(DataError, match="1/result.json: val mae is 0.1 at its best epoch, 3, and 0.4 in .*stats.json"):
+        aggregate(tmp_path / "exp")
+
+
 def test_a_seed_that_ends_meanwhile_is_not_lost(tmp_path, monkeypatch):
     """Another process writes its result and the aggregate over both while this one writes that over the first."""
     write_run(tmp_path, record(0.1, 0))
