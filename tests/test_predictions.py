@@ -1,6 +1,7 @@
 """Predictions of a finished run: equal to its evaluation, for the same molecules from another file too."""
 
 import csv
+import dataclasses
 import json
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 import yaml
 from data.lay_ogb import SMILES as PCQM_SMILES
 from data.lay_ogb import lay_pcqm
+from data.poison import POISON, spread_poison
 
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
@@ -271,6 +273,17 @@ def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
     assert predictions.predict_molecules(run_, tmp_path / "bad.csv", tmp_path / "p.csv") == (1, 1)
     assert predictions.predict_molecules(run_, tmp_path / "none.csv", tmp_path / "q.csv") == (0, 0)
     assert (tmp_path / "q.csv").read_text() == "row,smiles,a,b,error\n"
+
+
+def test_a_molecule_that_kills_its_process_has_no_prediction(trained, tmp_path, monkeypatch):
+    spread_poison(monkeypatch)
+    monkeypatch.setattr("graphgps_spse.data.smiles._ROWS_WORTH_A_PROCESS", 4)
+    (tmp_path / "new.csv").write_text("\n".join(["smiles", *["CCO"] * 9, POISON, *["CN"] * 5, "[#119]"]) + "\n")
+    run_ = dataclasses.replace(predictions.load_run(trained), num_threads=2)
+    assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv") == (16, 2)
+    errors = {row["row"]: row["error"] for row in read(tmp_path / "p.csv") if row["error"]}
+    assert list(errors) == ["11", "17"]
+    assert "ends the process that reads it" in errors["11"] and "no element 119" in errors["17"]
 
 
 def test_submission_is_for_pcqm4mv2(trained, tmp_path):

@@ -27,8 +27,12 @@ def digest_of(texts: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def make_or_read(path: Path, make: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays of an .npz file, or make and keep them; `path` must name everything that they follow from.
+def make_or_read(
+    path: Path, make: Callable[[], Arrays], *, is_final: Callable[[Arrays], bool] = lambda arrays: True
+) -> Arrays:
+    """Return the arrays of an .npz file, or make them and, if they are final, keep them.
+
+    `path` must name everything that they follow from.
 
     A damaged file is made anew, with a warning, and so are arrays that no disk takes: a cache may be missing. Processes
     that make the same file at the same time each write it whole.
@@ -39,6 +43,8 @@ def make_or_read(path: Path, make: Callable[[], Arrays]) -> Arrays:
         except DataError as err:
             log.warning("%s; it is made anew", err)
     arrays = make()
+    if not is_final(arrays):
+        return arrays
     content, by_name = io.BytesIO(), dict[str, Any](arrays)
     np.savez(content, **by_name)
     try:

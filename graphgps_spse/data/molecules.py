@@ -1,6 +1,8 @@
 """From SMILES to graphs with the features of the Open Graph Benchmark (Hu et al. 2020), one or millions at a time."""
 
+import logging
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -16,10 +18,16 @@ import numpy as np
 from graphgps_spse.cores import count_cores
 from graphgps_spse.errors import DataError
 
+log = logging.getLogger(__name__)
+
 NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS = 9, 3
 MAX_ATOMS = 1 << 15
 """Atoms that the int16 of edge_index can number."""
 
+_NUM_ELEMENTS = 118
+ENDED = "ends the process that reads it"
+"""What the reason says of a row that was not read to its end."""
+_SHOWN = 60  # characters of a SMILES in a message
 _BLOCK = 2048  # molecules that a worker process turns into graphs at a time: about half a second
 _CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
 _HYBRIDIZATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
@@ -101,31 +109,74 @@ def featurise_many(smiles: Iterable[Any], *, num_workers: int = 1) -> Iterator[M
     """Yield the graphs of many SMILES, block after block in their order; the same for any number of processes.
 
     `smiles` is read as blocks are asked for, a few ahead, so neither it nor the graphs need be in memory as a whole.
+    Where a process is killed, its molecules are read again, alone; one that kills its process then, too, is a bad row.
     """
-    texts, row = iter(smiles), 0
+    parts = _parts(smiles)
     if num_workers < 2:
-        while block := list(islice(texts, _BLOCK)):
-            yield featurise_block(block, row)
-            row += len(block)
+        for first_row, part in parts:
+            yield featurise_block(part, first_row)
         return
-    with ProcessPoolExecutor(num_workers, initializer=_end_with_parent) as pool:
-        pending: deque[Future[MoleculeBlock]] = deque()
-        try:
-            while True:
-                while len(pending) < 3 * num_workers and (block := list(islice(texts, _BLOCK))):
-                    pending.append(pool.submit(featurise_block, block, row))
-                    row += len(block)
-                if not pending:
-                    return
-                yield pending.popleft().result()
-        except BrokenProcessPool as err:
-            raise DataError(
-                "a process that turns SMILES into graphs was killed, perhaps because memory ran out; run the same "
-                "command again with a lower num_threads"
-            ) from err
-        finally:
-            for future in pending:
-                future.cancel()
+    waiting: deque[_Part] = deque()
+    while True:
+        with _processes(num_workers) as pool:
+            try:
+                yield from _featurise_with(pool, num_workers, parts, waiting)
+                return
+            except BrokenProcessPool:
+                told = "a process that turns SMILES into graphs was killed; what it read is read again by one at a time"
+                log.warning(told)
+        while waiting:
+            yield from _featurise_apart(*waiting.popleft())
+
+
+_Part = tuple[int, list[Any]]
+"""The number of the first of some consecutive rows, and their SMILES."""
+
+
+def _parts(smiles: Iterable[Any]) -> Iterator[_Part]:
+    texts, row = iter(smiles), 0
+    while part := list(islice(texts, _BLOCK)):
+        yield row, part
+        row += len(part)
+
+
+def _processes(number: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(number, initializer=_end_with_parent)
+
+
+def _featurise_with(
+    pool: ProcessPoolExecutor, num_workers: int, parts: Iterator[_Part], waiting: deque[_Part]
+) -> Iterator[MoleculeBlock]:
+    """Yield the blocks of all parts; `waiting` holds those that were taken and whose block was not yet yielded."""
+    futures: deque[Future[MoleculeBlock]] = deque()
+    try:
+        while True:
+            while len(waiting) < 3 * num_workers and (part := next(parts, None)):
+                waiting.append(part)
+                futures.append(pool.submit(featurise_block, part[1], part[0]))
+            if not waiting:
+                return
+            block = futures.popleft().result()
+            waiting.popleft()
+            yield block
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _featurise_apart(first_row: int, part: list[Any]) -> Iterator[MoleculeBlock]:
+    """Yield the blocks of some rows, each read by a process of its own, down to the single row that kills it."""
+    try:
+        with _processes(1) as pool:
+            yield pool.submit(featurise_block, part, first_row).result()
+    except BrokenProcessPool:
+        if len(part) > 1:
+            half = len(part) // 2
+            yield from _featurise_apart(first_row, part[:half])
+            yield from _featurise_apart(first_row + half, part[half:])
+        else:
+            reason = f"{show_smiles(part[0])} {ENDED}, by a fault of RDKit or for want of memory"
+            yield featurise_block([])._replace(bad=[(first_row, reason)])
 
 
 def _end_with_parent() -> None:
@@ -177,7 +228,7 @@ def _tables() -> _Tables:
 def _atom_features(atom: Any, tables: _Tables) -> tuple[int, ...]:
     number, degree, charge = atom.GetAtomicNum(), atom.GetTotalDegree(), atom.GetFormalCharge()
     return (
-        number - 1 if 1 <= number <= 118 else 118,
+        number - 1 if 1 <= number <= _NUM_ELEMENTS else _NUM_ELEMENTS,
         tables.chirality.get(atom.GetChiralTag(), len(_CHIRALITIES) - 1),
         min(degree, 11),
         charge + 5 if -5 <= charge <= 5 else 11,
@@ -192,20 +243,43 @@ def _atom_features(atom: Any, tables: _Tables) -> tuple[int, ...]:
 def _bond_features(bond: Any, tables: _Tables, smiles: str) -> tuple[int, ...]:
     stereo = tables.stereo.get(bond.GetStereo())
     if stereo is None:
-        raise DataError(f"'{smiles}': OGB's features have no place for the bond stereo {bond.GetStereo()}")
+        raise DataError(f"{show_smiles(smiles)}: OGB's features have no place for the bond stereo {bond.GetStereo()}")
     return tables.bond_type.get(bond.GetBondType(), len(_BOND_TYPES)), stereo, int(bond.GetIsConjugated())
 
 
 def _parse(smiles: Any) -> Any:
-    from rdkit import Chem
-
     if not isinstance(smiles, str):
         raise DataError(f"{smiles!r} is no text, so it is no SMILES")
+    try:
+        smiles.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{show_smiles(smiles)} is no molecule: it is not UTF-8 text") from None
+    for number in re.findall(r"\[\d*#(\d+)", smiles):  # RDKit keeps eight bits of it, so 300 would be 44
+        if int(number) > _NUM_ELEMENTS:
+            raise DataError(f"{show_smiles(smiles)} is no molecule: there is no element {number}")
+    try:
+        mol = _sanitised(smiles)
+    except RuntimeError as err:  # how RDKit says that it did not expect this
+        reason = str(err).partition("Violation occurred")[0].removeprefix("Pre-condition Violation")
+        raise DataError(f"{show_smiles(smiles)} is no molecule: {' '.join(reason.split())}") from err
+    if not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
+        raise DataError(f"{show_smiles(smiles)} has {mol.GetNumAtoms():,} atoms; 1 to {MAX_ATOMS:,} can be used")
+    return mol
+
+
+def _sanitised(smiles: str) -> Any:
+    from rdkit import Chem
+
     mol = Chem.MolFromSmiles(smiles)
     if mol is None:
         raw = Chem.MolFromSmiles(smiles, sanitize=False)
         problems = [] if raw is None else [problem.Message() for problem in Chem.DetectChemistryProblems(raw)]
-        raise DataError(f"'{smiles}' is no molecule: {'; '.join(problems) or 'it cannot be parsed as SMILES'}")
-    if not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
-        raise DataError(f"'{smiles}' has {mol.GetNumAtoms()} atoms; 1 to {MAX_ATOMS:,} can be used")
+        reason = "; ".join(problems) or "it cannot be parsed as SMILES"
+        raise DataError(f"{show_smiles(smiles)} is no molecule: {reason}")
     return mol
+
+
+def show_smiles(smiles: str) -> str:
+    """Return a SMILES as messages show it: in quotes, the first 60 characters."""
+    printable = smiles[:_SHOWN].encode("utf-8", "backslashreplace").decode()
+    return f"'{printable}{'..' if len(smiles) > _SHOWN else ''}'"

@@ -19,7 +19,7 @@ import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
-from graphgps_spse.data.molecules import MoleculeBlock, count_workers, featurise_block, featurise_many
+from graphgps_spse.data.molecules import ENDED, MoleculeBlock, count_workers, featurise_block, featurise_many
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
 from graphgps_spse.data.splits import SPLITS, check_split, find_scaffold, split_at_random, split_by_scaffold
 from graphgps_spse.errors import ConfigError, DataError
@@ -180,7 +180,10 @@ class Smiles:
             bad = np.frombuffer(json.dumps(block.bad).encode(), np.uint8)
             return {**block._asdict(), "bad": bad}
 
-        arrays = dict[str, Any](self._once("graphs", smiles, make))
+        def is_final(arrays: Arrays) -> bool:  # a process may have been killed for want of memory
+            return ENDED not in arrays["bad"].tobytes().decode()
+
+        arrays = dict[str, Any](self._once("graphs", smiles, make, is_final))
         arrays["bad"] = [(row, reason) for row, reason in json.loads(arrays["bad"].tobytes())]
         return MoleculeBlock(**arrays)
 
@@ -192,14 +195,20 @@ class Smiles:
 
         return json.loads(self._once("scaffolds", smiles, make)["scaffolds"].tobytes())
 
-    def _once(self, what: str, smiles: Sequence[str], make: Callable[[], Arrays]) -> Arrays:
+    def _once(
+        self,
+        what: str,
+        smiles: Sequence[str],
+        make: Callable[[], Arrays],
+        is_final: Callable[[Arrays], bool] = lambda arrays: True,
+    ) -> Arrays:
         """Make arrays that follow from some SMILES, or read them where many were made before."""
         if len(smiles) < _ROWS_WORTH_KEEPING:
             return make()
         from rdkit import rdBase
 
         digest = digest_of([f"{_FEATURES_VERSION} {rdBase.rdkitVersion}", *smiles])
-        return make_or_read(self.folder / f"{what}-{digest}.npz", make)
+        return make_or_read(self.folder / f"{what}-{digest}.npz", make, is_final=is_final)
 
     def _read(self, row: SmilesRow) -> Labelled | BadRow:
         num_targets = self.spec.num_targets

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphgps_spse.data.molecules import show_smiles
 from graphgps_spse.errors import DataError
 from graphgps_spse.seeding import derive_seed
 
@@ -55,7 +56,7 @@ def find_scaffold(smiles: str) -> str:
         with rdBase.BlockLogs():
             return MurckoScaffoldSmiles(smiles=smiles, includeChirality=False)
     except (RuntimeError, ValueError) as err:
-        raise DataError(f"'{smiles}' has no Bemis-Murcko scaffold: {err}") from err
+        raise DataError(f"{show_smiles(smiles)} has no Bemis-Murcko scaffold: {err}") from err
 
 
 def check_split(rows: dict[str, list[int]], how: str) -> None:

@@ -2,12 +2,15 @@
 
 import csv
 import gzip
+import os
+import signal
 import time
 from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import numpy as np
 import pytest
+from poison import POISON, spread_poison
 
 from graphgps_spse.cores import count_cores
 from graphgps_spse.data import molecules
@@ -79,11 +82,17 @@ def test_single_atom_has_no_edges():
         ("", "has 0 atoms"),
         (None, "None is no text"),
         (3.0, "3.0 is no text"),
+        ("[#119]", r"'\[#119\]' is no molecule: there is no element 119$"),
+        ("CC[13#300]", "is no molecule: there is no element 300$"),
+        ("C\udc80", r"'C\\udc80' is no molecule: it is not UTF-8 text"),
+        ("C" * 99_999, r"^'C{60}\.\.' has 99,999 atoms; 1 to 32,768 can be used$"),
+        ("C(" * 5000, r"^'(C\(){30}\.\.' is no molecule: it cannot be parsed as SMILES$"),
     ],
 )
 def test_reason_why_there_is_no_graph(smiles, words):
-    with pytest.raises(DataError, match=words):
+    with pytest.raises(DataError, match=words) as error:
         featurise(smiles)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
@@ -107,6 +116,38 @@ def test_blocks_are_the_molecules_one_by_one(monkeypatch, num_workers):
         assert np.array_equal(whole[4][edge : edge + num_edges], alone.edge_attr)
         node, edge = node + size, edge + num_edges
     assert (node, edge) == (len(whole[2]), len(whole[4]))
+
+
+@pytest.mark.parametrize("places", [[0], [11], [11, 12, 40], [99]])
+def test_a_molecule_that_kills_its_process_is_found_and_the_others_are_read(monkeypatch, caplog, places):
+    spread_poison(monkeypatch)
+    smiles = [POISON if row in places else "C" * (1 + row % 9) for row in range(100)]
+    blocks = list(featurise_many(iter(smiles), num_workers=2))
+    assert [row for block in blocks for row in block.rows] == [row for row in range(100) if row not in places]
+    assert np.concatenate([block.sizes for block in blocks]).tolist() == [
+        1 + row % 9 for row in range(100) if row not in places
+    ]
+    bad = [entry for block in blocks for entry in block.bad]
+    assert [row for row, _ in bad] == places
+    assert all(f"'{POISON}' ends the process that reads it" in reason for _, reason in bad)
+    assert "was killed" in caplog.text
+
+
+def test_nobody_is_blamed_for_a_kill_from_outside(monkeypatch, tmp_path, caplog):
+    """As for want of memory: the same molecules are read alone."""
+    read = molecules.featurise
+
+    def die_once(text):
+        if text == POISON and not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(text)
+
+    monkeypatch.setattr(molecules, "featurise", die_once)
+    monkeypatch.setattr(molecules, "_BLOCK", 7)
+    blocks = list(featurise_many(iter(["C"] * 30 + [POISON] + ["C"] * 30), num_workers=2))
+    assert [row for block in blocks for row in block.rows] == list(range(61))
+    assert not any(block.bad for block in blocks) and "was killed" in caplog.text
 
 
 def test_only_some_blocks_are_read_ahead(monkeypatch):
@@ -168,3 +209,16 @@ def test_the_fifth_chirality_is_other():
 
 def test_no_number_of_workers_is_one_for_each_core():
     assert (count_workers(0), count_workers(2)) == (count_cores(), 2)
+
+
+def test_elements_by_number_and_triple_bonds():
+    assert [featurise(smiles).x[0, 0] for smiles in ("[#118]", "[#6]", "[13#6]#[#7]", "C1CCCCCCC#1")] == [117, 5, 5, 5]
+
+
+def test_what_rdkit_does_not_expect_is_no_molecule(monkeypatch):
+    def surprise(*args, **kwargs):
+        raise RuntimeError("Pre-condition Violation\n\tno such thing\n\tViolation occurred on line 1 in file x.h\n")
+
+    monkeypatch.setattr("rdkit.Chem.MolFromSmiles", surprise)
+    with pytest.raises(DataError, match=r"^'CC' is no molecule: no such thing$"):
+        featurise("CC")

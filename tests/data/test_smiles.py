@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 import yaml
+from poison import POISON, spread_poison
 
 from graphgps_spse.config import load_config
 from graphgps_spse.data import smiles
@@ -210,3 +211,42 @@ def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, s
     assert "row 10: 'no molecule' is no molecule" in caplog.text
     with pytest.raises(TypeError):  # other SMILES are made anew
         load(text.replace("CCO,", "CCN,"), **options).load()
+
+
+@pytest.fixture
+def poisoned(load, monkeypatch):
+    """A data set whose line 8 kills the process that reads it."""
+    spread_poison(monkeypatch)
+    monkeypatch.setattr(smiles, "_ROWS_WORTH_A_PROCESS", 4)
+    monkeypatch.setattr(smiles, "_ROWS_WORTH_KEEPING", 5)
+    rows = [f"{'C' * n if n != 7 else POISON},{n},{('train', 'val', 'test')[n % 3]}" for n in range(1, 31)]
+
+    def build(**changes):
+        dataset = load(table(rows), **changes)
+        dataset.num_workers = 2
+        return dataset
+
+    return build
+
+
+def test_a_molecule_that_kills_its_process_is_a_bad_row(poisoned, caplog):
+    with pytest.raises(
+        DataError, match=rf"1 of 30 rows cannot be used:\n  row 8: '{POISON}' ends the process .*\nlisted"
+    ):
+        poisoned().load()
+    dataset = poisoned(on_error="skip")
+    assert sum(len(graphs) for graphs in dataset.load().values()) == 29
+    assert 8 not in [row.number for rows in dataset.rows.values() for row in rows]
+    assert "row 8: " in caplog.text and "and left out" in caplog.text
+
+
+def test_what_a_killed_process_left_out_is_not_kept(poisoned, monkeypatch, tmp_path):
+    """The next start has more memory, or another RDKit."""
+    dataset = poisoned(on_error="skip")
+    dataset.load()
+    assert not list(tmp_path.glob("datasets/mine/graphs-*.npz"))
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(smiles, "_ROWS_WORTH_KEEPING", 5)
+    assert sum(len(graphs) for graphs in dataset.load().values()) == 30
+    assert len(list(tmp_path.glob("datasets/mine/graphs-*.npz"))) == 1
