@@ -19,7 +19,8 @@ from graphgps_spse.encodings.units import as_duration, as_size
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import DataError
 from graphgps_spse.memory import find_memory, is_shortage
-from graphgps_spse.run import Parts, build_parts, check_sizes, prepare_kernels
+from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.run import check_sizes, prepare_kernels
 from graphgps_spse.sizes import memory_of
 
 _SAMPLES = (32, 8, 2, 1)  # graphs that are encoded, or go through the model, to see what that takes

@@ -26,7 +26,8 @@ from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import new_folder, write_new
 from graphgps_spse.identity import identity_of
-from graphgps_spse.run import Parts, build_parts, check_best_epoch, describe_origin, prepare_kernels
+from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.run import check_best_epoch, describe_origin, prepare_kernels
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.options import AMP_DTYPES, TrainOptions
 

@@ -1,12 +1,10 @@
 """One run, told in order: config -> data set -> encodings -> loaders -> model -> trainer -> result."""
 
-import hashlib
-import json
 import logging
 import socket
 import threading
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,66 +12,33 @@ import torch
 from torch import nn
 
 from graphgps_spse.bench.results import RunResult, aggregate, hash_config
-from graphgps_spse.bench.wandb_aggregate import group_name
 from graphgps_spse.config import Config
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.encode import check_encodable, encode, estimate_stores, fill_stores
-from graphgps_spse.encodings import build_encodings, compile_kernels
+from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.encodings.store import StoreOptions
 from graphgps_spse.environment import count_threads, describe_environment, package_versions, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
 from graphgps_spse.identity import experiment_of, flatten, identity_of
-from graphgps_spse.memory import find_memory
-from graphgps_spse.models.build import build_model, count_parameters
+from graphgps_spse.models.build import count_parameters
 from graphgps_spse.models.build import describe as describe_model
 from graphgps_spse.models.build import prepare_kernels as prepare_model_kernels
 from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
-from graphgps_spse.registry import ALL, datasets
+from graphgps_spse.parts import Parts, build_parts, build_training
+from graphgps_spse.registry import ALL
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
-from graphgps_spse.sizes import check_batches, check_model, explaining_shortage, memory_of
+from graphgps_spse.sizes import check_batches, explaining_shortage, memory_of
 from graphgps_spse.training.checkpoint import BEST, CheckpointStore
 from graphgps_spse.training.history import FitResult
-from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
-from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.processes import OneProcess, join_processes
 from graphgps_spse.training.resources import ResourceMeter, merge_records
-from graphgps_spse.training.tasks import Task, build_task, direction_of
-from graphgps_spse.training.trainer import Trainer, TrainOptions
+from graphgps_spse.training.tasks import direction_of
+from graphgps_spse.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a configuration names, built before any data is read."""
-
-    dataset: Any
-    encodings: list[Encoding]
-    store: StoreOptions
-    task: Task
-    model: nn.Module
-
-    @property
-    def encoding_name(self) -> str:
-        """The names of the encodings, joined."""
-        return "+".join(encoding.name for encoding in self.encodings) or "none"
-
-
-@dataclass(frozen=True)
-class Training:
-    """How a configuration trains its model, built before any data is read."""
-
-    optimizer: torch.optim.Optimizer
-    scheduler: Scheduler
-    options: TrainOptions
-    loading: LoaderOptions
-    loggers: list[Logger]
-    expected: dict[str, Any]
 
 
 def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[RunResult]:
@@ -181,43 +146,6 @@ def fill_store(
         fill_stores(splits, keeps, threads, parts.store, **share)
 
 
-def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
-    """Build what needs no data: the data set's description, the encodings, the task and the model.
-
-    The model is built without memory first, and with `only_shapes` it stays so. Raises ConfigError where its parameters
-    are more than this machine can hold.
-    """
-    if not cfg.dataset.format:
-        raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
-    with cfg.locating():
-        dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
-        encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
-        with torch.device("meta"):
-            model = build_model(cfg, dataset.spec, encodings, task.dim_out)
-        if not only_shapes:
-            check_model(model, find_memory())
-            model = build_model(cfg, dataset.spec, encodings, task.dim_out)
-        return Parts(dataset, encodings, store, task, model)
-
-
-def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
-    """Build what trains the model, which moves to `device`. Raises ConfigError for a key that nothing reads."""
-    with cfg.locating():
-        if cfg.train.mode == "custom" and device.type != "meta":
-            check_model(parts.model, memory_of(device), optimizer=cfg.optim.optimizer)
-        optimizer = build_optimizer(cfg, parts.model.to(device).parameters())
-        training = Training(
-            optimizer=optimizer,
-            scheduler=build_scheduler(cfg, optimizer),
-            options=TrainOptions.from_cfg(cfg),
-            loading=LoaderOptions.from_cfg(cfg),
-            loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
-            expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source", "file", "why_not")},
-        )
-    cfg.check_all_read()
-    return training
-
-
 def check_sizes(
     cfg: Config, parts: Parts, splits: dict[str, GraphDataset], device: torch.device, num_processes: int = 1
 ) -> None:
@@ -273,22 +201,6 @@ def check_best_epoch(path: Path, epoch: int) -> None:
             f"{path / BEST} holds epoch {epoch}, and {result} is of epoch {best}: the disk refused the weights of that "
             "one, as the run's log says. The result holds; for its weights train anew, beside it with --fresh"
         )
-
-
-def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
-    """Return what loggers show of a run; the id is the same whenever it is resumed."""
-    spec, model = parts.dataset.spec, cfg.model.type
-    digest = hashlib.sha256(json.dumps(identity_of(cfg.to_dict()), sort_keys=True).encode()).hexdigest()
-    return RunInfo(
-        run_dir=path,
-        name=f"{spec.name}-{model}-{parts.encoding_name}-s{cfg.seed}",
-        group=group_name(dataset=spec.name, model=model, encoding=parts.encoding_name, name=cfg.name),
-        tags=(spec.name, model, parts.encoding_name),
-        id=hashlib.sha256(f"{path.resolve()} {digest}".encode()).hexdigest()[:16],
-        config=cfg.to_dict(),
-        metric=parts.task.metric,
-        direction=parts.task.direction,
-    )
 
 
 def describe_origin(parts: Parts) -> dict[str, Any]:

@@ -63,8 +63,9 @@ def main(words: Sequence[str] | None = None) -> int:
 def sweep(arguments: argparse.Namespace) -> int:
     """Read the file and the run directories, then plan, submit or run; return the exit code."""
     from graphgps_spse.bench import pool, slurm, states
-    from graphgps_spse.bench.sweep import read_sweep, write_manifest
+    from graphgps_spse.bench.sweep import check_buildable, read_sweep, write_manifest
     from graphgps_spse.cores import count_cores
+    from graphgps_spse.parts import check_config
 
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     runs, name = read_sweep(arguments.sweep), arguments.sweep.stem
@@ -73,6 +74,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     num_threads = options.cpus if options else slots[0].num_threads
     live_jobs = states.ask_live_jobs() if options or any(map(states.knows_slurm, runs)) else None
     found = [states.read_state(run, live_jobs) for run in runs]
+    check_buildable([run for run, state in zip(runs, found) if state.kind != "done"], check_config)
     if arguments.plan:
         print("\n".join(states.plan(runs, found, num_threads)))
         return 0

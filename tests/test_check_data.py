@@ -19,7 +19,7 @@ from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.memory import Memory
 from graphgps_spse.models.grit import GritTransformer
 from graphgps_spse.ops.grit_pairs import reference
-from graphgps_spse.run import build_parts
+from graphgps_spse.parts import build_parts
 
 location = spec_from_file_location("check_script", Path(__file__).resolve().parents[1] / "scripts" / "check_data.py")
 script = module_from_spec(location)

@@ -12,6 +12,7 @@ import torch
 import yaml
 from torch import nn
 
+from graphgps_spse import parts as parts_module
 from graphgps_spse import run as run_module
 from graphgps_spse.check_data import measure_saved_bytes
 from graphgps_spse.config import load_config
@@ -19,7 +20,7 @@ from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.rrwp import RRWP
 from graphgps_spse.errors import ConfigError, DataError, ShortageError
 from graphgps_spse.memory import Memory
-from graphgps_spse.run import build_parts
+from graphgps_spse.parts import build_parts
 from graphgps_spse.sizes import check_batches, check_model, explain_shortage, explaining_shortage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,7 +99,7 @@ def test_parameters_gradients_and_moments_by_hand():
     ],
 )
 def test_absurd_sizes_are_refused_at_once(tiny, capsys, monkeypatch, words, told):
-    monkeypatch.setattr(run_module, "find_memory", lambda: memory(64e9))
+    monkeypatch.setattr(parts_module, "find_memory", lambda: memory(64e9))
     started = time.monotonic()
     assert tiny(*words) == 2
     assert time.monotonic() - started < 60

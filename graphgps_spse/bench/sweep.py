@@ -3,23 +3,25 @@
 import hashlib
 import itertools
 import json
+import logging
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import escape, glob
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from graphgps_spse.bench.grid import name_point, read_grid, read_items
 from graphgps_spse.bench.launch import Task, main_command
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
 from graphgps_spse.registry import nearest
 from graphgps_spse.yaml_reader import Node, parse_word, read_mapping
+
+log = logging.getLogger(__name__)
 
 SCHEMA = 2
 MANIFEST = "sweep.json"
@@ -28,11 +30,13 @@ KEYS = {
     "configs": "YAML files or patterns, relative to this file",
     "seeds": "a number, or a list of seeds",
     "overrides": "key=value words for every run",
-    "grid": "dotted keys, each with a list of values; every combination is run",
+    "grid": "dotted keys, each with a list of values; every combination is run; `key: same` follows the key above",
     "include": "other sweep files, relative to this one, in place of all other keys",
 }
 MAX_RUNS = 100_000
 """Of one sweep; the paper's whole table has 426."""
+MAX_SHOWN = 20
+"""Configurations that one message lists."""
 MAX_NAME = 255
 """Bytes of a file's name on Linux."""
 OURS = ("name", "seed", "out_dir")
@@ -99,6 +103,31 @@ def read_sweep(path: Path) -> list[Run]:
     return list(first.values())
 
 
+def check_buildable(runs: Sequence[Run], build: Callable[[Config], None]) -> None:
+    """Raise ConfigError that lists every configuration of these runs which `build` refuses; each is built once.
+
+    What cannot be read here, such as data that lies on other machines, is logged and no reason to refuse.
+    """
+    problems = []
+    for run in {run.run_dir.parent: run for run in runs}.values():
+        label = run.relative_dir.rpartition("/")[0]
+        try:
+            build(run.cfg)
+        except ConfigError as err:
+            problems.append(f"{run.where}: {label}: {err}")
+        except DataError as err:
+            log.warning("%s: %s: cannot be checked here: %s", run.where, label, err)
+    refuse(problems)
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise ConfigError with all problems, or the first ones where there are too many to read."""
+    if problems:
+        more = [f"and {len(problems) - MAX_SHOWN} more"] if len(problems) > MAX_SHOWN else []
+        several = f"{len(problems)} configurations of this sweep cannot be run:\n" if len(problems) > 1 else ""
+        raise ConfigError(several + "\n".join([*problems[:MAX_SHOWN], *more]))
+
+
 def write_manifest(sweep: str, runs: Sequence[Run]) -> None:
     """Write sweep.json into every folder of these runs: what is intended, so that reports can say 7/10.
 
@@ -161,7 +190,7 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
         if is_included or set(keys) != {"include"}:
             why = "an included file includes no other" if is_included else "include stands alone; no other key applies"
             raise ConfigError(f"{keys['include'].where}: {why}")
-        for item in _items("include", keys["include"]):
+        for item in read_items("include", keys["include"]):
             yield from _read(path.parent / _text(item), is_included=True)
         return
     if "configs" not in keys:
@@ -170,12 +199,13 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
     _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
     seeds = _read_seeds(keys["seeds"]) if "seeds" in keys else [0]
     words = _read_overrides(keys["overrides"]) if "overrides" in keys else []
-    axes = _read_grid(keys["grid"]) if "grid" in keys else []
+    axes = read_grid(keys["grid"], _check_key) if "grid" in keys else []
     configs = list(_read_configs(path, keys["configs"]))
     factors = {"configurations": (len(configs), "configs"), "grid points": (prod(map(len, axes)), "grid")}
     factors["seeds"] = (len(seeds), "seeds")
     _check_number({what: (number, keys[key].where if key in keys else "") for what, (number, key) in factors.items()})
-    points = [_name_point(point) for point in itertools.product(*axes)]
+    points = [name_point([setting for part in point for setting in part]) for point in itertools.product(*axes)]
+    problems: list[str] = []
     for config, where in configs:
         folder = Path(os.path.abspath(config)).parent.name
         group = "" if folder == out_dir.name else folder
@@ -185,7 +215,8 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
             try:
                 cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
             except ConfigError as err:
-                raise ConfigError(f"{where}: {err}") from err
+                problems.append(f"{where}: {err}")
+                continue
             resolved = hashlib.sha256(json.dumps(cfg.to_dict(), sort_keys=True).encode()).hexdigest()
             twin = twins.setdefault(resolved, suffix)
             if twin != suffix:
@@ -198,6 +229,7 @@ def _read(path: Path, is_included: bool = False) -> Iterator[Run]:
             cfg = cfg.with_values(name=name)
             for seed in seeds:
                 yield Run(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
+    refuse(problems)
 
 
 def _check_out_dir(folder: Path, where: str) -> None:
@@ -247,7 +279,7 @@ def _read_keys(path: Path) -> dict[str, Node]:
 
 
 def _read_configs(path: Path, node: Node) -> Iterator[tuple[Path, str]]:
-    for item in _items("configs", node):
+    for item in read_items("configs", node):
         pattern = _text(item)
         matches = (
             sorted(glob(os.path.join(escape(str(path.parent)), pattern))) if "*" in pattern else [path.parent / pattern]
@@ -271,7 +303,7 @@ def _read_seeds(node: Node) -> Sequence[int]:
 
 def _read_overrides(node: Node) -> list[str]:
     words = []
-    for item in _items("overrides", node):
+    for item in read_items("overrides", node):
         word = _text(item)
         _check_key(word.partition("=")[0], item.where)
         if "=" not in word:
@@ -280,33 +312,9 @@ def _read_overrides(node: Node) -> list[str]:
     return words
 
 
-def _read_grid(node: Node) -> list[list[tuple[str, str]]]:
-    """Return (key, value) for every value of each key of the grid."""
-    if not node.is_mapping or not node.value:
-        raise ConfigError(f"{node.where}: grid: expected dotted keys, each with a list of values")
-    axes = []
-    for key, where, values in node.value:
-        _check_key(key, where)
-        axes.append([(key, _as_word(item)) for item in _items(f"grid: {key}", values)])
-    return axes
-
-
-def _name_point(point: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
-    """Return the suffix of the name and the key=value words of one combination of the grid's values."""
-    suffix = "".join(f"-{key.rpartition('.')[2]}{value}" for key, value in point)
-    suffix = "".join(c if c.isalnum() or c in "._+-" else "_" for c in suffix)
-    return suffix, [f"{key}={value}" for key, value in point]
-
-
 def _check_key(key: str, where: str) -> None:
     if key in OURS:
         raise ConfigError(f"{where}: '{key}' is set by the sweep itself, from configs, seeds and out_dir")
-
-
-def _items(key: str, node: Node) -> list[Node]:
-    if not node.is_list or not node.value:
-        raise ConfigError(f"{node.where}: {key}: expected a list that is not empty")
-    return list(node.value)
 
 
 def _text(node: Node) -> str:
@@ -322,10 +330,3 @@ def _as_text(text: str) -> str:
     except ConfigError:
         is_itself = False
     return text if is_itself else json.dumps(text, ensure_ascii=False)
-
-
-def _as_word(node: Node) -> str:
-    """Return a value as it stands in the file, or on one line if it is a list."""
-    if node.is_mapping or node.is_list:
-        return yaml.safe_dump(node.plain(), default_flow_style=True, width=10_000).strip()
-    return node.text

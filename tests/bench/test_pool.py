@@ -217,6 +217,31 @@ def test_sweep_on_one_machine(lab, monkeypatch):
     ]
 
 
+GRID = """configs: [A/tiny.yaml]
+grid:
+  gt.dim_hidden: [4, 8, 12, 7]
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--plan"], [], ["--dry-run", "--slurm", "partition=gpu"]])
+def test_every_model_is_built_before_anything_starts_and_all_bad_cells_are_told(lab, monkeypatch, capsys, arguments):
+    (lab / "s.yaml").write_text(GRID)
+    monkeypatch.chdir(lab)
+    assert sweep_script.main(["s.yaml", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: 3 configurations of this sweep cannot be run:\n")
+    for width in (4, 12, 7):
+        assert f"s.yaml:1: A/tiny-dim_hidden{width}: " in told and f"must equal gt.dim_hidden={width}" in told
+    assert "dim_hidden8" not in told and not (lab / "results").exists()
+
+
+def test_coupled_keys_make_a_grid_that_can_be_run(lab, monkeypatch, capsys):
+    (lab / "s.yaml").write_text(GRID.replace(", 12, 7", "") + "  gnn.dim_inner: same\n")
+    monkeypatch.chdir(lab)
+    assert sweep_script.main(["s.yaml", "--plan"]) == 0
+    assert "tiny.yaml gt.dim_hidden=4 gnn.dim_inner=4 name=tiny-dim_hidden4" in capsys.readouterr().out
+
+
 FULL = """
 import errno, os
 flush = os.fsync

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from graphgps_spse.bench import sweep as sweep_module
-from graphgps_spse.bench.sweep import read_manifest, read_sweep, write_manifest
+from graphgps_spse.bench.sweep import check_buildable, read_manifest, read_sweep, write_manifest
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, LaunchError
 
@@ -194,6 +194,42 @@ def test_out_dir_that_can_hold_no_runs_is_refused(lab):
         with pytest.raises(ConfigError, match=rf"s\.yaml:2: .*{reason}") as error:
             read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nout_dir: {out_dir}\n"))
         assert "\n" not in str(error.value)
+
+
+def test_all_configurations_that_cannot_be_read_are_told_at_once(lab):
+    (lab / "configs/B/x.yaml").write_text("gt: {layers: 0.5}\n")
+    grid = "grid:\n  optim.max_epoch: [1, 0, -2]\n"
+    with pytest.raises(ConfigError) as error:
+        read_sweep(sweep(lab, f"configs:\n  - ../A/x.yaml\n  - ../B/x.yaml\n{grid}"))
+    told = str(error.value)
+    assert told.startswith("5 configurations of this sweep cannot be run:\n") and told.count("\n") == 5
+    assert told.count("s.yaml:2: ") == 2 and told.count("s.yaml:3: ") == 3 and "optim.max_epoch=-2" in told
+
+
+def test_what_cannot_be_built_is_told_at_once_and_built_once(lab, caplog):
+    built = []
+
+    def build(cfg):
+        built.append(cfg.gt.layers)
+        if cfg.gt.layers > 25:
+            raise ConfigError(f"too many layers: {cfg.gt.layers}")
+        if cfg.gt.layers == 2:
+            raise DataError("no data here")
+
+    grid = "grid:\n  gt.layers: [1, 2, 26, 27]\n"
+    runs = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nseeds: 3\n{grid}"))
+    with pytest.raises(ConfigError) as error:
+        check_buildable(runs, build)
+    assert built == [1, 2, 26, 27]
+    assert str(error.value) == (
+        "2 configurations of this sweep cannot be run:\nconfigs/sweeps/s.yaml:1: A/x-layers26: too many layers: 26\n"
+        "configs/sweeps/s.yaml:1: A/x-layers27: too many layers: 27"
+    )
+    assert "A/x-layers2: cannot be checked here: no data here" in caplog.text
+    check_buildable(runs[:3], build)
+    many = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\ngrid:\n  gt.layers: {list(range(26, 66))}\n"))
+    with pytest.raises(ConfigError, match=r"^40 configurations .*\n(.*\n){20}and 20 more$"):
+        check_buildable(many, build)
 
 
 def test_manifest_says_what_is_intended_and_sweeps_share_a_folder(lab):

@@ -9,7 +9,8 @@ from graphgps_spse.data.ogb import OGB
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
 from graphgps_spse.data.peptides import Peptides
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.run import build_parts, run
+from graphgps_spse.parts import build_parts
+from graphgps_spse.run import run
 
 TINY = {
     "dataset": {"format": "OGB", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"},

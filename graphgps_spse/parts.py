@@ -1,0 +1,117 @@
+"""What a configuration names becomes objects before any data is read: data set, encodings, task, model, training."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphgps_spse.bench.wandb_aggregate import group_name
+from graphgps_spse.config import Config
+from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.encodings import build_encodings
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.identity import identity_of
+from graphgps_spse.memory import find_memory
+from graphgps_spse.models.build import build_model
+from graphgps_spse.registry import datasets
+from graphgps_spse.sizes import check_model, memory_of
+from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
+from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
+from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training.tasks import Task, build_task
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a configuration names, built before any data is read."""
+
+    dataset: Any
+    encodings: list[Encoding]
+    store: StoreOptions
+    task: Task
+    model: nn.Module
+
+    @property
+    def encoding_name(self) -> str:
+        """The names of the encodings, joined."""
+        return "+".join(encoding.name for encoding in self.encodings) or "none"
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a configuration trains its model, built before any data is read."""
+
+    optimizer: torch.optim.Optimizer
+    scheduler: Scheduler
+    options: TrainOptions
+    loading: LoaderOptions
+    loggers: list[Logger]
+    expected: dict[str, Any]
+
+
+def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
+    """Build what needs no data: the data set's description, the encodings, the task and the model.
+
+    The model is built without memory first, and with `only_shapes` it stays so. Raises ConfigError where its parameters
+    are more than this machine can hold.
+    """
+    if not cfg.dataset.format:
+        raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
+    with cfg.locating():
+        dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
+        encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
+        with torch.device("meta"):
+            model = build_model(cfg, dataset.spec, encodings, task.dim_out)
+        if not only_shapes:
+            check_model(model, find_memory())
+            model = build_model(cfg, dataset.spec, encodings, task.dim_out)
+        return Parts(dataset, encodings, store, task, model)
+
+
+def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
+    """Build what trains the model, which moves to `device`. Raises ConfigError for a key that nothing reads."""
+    with cfg.locating():
+        if cfg.train.mode == "custom" and device.type != "meta":
+            check_model(parts.model, memory_of(device), optimizer=cfg.optim.optimizer)
+        optimizer = build_optimizer(cfg, parts.model.to(device).parameters())
+        training = Training(
+            optimizer=optimizer,
+            scheduler=build_scheduler(cfg, optimizer),
+            options=TrainOptions.from_cfg(cfg),
+            loading=LoaderOptions.from_cfg(cfg),
+            loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
+            expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source", "file", "why_not")},
+        )
+    cfg.check_all_read()
+    return training
+
+
+def check_config(cfg: Config) -> None:
+    """Build all that a run of `cfg` would, a model without memory among it, and nothing else.
+
+    Raises the ConfigError of the run, and DataError where the description of its data cannot be read here.
+    """
+    path = Path(cfg.out_dir) / cfg.name / str(cfg.seed)
+    build_training(cfg, build_parts(cfg, only_shapes=True), path, torch.device("meta"))
+
+
+def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
+    """Return what loggers show of a run; the id is the same whenever it is resumed."""
+    spec, model = parts.dataset.spec, cfg.model.type
+    digest = hashlib.sha256(json.dumps(identity_of(cfg.to_dict()), sort_keys=True).encode()).hexdigest()
+    return RunInfo(
+        run_dir=path,
+        name=f"{spec.name}-{model}-{parts.encoding_name}-s{cfg.seed}",
+        group=group_name(dataset=spec.name, model=model, encoding=parts.encoding_name, name=cfg.name),
+        tags=(spec.name, model, parts.encoding_name),
+        id=hashlib.sha256(f"{path.resolve()} {digest}".encode()).hexdigest()[:16],
+        config=cfg.to_dict(),
+        metric=parts.task.metric,
+        direction=parts.task.direction,
+    )
