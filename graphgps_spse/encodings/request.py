@@ -34,6 +34,8 @@ class CountRequest:
     @classmethod
     def of(cls, method: str, max_length: int, directed: bool, *, prefix: str = "", **options: Any) -> "CountRequest":
         """Check the method and all `options` given. Raises ConfigError that names the option after `prefix`."""
+        if not isinstance(directed, bool | np.bool_):
+            raise ConfigError(f"{prefix}directed: must be True or False, got {directed!r}")
         try:
             checked = CountOptions.of(**options)
         except ConfigError as err:
@@ -42,7 +44,7 @@ class CountRequest:
             get_counter(method)
         except ConfigError as err:
             raise ConfigError(f"{prefix}method: {err}") from None
-        return cls(method, max_length, directed, {name: getattr(checked, name) for name in options_read(method)})
+        return cls(method, max_length, bool(directed), {name: getattr(checked, name) for name in options_read(method)})
 
     def key(self) -> dict[str, Any]:
         """Return what the counts of a graph depend on, as plain types."""

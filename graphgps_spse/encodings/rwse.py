@@ -30,6 +30,8 @@ class RWSE(Encoding):
                 f"posenc_RWSE.kernel: times must be whole numbers from 1 to {_MAX_TIME}, e.g. times_func: range(1,21); "
                 f"got {bad[0] if bad else 'none'}"
             )
+        if not isinstance(pairs, bool):
+            raise ConfigError(f"posenc_RWSE.enable_edges: must be True or False, got {pairs!r}")
         self.dim_pair, self.dim_node = len(self.times) * pairs, len(self.times)
 
     @classmethod

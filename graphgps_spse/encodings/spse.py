@@ -23,7 +23,7 @@ from graphgps_spse.encodings.base import (
 )
 from graphgps_spse.encodings.packing import TABLE_SIZE
 from graphgps_spse.encodings.request import CountRequest, describe_status, estimate, spread_by_size
-from graphgps_spse.encodings.scaling import scale_counts, scale_table
+from graphgps_spse.encodings.scaling import check_counts_fit, check_scaling, scale_counts, scale_table
 from graphgps_spse.encodings.store import CountStore, StoreOptions, may_hold
 from graphgps_spse.encodings.stored import StoredCounts, StoredPairs
 from graphgps_spse.encodings.units import as_duration, as_size
@@ -130,6 +130,7 @@ class SPSE(Encoding):
 
         if self.num_lengths:
             status_GK, work = self.request().map(graphs, write, num_threads=num_threads, progress=progress)
+            check_counts_fit(pair[:, 1 : 1 + self.num_lengths], self.n, prefix="posenc_SPSE.")
         pair[:, 1 + self.num_lengths :] = table[0]
         pair[:, 0] = 0.0
         pair[_diagonal_rows(node_ptr, pair_ptr), 0] = 1.0
@@ -241,9 +242,7 @@ def check_options(max_length: int, alpha: float, beta: float, n: int, *, prefix:
     for key, value, minimum in (("max_length", max_length, 1), ("n", n, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ConfigError(f"{prefix}{key}: must be a whole number of at least {minimum}; got {value!r}")
-    for key, number in (("alpha", alpha), ("beta", beta)):
-        if not math.isfinite(number):
-            raise ConfigError(f"{prefix}{key}: must be finite; got {number}")
+    check_scaling(alpha, beta, n, prefix=prefix)
 
 
 @kernel

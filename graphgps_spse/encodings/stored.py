@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.encodings.packing import TABLE_SIZE, PackedCounts, unpack_into
-from graphgps_spse.encodings.scaling import scale_table
+from graphgps_spse.encodings.scaling import check_counts_fit, scale_table
 from graphgps_spse.encodings.shards import DamagedShardError, Shard, shard_path
 from graphgps_spse.errors import StoreError
 
@@ -109,4 +109,5 @@ class StoredPairs:
             block = rows[first : first + packed.num_nodes**2]
             unpack_into(packed, self._table, self.alpha, self.beta, self.n, True, block)
             first += len(block)
+        check_counts_fit(rows, self.n, prefix="posenc_SPSE.")
         return torch.from_numpy(rows)

@@ -11,7 +11,7 @@ from graphgps_spse.counting import Status, count_simple_paths
 from graphgps_spse.counting.graph import check_directed, check_edge_index
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.encodings.request import CountRequest, not_counted
-from graphgps_spse.encodings.scaling import scale_counts
+from graphgps_spse.encodings.scaling import check_counts_fit, scale_counts
 from graphgps_spse.encodings.spse import DEFAULT_METHOD, check_options
 from graphgps_spse.errors import ConfigError, DataError
 
@@ -75,7 +75,9 @@ class SimplePathEncoding(BaseTransform):
             raise DataError(not_counted("this graph", paths.status.index(Status.NOT_COUNTED) + 1, self.options))
         counts = paths.counts[:, *edges] if self.pairs == "edges" else paths.counts.reshape(self.max_length, -1)
         values = scale_counts(counts.T, self.alpha, self.beta, self.n)
-        encoding = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+        with np.errstate(over="ignore"):
+            encoding = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+        check_counts_fit(encoding.numpy(), self.n)
         data[self.attr_name] = encoding.to(data.edge_index.device)
         return data
 

@@ -1,5 +1,6 @@
 """Path counts as an encoding: f, channels, what nodes get, and the refusal of options that make no sense."""
 
+import math
 import os
 import subprocess
 import sys
@@ -7,16 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from encoding_graphs import TWO_TRIANGLES, both_ways, flat, random_graphs
 from naive import cycle_counts, path_counts
+from torch_geometric.data import Data
 
 from graphgps_spse.config import default_tree, load_config
 from graphgps_spse.counting.options import READ_BY, CountOptions
 from graphgps_spse.encodings import build_encodings, compile_kernels
+from graphgps_spse.encodings.base import STORE, GraphArrays, Place
 from graphgps_spse.encodings.rrwp import RRWP
 from graphgps_spse.encodings.scaling import scale_counts
 from graphgps_spse.encodings.spse import DEFAULT_METHOD, SPSE
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.encodings.transform import SimplePathEncoding
+from graphgps_spse.errors import ConfigError, DataError
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE = flat((both_ways(TWO_TRIANGLES), 4))
@@ -166,6 +172,7 @@ def test_kernels_without_the_compiler(tmp_path):
     code = """
 import sys; import numpy as np
 from encoding_graphs import flat, random_graphs
+from graphgps_spse.encodings.base import STORE, GraphArrays, Place
 from graphgps_spse.encodings.rrwp import RRWP; from graphgps_spse.encodings.spse import DEFAULT_METHOD, SPSE
 graphs = flat(*random_graphs(10, seed=6))
 arrays = [SPSE(max_length=5, node_pe="cycles").compute(graphs), RRWP(num_channels=4).compute(graphs)]
@@ -188,7 +195,7 @@ np.savez(sys.argv[1], *[x for a in arrays for x in (a.pair, a.node)])
         ({"max_length": 0}, "posenc_SPSE.max_length: must be a whole number of at least 1; got 0"),
         ({"n": -1}, "posenc_SPSE.n: must be a whole number of at least 0; got -1"),
         ({"num_channels": -2}, "posenc_SPSE.ksteps: must be at least 1, or 0"),
-        ({"alpha": float("nan")}, "posenc_SPSE.alpha: must be finite; got nan"),
+        ({"alpha": float("nan")}, "posenc_SPSE.alpha: nan is beyond float32"),
         ({"node_pe": "rswe"}, "posenc_SPSE.node_pe: unknown value 'rswe'. Known: rwse, cycles, spse_diag, none"),
         ({"method": "exakt"}, "posenc_SPSE.method: unknown counting method 'exakt'. Did you mean 'exact'"),
         ({"R": 0.0}, r"posenc_SPSE.R: the share of nodes that become roots lies in \(0, 1\]; got 0.0"),
@@ -229,3 +236,50 @@ def test_keys_are_the_options_of_counting():
 def test_compile_kernels_takes_no_time_twice():
     compile_kernels()
     assert 0 <= compile_kernels() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"alpha": 1e39}, "posenc_SPSE.alpha: 1e[+]39 is beyond float32"),
+        ({"alpha": 10**400}, "posenc_SPSE.alpha: .* is beyond float32"),
+        ({"beta": -1e39}, "posenc_SPSE.beta: -1e[+]39 is beyond float32"),
+        ({"alpha": math.nan}, "posenc_SPSE.alpha: nan is beyond float32"),
+        ({"alpha": "0.5"}, "posenc_SPSE.alpha: '0.5' is no number"),
+        ({"beta": True}, "posenc_SPSE.beta: True is no number"),
+        ({"alpha": 1e36}, r"posenc_SPSE.alpha: f reaches 7.1e\+38 with alpha 1e\+36, beta 0 and n 1, beyond float32"),
+        ({"alpha": 3e38, "beta": 3e38, "n": 0}, "posenc_SPSE.alpha: f reaches"),
+    ],
+)
+def test_f_stays_within_float32(changes, words):
+    """A run with infinite encodings would diverge at its first step, and blame the learning rate."""
+    with pytest.raises(ConfigError, match=words):
+        SPSE(max_length=3, **changes)
+    with pytest.raises(ConfigError, match=words.removeprefix("posenc_SPSE.")):
+        SimplePathEncoding(max_length=3, **changes)
+    assert SPSE(max_length=3, alpha=4e35).alpha == 4e35
+
+
+def test_counts_themselves_may_exceed_float32(tmp_path):
+    """With n = 0 only the counts show it; in memory, from the store and as a transform."""
+    size, length = 40, 39
+    edges = np.array([(i, j) for i in range(size) for j in range(size) if i != j]).T
+    graphs = GraphArrays(np.array([0, size]), np.array([0, edges.shape[1]]), edges)
+    options = {"max_length": length, "alpha": 1.0, "n": 0, "method": "sampled", "budget": 100_000}
+    words = r"posenc_SPSE.n: 0 .* beyond float32"
+    encoding = SPSE(**options, node_pe="none")
+    with pytest.raises(DataError, match=words):
+        encoding.compute(graphs)
+    with pytest.raises(DataError, match=words):
+        place = Place(STORE, "")
+        encoding.provide(graphs, name="clique", place=place, store=StoreOptions(dir=tmp_path)).pair.rows_of([0])
+    data = Data(edge_index=torch.from_numpy(edges), num_nodes=size)
+    with pytest.raises(DataError, match=r"n: 0 .* beyond float32"):
+        SimplePathEncoding(**options)(data)
+    assert np.isfinite(SPSE(**options | {"n": 1}, node_pe="none").compute(graphs).pair).all()
+
+
+@pytest.mark.parametrize("value", ["no", 0, None])
+def test_a_word_is_neither_true_nor_false(value):
+    with pytest.raises(ConfigError, match="posenc_SPSE.directed: must be True or False, got"):
+        SPSE(max_length=3, directed=value)
