@@ -19,7 +19,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(
         description="Train what a YAML file says, or resume it: the same command continues a stopped run.",
-        epilog="exit codes: 0 done, 1 failure, 2 bad input or config, 75 stopped (signal, full disk), resumable",
+        epilog="exit codes: 0 done, 1 failure, 2 bad input or configuration, 75 stopped and resumable: by a signal, a "
+        "full disk, or a loader process that was killed",
     )
     parser.add_argument("--cfg", metavar="FILE", help="configuration, e.g. configs/GRIT/zinc-SPSE.yaml")
     parser.add_argument(

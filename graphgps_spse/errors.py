@@ -57,6 +57,14 @@ class DivergedError(SPSEError):
     """Training produced a loss or gradient that is not finite."""
 
 
+class LoaderError(SPSEError):
+    """A process that builds batches was lost. The same command goes on; 75 where something from outside ended it."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 class StoppedError(SPSEError):
     """A signal stopped the run; the same command resumes it."""
 

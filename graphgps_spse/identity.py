@@ -25,6 +25,7 @@ RUNTIME_KEYS = (
     "train.log_interval",
     "train.mode",
     "wandb",
+    "worker_timeout",
 )
 """Keys and sections that say how or where a run is carried out; a run may be resumed with other values of them.
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from graphgps_spse.bench import results
+from graphgps_spse.files import try_lock
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
@@ -396,6 +397,45 @@ def test_killed_and_restarted_equals_uninterrupted(tiny):
             for key in WALL_TIME_KEYS:
                 split.pop(key, None)
     assert records[0]["best"] == records[1]["best"] and records[0]["best_epoch"] == records[1]["best_epoch"]
+
+
+def children_of(process: subprocess.Popen) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def wait_for_children(process: subprocess.Popen, count: int) -> list[int]:
+    limit = time.monotonic() + 120
+    while len(children := children_of(process)) < count:
+        assert process.poll() is None and time.monotonic() < limit, process.communicate()[0]
+        time.sleep(0.01)
+    return children
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the loader processes")
+def test_a_killed_loader_process_and_a_killed_run_with_loader_processes_go_on(tiny):
+    """One message and exit code 75; a kill of the run itself leaves nothing that keeps the next start waiting."""
+    shorter = (*SLOW[1:], "optim.max_epoch=15")
+    assert tiny("name=whole", *shorter) == 0
+    command = ("name=lost", "num_workers=1", *shorter)
+    process = start(tiny, *command)
+    wait_for(tiny.results / "lost/0/checkpoint.pt", process)
+    os.kill(wait_for_children(process, 3)[0], signal.SIGKILL)  # of training, validation and test
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 75 and "Traceback" not in output, output
+    errors = [line for line in output.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1 and "was killed by SIGKILL" in errors[0] and "goes on from there" in errors[0], output
+    process = start(tiny, *command)
+    wait_for_children(process, 1)
+    time.sleep(0.2)
+    process.kill()
+    process.wait()
+    with (tiny.results / "lost/0/run.lock").open("a+") as lock:
+        limit = time.monotonic() + 2
+        while try_lock(lock) is False:
+            assert time.monotonic() < limit, "a loader process holds the lock of a run that is dead"
+            time.sleep(0.01)
+    assert tiny("name=lost", *shorter) == 0, "another number of loader processes is no other run"
+    assert stats(tiny.results / "lost/0") == stats(tiny.results / "whole/0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

@@ -9,8 +9,18 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphgps_spse.data.base import GraphBatch, GraphDataset
-from graphgps_spse.errors import ConfigError, SPSEError
-from graphgps_spse.seeding import derive_seed, seed_worker
+from graphgps_spse.data.workers import batches_of, begin_loader_worker
+from graphgps_spse.errors import ConfigError, DataError, SPSEError
+from graphgps_spse.options import Options, option
+from graphgps_spse.seeding import derive_seed
+
+
+class WorkerOptions(Options, section=""):
+    """Loader processes."""
+
+    worker_timeout: float = option(
+        1800.0, "seconds to wait for a batch of the loader processes, before the run stops; 0: for ever", at_least=0
+    )
 
 
 class BatchOrder:
@@ -75,6 +85,8 @@ class BatchView(Dataset):
             return self.graphs.batch(share) if share else None
         except SPSEError as err:
             return err
+        except OSError as err:
+            return DataError(f"{self.graphs.name}, {self.graphs.split} split: a batch cannot be read: {err}")
 
 
 class GraphLoader:
@@ -91,18 +103,19 @@ class GraphLoader:
         seed: int,
         shuffle: bool,
         num_workers: int = 0,
+        worker_timeout: float = 0.0,
         pin_memory: bool = False,
         part: int = 0,
         num_parts: int = 1,
     ) -> None:
-        self.num_graphs, self.batch_size = len(graphs), batch_size
+        self.num_graphs, self.batch_size, self.worker_timeout = len(graphs), batch_size, worker_timeout
         self._order = BatchOrder(graphs.sizes_G, batch_size, seed, shuffle)
         self._loader = DataLoader(
             BatchView(graphs, part, num_parts),
             batch_sampler=self._order,
             collate_fn=_as_it_is,
             num_workers=num_workers,
-            worker_init_fn=seed_worker,
+            worker_init_fn=begin_loader_worker,
             # Own generator: by default torch draws the workers' base seed from the global one, which dropout reads.
             generator=torch.Generator().manual_seed(derive_seed(seed, "workers")),
             persistent_workers=num_workers > 0,
@@ -116,10 +129,12 @@ class GraphLoader:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
         """Yield the batches of an epoch from number `start` on, None for an empty part.
 
-        Raises DataError where a batch cannot be built, in whichever process that was.
+        Raises DataError where a batch cannot be built, in whichever process that was, and LoaderError where a loader
+        process is lost.
         """
         self._order.epoch, self._order.start = epoch, start
-        return map(_sound, self._loader)
+        batches = batches_of(self._loader, self.worker_timeout) if self._loader.num_workers else self._loader
+        return map(_sound, batches)
 
     def numbers(self, epoch: int) -> list[list[int]]:
         """Return the numbers of the graphs of each batch of an epoch; no batch is built."""
@@ -143,15 +158,21 @@ class LoaderOptions:
     batch_size: int
     seed: int
     num_workers: int = 0
+    worker_timeout: float = 0.0
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "LoaderOptions":
-        """Read `train.batch_size`, `num_workers` and the run's seed."""
+        """Read `train.batch_size`, `num_workers`, `worker_timeout` and the run's seed."""
         if cfg.train.batch_size < 1:
             raise ConfigError(f"train.batch_size: {cfg.train.batch_size} is below 1")
         if cfg.num_workers < 0:
             raise ConfigError(f"num_workers: {cfg.num_workers} is below 0")
-        return cls(batch_size=cfg.train.batch_size, seed=cfg.seed, num_workers=cfg.num_workers)
+        return cls(
+            batch_size=cfg.train.batch_size,
+            seed=cfg.seed,
+            num_workers=cfg.num_workers,
+            worker_timeout=WorkerOptions.from_cfg(cfg).worker_timeout,
+        )
 
     def loaders(
         self, splits: dict[str, GraphDataset], *, pin_memory: bool = False, part: int = 0, num_parts: int = 1
@@ -164,6 +185,7 @@ class LoaderOptions:
                 seed=derive_seed(self.seed, "loader", split),
                 shuffle=split == "train",
                 num_workers=self.num_workers,
+                worker_timeout=self.worker_timeout,
                 pin_memory=pin_memory,
                 part=part,
                 num_parts=num_parts,

@@ -1,10 +1,7 @@
 """From SMILES to graphs with the features of the Open Graph Benchmark (Hu et al. 2020), one or millions at a time."""
 
 import logging
-import os
 import re
-import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -16,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.cores import count_cores
+from graphgps_spse.data.workers import begin_worker
 from graphgps_spse.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -141,7 +139,7 @@ def _parts(smiles: Iterable[Any]) -> Iterator[_Part]:
 
 
 def _processes(number: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(number, initializer=_end_with_parent)
+    return ProcessPoolExecutor(number, initializer=begin_worker)
 
 
 def _featurise_with(
@@ -177,18 +175,6 @@ def _featurise_apart(first_row: int, part: list[Any]) -> Iterator[MoleculeBlock]
         else:
             reason = f"{show_smiles(part[0])} {ENDED}, by a fault of RDKit or for want of memory"
             yield featurise_block([])._replace(bad=[(first_row, reason)])
-
-
-def _end_with_parent() -> None:
-    """Have this process end when the one that started it is killed; else it would wait for work for ever."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def count_workers(num_threads: int) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.errors import CheckpointError, ConfigError, DivergedError, StoppedError
+from graphgps_spse.errors import RESUMABLE, CheckpointError, ConfigError, DivergedError, LoaderError, StoppedError
 from graphgps_spse.seeding import capture_rng, restore_rng
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.history import Best, EpochRecord, FitResult
@@ -97,6 +97,7 @@ class Trainer:
         self.history: list[EpochRecord] = []
         self.best: Best | None = None
         self.running = self._new_running()
+        self._group: list[Tensor] = []  # graphs of the batches since the last step
         self.guard = FiniteGuard()
         self.stop = StopSignals()
         self._saved_at = time.monotonic()
@@ -125,6 +126,9 @@ class Trainer:
         except StoppedError:
             status = "stopped"
             raise
+        except LoaderError as err:
+            status = "stopped" if err.exit_code == RESUMABLE else "failed"
+            raise self._after_loss(err) from err
         finally:
             for logger in self.loggers:
                 logger.close(status)
@@ -135,17 +139,16 @@ class Trainer:
         self.model.train()
         loader = self.loaders["train"]
         self._check_shares(loader)
-        group: list[Tensor] = []
         num_steps = loader.num_batches(self.epoch)
         self._reported = self.step
         self.running.start_clock()
         for batch in loader.epoch(self.epoch, self.step):
-            completes = len(group) + 1 == self.options.batch_accumulation or self.step + 1 == num_steps
-            group.append(self._backward(batch, completes))
+            completes = len(self._group) + 1 == self.options.batch_accumulation or self.step + 1 == num_steps
+            self._group.append(self._backward(batch, completes))
             self.step += 1
             if completes:
-                self._update(group)
-                group = []
+                self._update(self._group)
+                self._group = []
                 self._between_steps(num_steps)
         self.guard.check(f"train, epoch {self.epoch}")
         if self.scaler.is_enabled() and self.scaler.get_scale() < LEAST_LOSS_SCALE:
@@ -273,6 +276,15 @@ class Trainer:
             place = "there" if self._save() else "the last checkpoint"
             at = f"epoch {self.epoch}, step {self.step}"
             raise StoppedError(f"stopped by {received} in {at}; the same command goes on from {place}")
+
+    def _after_loss(self, err: LoaderError) -> StoppedError | LoaderError:
+        """Save, if no step is half done and no other process need take part; return what to tell."""
+        saved = not self._group and self.processes.count == 1 and self._save()
+        goes_on = f"the same command goes on from {'there' if saved else 'the last checkpoint'}"
+        at = f"epoch {self.epoch}, step {self.step}"
+        if self.stop.received:  # to all processes: the loader's have ended before this one looked
+            return StoppedError(f"stopped by {self.stop.received} in {at}; {goes_on}")
+        return LoaderError(f"{err}. Stopped in {at}; {goes_on}", err.exit_code)
 
     def _new_running(self) -> Running:
         return Running(self.task.accumulator(self.device), self.device)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import TinyModel, assert_same_state, make_trainer, mortal_trainer, spec, without_times
+from tiny_run import TinyModel, assert_same_state, make_trainer, mortal_trainer, spec, split, without_times
 
-from graphgps_spse.errors import CheckpointError, DivergedError, StoppedError
+from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.errors import CheckpointError, DivergedError, LoaderError, StoppedError
 from graphgps_spse.training.checkpoint import BEST, LATEST, PREVIOUS, read_verified
 from graphgps_spse.training.history import WALL_TIME_KEYS
 from graphgps_spse.training.loggers import Logger, StatsFiles
@@ -97,6 +99,67 @@ def test_other_optimizers_and_schedules_resume_too(tmp_path, optimizer, schedule
         stopped.fit()
     make_trainer(tmp_path / "stopped", optim=optim).fit()
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+
+def with_workers():
+    """Loaders as ever, with a process for each split that builds batches."""
+    return {
+        name: GraphLoader(split(name, count, i), batch_size=8, seed=0, shuffle=name == "train", num_workers=1)
+        for i, (name, count) in enumerate(zip(("train", "val", "test"), (50, 12, 12)))
+    }
+
+
+def kill_worker_at(trainer, name, epoch, number):
+    """Kill the loader process of a split while batch `number` of an epoch is at work."""
+    loader = trainer.loaders[name]
+    load, calls = loader.epoch, []
+
+    def epoch_with_kill(e, start=0):
+        calls.append(e)
+        before = set(multiprocessing.active_children())
+        for i, batch in enumerate(load(e, start), start):
+            if (e if name == "train" else len(calls) - 1, i) == (epoch, number):
+                mine = [child for child in multiprocessing.active_children() if child not in before]
+                os.kill(mine[0].pid, signal.SIGKILL)
+            yield batch
+
+    loader.epoch = epoch_with_kill
+
+
+@pytest.mark.parametrize(
+    "name, number, accumulation, place",
+    [("train", 1, 1, "there"), ("train", 1, 3, "there|the last checkpoint"), ("val", 0, 1, "there")],
+    ids=["training", "within a step", "validation"],
+)
+def test_a_killed_loader_process_stops_the_run_which_goes_on(tmp_path, name, number, accumulation, place):
+    options = {"batch_accumulation": accumulation}
+    make_trainer(tmp_path / "straight", options=options).fit()
+    stopped = make_trainer(tmp_path / "stopped", options=options, loaders=with_workers())
+    kill_worker_at(stopped, name, 0, number)
+    told = rf"^loader process \d+ was killed by SIGKILL.* Stopped in epoch \d, step \d; .* goes on from ({place})$"
+    with pytest.raises(LoaderError, match=told) as lost:
+        stopped.fit()
+    assert lost.value.exit_code == 75
+    torch.rand(5)  # a new process does not start where the old one stood
+    make_trainer(tmp_path / "stopped", options=options, loaders=with_workers()).fit()
+    assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+
+def test_a_signal_to_all_processes_is_a_stop_and_no_loss(tmp_path):
+    """SLURM and container engines send SIGTERM to every process of a job."""
+    stopped = make_trainer(tmp_path, loaders=with_workers())
+    kill_worker_at(stopped, "train", 0, 1)
+    stopped._stop_if_asked = lambda: None  # the loss is seen first
+    stopped.stop._hear(signal.SIGTERM, None)
+    enter = type(stopped.stop).__enter__
+    stopped.stop.__class__ = type("Heard", (type(stopped.stop),), {"__enter__": lambda self: heard(enter(self))})
+    with pytest.raises(StoppedError, match=r"^stopped by SIGTERM in epoch 0, step \d"):
+        stopped.fit()
+
+
+def heard(stop):
+    stop.received = "SIGTERM"
+    return stop
 
 
 class GreatestError(Regression):

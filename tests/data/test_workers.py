@@ -1,0 +1,120 @@
+"""Loader processes: none outlives the process that started it, and one that is lost is named in one line."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_loading import make_loader, many_graphs
+
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.errors import DataError, LoaderError
+from graphgps_spse.files import try_lock
+
+HOLD = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from test_loading import make_loader
+from graphgps_spse.files import try_lock
+lock = open(sys.argv[1], "a+")
+assert try_lock(lock)
+batches = make_loader(num_workers=2).epoch(0)
+next(batches)
+print("ready", flush=True)
+time.sleep(120)
+"""
+
+
+def test_a_killed_process_leaves_no_loader_process_that_holds_its_lock(tmp_path):
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+    words = [sys.executable, "-c", HOLD, str(tmp_path / "run.lock"), str(Path(__file__).parent)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+    with (tmp_path / "run.lock").open("a+") as lock:
+        killed_at = time.monotonic()
+        while try_lock(lock) is False and time.monotonic() < killed_at + 10:
+            time.sleep(0.01)
+        assert time.monotonic() < killed_at + 2, "torch's own watch takes 5 s"
+
+
+class Slow(GraphDataset):
+    """Its batches take for ever."""
+
+    def batch(self, indices):
+        time.sleep(1000)
+
+
+class Crashing(GraphDataset):
+    """Its batches end the process that builds them."""
+
+    def batch(self, indices):
+        os._exit(3)
+
+
+class Unreadable(GraphDataset):
+    """Its batches are on a disk that is gone."""
+
+    def batch(self, indices):
+        raise OSError(5, "Input/output error", "shard-0.arrow")
+
+
+def of_kind(kind: type[GraphDataset]) -> GraphDataset:
+    return kind(**{key: value for key, value in vars(many_graphs()).items() if key != "pair_ptr"})
+
+
+def lose(loader: GraphLoader, number: signal.Signals | None = None) -> LoaderError:
+    """Read batches, after the first of which a loader process gets a signal; return the error."""
+    handler, others = signal.getsignal(signal.SIGCHLD), set(multiprocessing.active_children())
+    with pytest.raises(LoaderError) as lost:
+        for _ in loader.epoch(0):
+            if number is not None:
+                os.kill((set(multiprocessing.active_children()) - others).pop().pid, number)
+                number = None
+    assert set(multiprocessing.active_children()) <= others, "all processes of the loader go"
+    assert signal.getsignal(signal.SIGCHLD) is handler
+    return lost.value
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_loader_process_that_was_killed_is_named_and_the_run_is_resumable(number):
+    lost = lose(make_loader(num_workers=1, batch_size=1), number)
+    assert f"was killed by {number.name}, by hand or because memory ran out" in str(lost) and lost.exit_code == 75
+
+
+def test_a_loader_process_that_crashed_is_a_failure():
+    lost = lose(make_loader(num_workers=2, batch_size=1), signal.SIGSEGV)
+    assert "crashed with SIGSEGV; num_workers=0 shows where" in str(lost) and lost.exit_code == 1
+    lost = lose(GraphLoader(of_kind(Crashing), batch_size=4, seed=0, shuffle=True, num_workers=1))
+    assert "ended with exit code 3" in str(lost) and lost.exit_code == 1
+
+
+def test_a_loader_process_that_hangs_is_given_up():
+    hanging = GraphLoader(
+        of_kind(Slow), batch_size=4, seed=0, shuffle=True, num_workers=2, worker_timeout=0.5
+    )  # fmt: skip
+    lost = lose(hanging)
+    assert str(lost) == "no loader process has built a batch within 0.5 s (worker_timeout)" and lost.exit_code == 1
+    stopped = make_loader(num_workers=1, batch_size=1, worker_timeout=0.5)
+    assert "within 0.5 s" in str(lose(stopped, signal.SIGSTOP))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_batch_that_cannot_be_read_is_one_line_wherever_it_is_built(num_workers):
+    loader = GraphLoader(of_kind(Unreadable), batch_size=4, seed=0, shuffle=True, num_workers=num_workers)
+    with pytest.raises(DataError, match=r"^Named, train split: a batch cannot be read: .* 'shard-0.arrow'$"):
+        next(loader.epoch(0))
+
+
+def test_signals_that_stop_a_run_are_not_for_its_loader_processes():
+    others, batches = set(multiprocessing.active_children()), make_loader(num_workers=1).epoch(0)
+    first = next(batches)
+    (worker,) = set(multiprocessing.active_children()) - others
+    for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(worker.pid, number)
+    assert len([first, *batches]) == 6
