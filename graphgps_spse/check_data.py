@@ -11,6 +11,7 @@ import torch
 from graphgps_spse.config import Config
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.summary import SplitSummary, TargetSummary, cut_graphs, spread_by_size, summarise, take_graphs
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.base import ON_THE_FLY, STORE, Encoding, GraphArrays
@@ -50,7 +51,7 @@ def check_data(cfg: Config) -> Iterator[str]:
     parts, device = build_parts(cfg), pick_device(cfg.accelerator)
     num_threads = count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
-    splits, report = parts.dataset.load(), Report()
+    splits, report = load_splits(parts.dataset), Report()
     pairs = _describe_splits(report, cfg, parts, splits)
     yield from report.text()
     report = Report()

@@ -17,6 +17,7 @@ from graphgps_spse.bench.results import RunResult
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphDataset, flat_rows
 from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
 from graphgps_spse.data.smiles import Smiles, as_split, featurise_rows
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows
@@ -81,10 +82,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     the keys, where configuration, inputs or encodings are not those that it was trained with, or where the weights are
     not of the epoch that its result is of.
     """
-    if not (path / "config.yaml").is_file():
-        seeds = sorted(str(p.parent) for p in path.glob("*/config.yaml"))
-        hint = f"; there is {', '.join(seeds[:3])}" if seeds else "; name the folder NAME/SEED of a run"
-        raise RunDirError(f"{path} holds no run, for there is no config.yaml in it{hint}")
+    _require_run(path)
     cfg = load_config(path / "config.yaml", overrides)
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
@@ -101,6 +99,18 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     parts.model.to(device).eval()
     prepare_kernels(parts.model)
     return TrainedRun(path, cfg, parts, device, num_threads)
+
+
+def _require_run(path: Path) -> None:
+    """Raise RunDirError where `path` is no run directory that can be read."""
+    try:
+        if (path / "config.yaml").is_file():
+            return
+        seeds = sorted(str(p.parent) for p in path.glob("*/config.yaml"))
+    except OSError as err:
+        raise RunDirError(f"{path} cannot be read ({err.strerror}); name the folder NAME/SEED of a run") from err
+    hint = f"; there is {', '.join(seeds[:3])}" if seeds else "; name the folder NAME/SEED of a run"
+    raise RunDirError(f"{path} holds no run, for there is no config.yaml in it{hint}")
 
 
 def predict_molecules(run: TrainedRun, data: Path, out: Path, smiles_column: str = "") -> tuple[int, int]:
@@ -179,7 +189,7 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
         raise DataError(f"{folder} is there already; name another folder")
     overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={run.cfg.dataset.dir}"]
     inference = build_parts(load_config(run.path / "config.yaml", overrides)).dataset
-    splits = inference.load()
+    splits = load_splits(inference)
     predictions = {part: run.predict(splits[part], run.parts.store)[:, 0].numpy() for part in TEST_SPLITS}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +203,7 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
 
 def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
     """Return a split of the run's data set. Raises DataError if it is none, or not what it was in training."""
-    splits = dataset.load()
+    splits = load_splits(dataset)
     if split not in splits:
         raise DataError(f"--split {split}: {dataset.spec.name} has {', '.join(splits)}")
     result = run.path / "result.json"

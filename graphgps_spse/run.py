@@ -15,6 +15,7 @@ from graphgps_spse.bench.results import RunResult, aggregate, hash_config
 from graphgps_spse.config import Config
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.opening import load_splits, require_targets
 from graphgps_spse.encode import check_encodable, encode, estimate_stores, fill_stores
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.encodings.base import Encoding
@@ -94,7 +95,8 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
                 run_dir.keep_environment(environment)
             with cfg.locating():
                 prepare_kernels(parts.model)
-            splits |= parts.dataset.load()
+            splits |= load_splits(parts.dataset)
+            require_targets(splits)
             check_sizes(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.store)
         meter = ResourceMeter(device)
@@ -140,7 +142,7 @@ def fill_store(
     keeps = [encoding for encoding in parts.encodings if type(encoding).store_of is not Encoding.store_of]
     if not keeps:
         raise ConfigError(f"none of its encodings ({parts.encoding_name}) is kept in a store: each start computes them")
-    splits, share = parts.dataset.load(), {"part": part, "num_parts": num_parts}
+    splits, share = load_splits(parts.dataset), {"part": part, "num_parts": num_parts}
     estimate_stores(splits, keeps, threads, parts.store, **share)
     if not only_estimate:
         fill_stores(splits, keeps, threads, parts.store, **share)

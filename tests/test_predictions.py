@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import yaml
 from data.lay_ogb import SMILES as PCQM_SMILES
 from data.lay_ogb import lay_pcqm
 from data.poison import POISON, spread_poison
+from unprivileged import as_nobody
 
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
@@ -284,6 +286,57 @@ def test_a_molecule_that_kills_its_process_has_no_prediction(trained, tmp_path, 
     errors = {row["row"]: row["error"] for row in read(tmp_path / "p.csv") if row["error"]}
     assert list(errors) == ["11", "17"]
     assert "ends the process that reads it" in errors["11"] and "no element 119" in errors["17"]
+
+
+LONG = "x" * 300
+
+
+def test_a_path_that_is_too_long_is_one_line(trained, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("smiles\nC\n")
+    out, data = tmp_path / "p.csv", tmp_path / "new.csv"
+    for words in (
+        ["--run", str(tmp_path / LONG), "--data", str(data), "--out", str(out)],
+        ["--run", str(trained), "--data", str(tmp_path / LONG), "--out", str(out)],
+        ["--run", str(trained), "--data", str(data), "--out", str(tmp_path / LONG)],
+        ["--run", str(trained), "--data", str(data), "--out", str(tmp_path / "new.csv" / "p.csv")],
+        ["--run", str(trained), "--split", "test", "--out", str(tmp_path / LONG)],
+    ):
+        assert script.main(words) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: ") and err.count("\n") == 1, err
+        assert (
+            "File name too long" in err and LONG in err
+        ) or "new.csv/p.csv cannot be written (Not a directory" in err
+
+
+def test_what_may_not_be_read_or_written_is_one_line(trained, open_folder):
+    shutil.copytree(trained, open_folder / "run")
+    for name in ("closed", "read", "free"):
+        (open_folder / name).mkdir()
+    (open_folder / "free").chmod(0o777)
+    (open_folder / "new.csv").write_text("smiles\nC\n")
+    (open_folder / "closed.csv").write_text("smiles\nC\n")
+    run_ = predictions.load_run(open_folder / "run")
+    predictions.predict_molecules(run_, open_folder / "new.csv", open_folder / "p.csv")  # imports all there is
+    (open_folder / "read").chmod(0o555)
+    for name in ("closed", "closed.csv", "run/best.pt"):
+        (open_folder / name).chmod(0)
+    for work, words in (
+        (lambda: predictions.load_run(open_folder / "run"), "run/best.pt"),
+        (lambda: predictions.load_run(open_folder / "closed"), "closed"),
+        (lambda: predictions.load_run(open_folder / "closed" / "0"), "closed/0"),
+        (lambda: predict("closed.csv", "free/q.csv"), "closed.csv"),
+        (lambda: predict("closed/new.csv", "free/q.csv"), "closed/new.csv"),
+        (lambda: predict("new.csv", "read/q.csv"), "read/q.csv"),
+        (lambda: predict("new.csv", "closed/q.csv"), "closed/q.csv"),
+    ):
+
+        def predict(data, out):
+            predictions.predict_molecules(run_, open_folder / data, open_folder / out)
+
+        answer = as_nobody(work)
+        assert "Permission denied" in answer and str(open_folder / words) in answer and "\\n" not in answer, answer
+        assert answer.startswith(("RunDirError(", "DataError(", "CheckpointError(")), answer
 
 
 def test_submission_is_for_pcqm4mv2(trained, tmp_path):

@@ -37,13 +37,13 @@ def read_rows(path: Path, smiles_column: str, columns: Sequence[str] = ()) -> It
 
     Raises DataError where the file or its header cannot be used.
     """
-    if not path.is_file():
-        beside = [str(p) for p in sorted(path.parent.glob("*.csv*"))] if path.parent.is_dir() else []
-        raise DataError(f"no file {path}.{nearest(str(path), beside)}")
     try:
+        if not path.is_file():
+            beside = [str(p) for p in sorted(path.parent.glob("*.csv*"))] if path.parent.is_dir() else []
+            raise DataError(f"no file {path}.{nearest(str(path), beside)}")
         binary = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
     except OSError as err:
-        raise DataError(f"{path}: cannot be read: {err}") from err
+        raise DataError(f"{path}: cannot be read ({err.strerror})") from err
     with binary, io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
         try:
             yield from _read_table(path, csv.reader(text, strict=True), smiles_column, columns)

@@ -53,6 +53,8 @@ def read_pickle(path: Path, *, trusted: bool = False) -> Any:
             return pickle.load(file) if trusted else _Unpickler(file, _TORCH).load()
     except UntrustedError as err:
         raise DataError(f"{path} {err}") from err
+    except OSError as err:
+        raise DataError(f"{path} cannot be read ({err.strerror or err})") from err
     except DAMAGED as err:
         raise DataError(f"{path} is damaged, or holds no pickle ({type(err).__name__}: {err})") from err
 
@@ -71,6 +73,8 @@ def read_torch(path: Path, *, trusted: bool = False) -> Any:
         named = re.search(r"GLOBAL ([\w.]+)", str(err))  # torch's words
         problem = UntrustedError(named[1]) if named else "is damaged, or holds more than plain data"
         raise DataError(f"{path} {problem}") from err
+    except OSError as err:
+        raise DataError(f"{path} cannot be read ({err.strerror or err})") from err
     except DAMAGED as err:
         reason = str(err).partition("\n")[0]
         raise DataError(f"{path} is damaged, or no file of torch's ({type(err).__name__}: {reason})") from err

@@ -28,10 +28,11 @@ def check_scaling(alpha: Any, beta: Any, n: int, *, prefix: str = "") -> None:
 
     With n = 0 no count above 1 is looked at; `check_counts_fit` does that when the counts are known.
     """
-    for key, number in (("alpha", alpha), ("beta", beta)):
-        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+    numbers: dict[str, Any] = {"alpha": alpha, "beta": beta}
+    for key, number in numbers.items():
+        if type(number) is bool or not isinstance(number, int | float | np.number):
             raise ConfigError(f"{prefix}{key}: {number!r} is no number")
-        if not abs(number) <= _LARGEST:  # NaN is not, either
+        if not -_LARGEST <= number <= _LARGEST:  # NaN is not, either
             raise ConfigError(f"{prefix}{key}: {show(number)} is beyond float32")
     largest = float(scale_counts(_MOST_PATHS if n else 1.0, abs(alpha), abs(beta), n))
     if largest > _LARGEST:

@@ -68,7 +68,7 @@ class Errors(Accumulator):
         """Return mae, mse and rmse. Raises DataError where no target is known."""
         count = self.count - (int(self.sums["unknown"]) if self.may_miss_targets else 0)
         if not count:
-            raise DataError("the errors of a split are undefined: none of its targets is known")
+            raise DataError("none of its targets is known, so there is no error to measure")
         mse = self.sums["squared"].item() / count
         return {"mae": self.sums["absolute"].item() / count, "mse": mse, "rmse": mse**0.5}
 
@@ -148,7 +148,7 @@ def average_precision(pred: Tensor, y: Tensor) -> float:
     values = [_average_precision(pred[:, t].double().cpu(), y[:, t].double().cpu()) for t in range(y.shape[1])]
     defined = [value for value in values if value is not None]
     if not defined:
-        raise DataError("average precision is undefined: no label has both a positive and a negative graph in a split")
+        raise DataError("its average precision is undefined: no label has both a positive and a negative graph")
     return sum(defined) / len(defined)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphgps_spse.errors import DivergedError
+from graphgps_spse.errors import DataError, DivergedError
 from graphgps_spse.training.metrics import Accumulator
 
 
@@ -39,9 +39,12 @@ class Running:
         """Return the mean over graphs; a node-level batch counts with its graphs, not its nodes."""
         return self.loss_sum.item() / self.num_graphs
 
-    def compute(self) -> dict[str, float]:
-        """Return loss, metrics and times."""
-        values = {"loss": self.mean_loss()} | self.metrics.compute()
+    def compute(self, split: str) -> dict[str, float]:
+        """Return loss, metrics and times. Raises DataError, naming the split, where a metric is undefined on it."""
+        try:
+            values = {"loss": self.mean_loss()} | self.metrics.compute()
+        except DataError as err:
+            raise DataError(f"{split} split: {err}") from err
         seconds = self.seconds
         times = {"time_epoch": seconds, "time_iter": seconds / self.num_batches}
         return values | times | {"graphs_per_second": self.num_graphs / seconds}

@@ -157,7 +157,7 @@ class Trainer:
                 f"{self.scaler.get_scale():.1g}). Set train.amp to bf16 or off, or lower optim.base_lr"
             )
         rate = self.optimizer.param_groups[0]["lr"]
-        return self.running.compute() | {"params": self.num_parameters, "lr": rate}
+        return self.running.compute("train") | {"params": self.num_parameters, "lr": rate}
 
     def _backward(self, batch: GraphBatch | None, completes: bool) -> Tensor:
         """Add the gradient of one batch, of its mean loss or of the sum where many make a step; return its graphs."""
@@ -236,7 +236,7 @@ class Trainer:
             self._stop_if_asked()
         guard.check(f"{split}, epoch {self.epoch}")
         # From the first process: others may round otherwise, and must not differ on the best epoch or the schedule.
-        return self.processes.agree(running.compute() | {"params": self.num_parameters})
+        return self.processes.agree(running.compute(split) | {"params": self.num_parameters})
 
     def _finish_epoch(self, train: dict[str, float], evaluations: dict[str, dict[str, float]]) -> None:
         """Record the epoch, step the schedule, and save."""

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tiny_run import split
 
-from graphgps_spse.errors import DivergedError
+from graphgps_spse.errors import DataError, DivergedError
 from graphgps_spse.training.metrics import Errors
 from graphgps_spse.training.running import FiniteGuard, Running
 
@@ -15,7 +15,7 @@ def test_loss_is_the_mean_over_graphs():
     for loss, indices in ((1.0, range(8)), (6.0, range(8, 10))):
         batch = graphs.batch(indices)
         running.update(torch.tensor(loss), batch.y + 0.5, batch.y, batch.num_graphs)
-    values = running.compute()
+    values = running.compute("train")
     assert values["loss"] == 2.0 and values["mae"] == pytest.approx(0.5, rel=1e-6)
     assert values["time_iter"] * 2 == values["time_epoch"]
     assert values["graphs_per_second"] * values["time_epoch"] == pytest.approx(10)
@@ -32,7 +32,7 @@ def test_state_counts_on():
         running.update(torch.tensor(0.3), batch.y + 2, batch.y, batch.num_graphs)
     assert second.seconds > state["seconds"] > 0
     assert (second.num_graphs, second.num_batches) == (8, 2)
-    ours, theirs = second.compute(), first.compute()
+    ours, theirs = second.compute("train"), first.compute("train")
     assert (ours["loss"], ours["mae"]) == (theirs["loss"], theirs["mae"]) and ours["loss"] == pytest.approx(0.2)
 
 
@@ -53,3 +53,10 @@ def test_the_guard_forgets_what_was_checked():
     guard.watch("loss", 0, torch.tensor(1.0), torch.tensor([0]))
     guard.check("train")
     assert not guard._values and not guard._places
+
+
+def test_a_split_without_metrics_is_named():
+    running = Running(Errors(CPU, may_miss_targets=True), CPU)
+    running.update(torch.tensor(0.0), torch.zeros(2, 1), torch.full((2, 1), torch.nan), 2)
+    with pytest.raises(DataError, match="test split: none of its targets is known"):
+        running.compute("test")

@@ -1,0 +1,139 @@
+"""A data set whose files cannot be used, or that has nothing to learn from: one line that says where."""
+
+import codecs
+import gzip
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from lay_benchmark import lay_benchmark
+from lay_ogb import lay_pcqm, lay_peptides
+from test_base import make_dataset
+from unprivileged import as_nobody
+
+from graphgps_spse.data.opening import load_splits, require_targets
+from graphgps_spse.errors import DataError
+from graphgps_spse.registry import datasets
+
+LONG = "x" * 300
+
+
+def build(data_format, name, root):
+    """A data set as a configuration builds it, everything of it below `root`."""
+    none = {"smiles_column": "smiles", "target_columns": ("y",), "task": "regression", "split": "random", "seed": 0}
+    none |= {"split_column": "split", "fractions": (0.8, 0.1, 0.1), "on_error": "refuse"}
+    data = SimpleNamespace(
+        format=data_format,
+        name=name,
+        dir=str(root),
+        trust_data=False,
+        node_encoder_num_types=21,
+        edge_encoder_num_types=4,
+        images=SimpleNamespace(dir="", num_val=1, num_graphs=()),
+        folder=SimpleNamespace(dir=str(root / "mine")),
+        smiles=SimpleNamespace(file=str(root / "mine.csv"), **none),
+    )
+    cfg = SimpleNamespace(dataset=data, num_threads=1, train=SimpleNamespace(mode="custom"))
+    return datasets.get(data_format).from_cfg(cfg)
+
+
+EVERY = [
+    ("PyG-ZINC", "subset"),
+    ("PyG-GNNBenchmarkDataset", "PATTERN"),
+    ("OGB", "peptides-functional"),
+    ("OGB", "PCQM4Mv2-full"),
+    ("images", "MNIST"),
+    ("smiles", "mine"),
+]
+
+
+def one_line(answer, path):
+    assert answer.startswith("DataError(") and str(path) in answer and "\\n" not in answer, answer
+    return answer
+
+
+@pytest.mark.parametrize(("data_format", "name"), EVERY)
+def test_a_path_that_is_too_long_is_named(tmp_path, data_format, name):
+    with pytest.raises(DataError) as error:
+        load_splits(build(data_format, name, tmp_path / LONG))
+    assert "File name too long" in one_line(repr(error.value), tmp_path / LONG)
+
+
+@pytest.mark.parametrize(("data_format", "name"), EVERY)
+def test_a_folder_that_may_not_be_read_is_named(open_folder, data_format, name):
+    closed = open_folder / "closed"
+    closed.mkdir()
+    dataset = build(data_format, name, closed)
+    closed.chmod(0)
+    answer = as_nobody(lambda: load_splits(dataset))
+    assert "Permission denied" in one_line(answer, closed)
+
+
+def lay(data_format, name, root):
+    """Lay files and return those whose content is read."""
+    if data_format == "PyG-GNNBenchmarkDataset":
+        lay_benchmark(root, name)
+        return [root / "GNNBenchmarkDataset/PATTERN/raw/PATTERN_v2.pt"]
+    if name == "peptides-functional":
+        lay_peptides(root, name)
+        return [root / "LRGB/peptides-func/raw/val.pt"]
+    if name == "PCQM4Mv2-full":
+        lay_pcqm(root)
+        return [root / "pcqm4m-v2/split_dict.pt", root / "pcqm4m-v2/raw/data.csv.gz"]
+    if data_format == "images":
+        folder = root / "images/mnist"
+        folder.mkdir(parents=True)
+        for kind in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+            (folder / f"{kind}-ubyte.gz").write_bytes(gzip.compress(b""))
+        return [folder / "train-images-idx3-ubyte.gz"]
+    (root / "mine.csv").write_text("smiles,y\nC,1\n")
+    return [root / "mine.csv"]
+
+
+@pytest.mark.parametrize(("data_format", "name"), EVERY[1:])
+def test_a_file_that_may_not_be_read_is_named(open_folder, data_format, name):
+    root = open_folder / "data"
+    root.mkdir()
+    codecs.lookup("latin1")  # which imports what the process below may not read
+    for path in lay(data_format, name, root):
+        dataset = build(data_format, name, root)
+        for folder in (root, *(folder for folder in root.rglob("*") if folder.is_dir())):
+            folder.chmod(0o777)
+        path.chmod(0)
+        answer = as_nobody(lambda dataset=dataset: load_splits(dataset))
+        assert "Permission denied" in one_line(answer, path)
+        path.chmod(0o644)
+
+
+def test_a_folder_of_graphs_whose_files_may_not_be_read(open_folder):
+    mine = open_folder / "mine"
+    mine.mkdir()
+    meta = {"task": "regression", "node_features": {"kind": "types", "size": 4}}
+    (mine / "meta.json").write_text(json.dumps(meta))
+    np.savez(mine / "train.npz", node_ptr=[0, 1], edge_ptr=[0, 0], edge_index=np.zeros((2, 0), int), x=[1], y=[1.0])
+    dataset = build("folder", "", open_folder)
+    (mine / "train.npz").chmod(0)
+    assert "Permission denied" in one_line(as_nobody(lambda: load_splits(dataset)), mine / "train.npz")
+    mine.chmod(0)
+    assert "Permission denied" in one_line(as_nobody(lambda: load_splits(dataset)), mine)
+    assert "Permission denied" in one_line(as_nobody(lambda: build("folder", "", open_folder)), mine / "meta.json")
+    with pytest.raises(DataError, match="File name too long"):
+        build("folder", "", open_folder / LONG)
+
+
+def test_a_folder_that_may_be_read_and_not_written(open_folder):
+    """The graphs of a colleague: they are read, and not kept."""
+    lay_benchmark(open_folder, "PATTERN")
+    dataset = build("PyG-GNNBenchmarkDataset", "PATTERN", open_folder)
+    for path in open_folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    assert as_nobody(lambda: [len(graphs) for graphs in load_splits(dataset).values()]) == "[6, 3, 3]"
+
+
+def test_a_split_without_a_known_target_is_named():
+    graphs = make_dataset(y=torch.full((3, 1), torch.nan), may_miss_targets=True)
+    require_targets({"train": make_dataset(), "val": make_dataset(may_miss_targets=True)})
+    with pytest.raises(DataError, match="test split: none of its targets is known"):
+        require_targets({"train": make_dataset(), "test": graphs})
