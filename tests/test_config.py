@@ -64,7 +64,11 @@ def test_traps_of_yaml_numbers(tmp_path):
         ("dataset: {cycles: {max_length: 1e20}}\n", [], ["exp.yaml:1", "dataset.cycles.max_length", "int", "1e20"]),
         ("seed: 1\n", [f"dataset.cycles.max_length={10**15}"], ["override", "dataset.cycles.max_length", "the limit"]),
         ("optim:\n  power: " + "9" * 100 + "\n", [], ["exp.yaml:2", "beyond"]),
-        ("metric_agg: a\ndataset: {format: [a], name: b}\nmodel: {type: GPSModel}\n", [], ["exp.yaml:2", "format"]),
+        (
+            "metric_agg: argmax\ndataset: {format: [a]}\nmodel: {type: GritTransformer}\n",
+            [],
+            ["exp.yaml:2", "'dataset.format' must be of type str", "['a']"],
+        ),
         ('plugins: [""]\n', [], ["exp.yaml:1", "plugins", "is not the name of a module"]),
         ("optim: {steps: 3}\n", [], ["exp.yaml:1", "optim.steps", "list", "not 3"]),
     ],
