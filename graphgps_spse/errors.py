@@ -65,6 +65,10 @@ class LoaderError(SPSEError):
         self.exit_code = exit_code
 
 
+class ProcessLostError(SPSEError):
+    """Another process of the same run has ended. Its own exit code tells what kind of end that was; this one's is 1."""
+
+
 class StoppedError(SPSEError):
     """A signal stopped the run; the same command resumes it."""
 

@@ -47,6 +47,7 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[R
     out_dir, processes = Path(cfg.out_dir), join_processes()
     with ExitStack() as at_end:
         at_end.callback(processes.close)
+        at_end.enter_context(processes.noticing_losses())
         if not processes.is_first:
             logging.getLogger("graphgps_spse").setLevel(logging.WARNING)
         if fresh:

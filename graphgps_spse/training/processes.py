@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError
 from graphgps_spse.seeding import derive_seed
 
 WAIT_HOURS = 12  # at most: the others wait while the first prepares data
@@ -76,6 +76,10 @@ class OneProcess:
     def first_alone(self) -> Iterator[None]:
         """Run the block in the first process, and then in the others, which find what it prepared."""
         yield
+
+    def noticing_losses(self) -> AbstractContextManager:
+        """Raise ProcessLostError within this block where another process has ended."""
+        return nullcontext()
 
     def close(self) -> None:
         """Part from the others."""
@@ -171,6 +175,19 @@ class Processes(OneProcess):
         yield
         if self.is_first:
             dist.barrier()
+
+    @contextmanager
+    def noticing_losses(self) -> Iterator[None]:
+        """Explain the error that follows when a connection closes: a process that has ended cannot be waited for."""
+        try:
+            yield
+        except RuntimeError as err:
+            if not isinstance(err, dist.DistError) and "gloo/transport" not in str(err):
+                raise
+            raise ProcessLostError(
+                "another process of this run has ended; its own output says why. The same command goes on from the "
+                "last checkpoint"
+            ) from err
 
     def close(self) -> None:
         """Leave the group. A gloo group is left to the end of the process, which main.py makes abrupt."""

@@ -1,5 +1,6 @@
 """Loaders: the order is a function of seed and epoch, whatever the workers and wherever they start."""
 
+import pytest
 import torch
 from test_base import make_dataset
 
@@ -49,6 +50,15 @@ def test_resumes_at_any_batch_with_any_number_of_workers():
     workers = make_loader(num_workers=2)
     assert epoch(workers, 2) == whole
     assert epoch(workers, 2, start=3) == whole[3:]  # the same worker processes, told anew where to start
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2, 4])
+def test_any_number_of_loader_processes_and_parts_gives_the_same_order(num_workers):
+    whole = epoch(make_loader(), 1)
+    parts = [epoch(make_loader(num_workers=num_workers, part=k, num_parts=2), 1) for k in range(2)]
+    assert epoch(make_loader(num_workers=num_workers), 1) == whole
+    for batch, *shares in zip(whole, *parts, strict=True):
+        assert shares == [batch[k::2] for k in range(2)]
 
 
 def test_global_generator_is_left_alone():

@@ -138,6 +138,29 @@ def test_all_stop_together_and_go_on(tmp_path):
         assert [line["loss"] for line in ours[split]] == [line["loss"] for line in theirs[split]]
 
 
+def test_a_killed_process_ends_the_run_soon_and_the_next_start_goes_on(tmp_path):
+    """First one that only computes is killed, then the one that writes."""
+    dropout = ["gt.dropout=0.2", "optim.max_epoch=8"]
+    finish(start("grit", tmp_path / "straight", 2, *dropout))
+    checkpoint, seen = tmp_path / "killed" / "grit" / "0" / "checkpoint.pt", b""
+    for victim in (1, 0):
+        processes = start("grit", tmp_path / "killed", 2, *dropout)
+        while (not checkpoint.exists() or checkpoint.read_bytes() == seen) and processes[1].poll() is None:
+            time.sleep(0.01)
+        processes[victim].kill()
+        killed_at = time.monotonic()
+        output, _ = processes[1 - victim].communicate(timeout=120)
+        assert time.monotonic() - killed_at < 60 and processes[1 - victim].returncode == 1
+        assert "Traceback" not in output and output.count("error: another process of this run has ended") == 1, output
+        assert not checkpoint.with_name("result.json").exists(), "killed too late to test anything"
+        processes[victim].communicate()
+        seen = checkpoint.read_bytes()
+    finish(start("grit", tmp_path / "killed", 2, *dropout))
+    (_, ours), (_, theirs) = records(tmp_path / "killed"), records(tmp_path / "straight")
+    for split in theirs:
+        assert [line["loss"] for line in ours[split]] == [line["loss"] for line in theirs[split]]
+
+
 def test_one_process_needs_nobody():
     alone = join_processes({})
     assert type(alone) is OneProcess and (alone.rank, alone.count, alone.is_first) == (0, 1, True)
