@@ -21,6 +21,7 @@ RUNTIME_KEYS = (
     "tensorboard_each_run",
     "train.ckpt_minutes",
     "train.ckpt_period",
+    "train.deterministic",
     "train.kernels",
     "train.log_interval",
     "train.mode",

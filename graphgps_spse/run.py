@@ -33,6 +33,7 @@ from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import check_batches, explaining_shortage, memory_of
 from graphgps_spse.training.checkpoint import BEST, CheckpointStore
+from graphgps_spse.training.determinism import deterministic_algorithms
 from graphgps_spse.training.history import FitResult
 from graphgps_spse.training.processes import OneProcess, join_processes
 from graphgps_spse.training.resources import ResourceMeter, merge_records
@@ -86,11 +87,13 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
     processes.seed(cfg.seed)
     training, splits = build_training(cfg, parts, path, device), dict[str, GraphDataset]()
     opened = RunDir.open(path, cfg.to_dict()) if processes.is_first else RunDir(path)
-    with opened as run_dir, explaining_shortage(splits, cfg.train.batch_size):
+    mode = deterministic_algorithms(training.options.deterministic, device)
+    with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size):
         if processes.agree(run_dir.is_finished) and cfg.train.mode == "custom":
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return RunResult.read(run_dir.result_path)
-        environment = describe_environment(device, num_threads) | {"processes": processes.count}
+        environment = describe_environment(device, num_threads)
+        environment |= {"processes": processes.count, "deterministic": training.options.deterministic}
         with processes.first_alone():
             if processes.is_first:
                 run_dir.keep_environment(environment)

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from graphgps_spse.bench import results
 from graphgps_spse.files import try_lock
+from graphgps_spse.models.grit import GritTransformer
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
@@ -133,6 +135,30 @@ def test_kernels_that_cannot_work_stop_a_run_before_any_work_and_plain_gives_the
     assert tiny("--fresh", "train.kernels=fused", "gt.dropout=0.0", "gt.attn_dropout=0.0") == 0
     plain, fused = (stats(tiny.results / name)["train"][0] for name in ("tiny/0", "tiny-2/0"))
     assert fused["loss"] == pytest.approx(plain["loss"], rel=1e-5)
+
+
+def test_deterministic_mode_is_recorded_and_has_the_same_bits_on_a_cpu(tiny):
+    assert tiny("optim.max_epoch=2") == 0
+    assert tiny("--fresh", "optim.max_epoch=2", "train.deterministic=True") == 0
+    plain, strict = (tiny.results / name for name in ("tiny/0", "tiny-2/0"))
+    assert stats(plain) == stats(strict)
+    for run_dir, wanted in ((plain, False), (strict, True)):
+        assert json.loads((run_dir / "result.json").read_text())["environment"]["deterministic"] is wanted
+        assert json.loads((run_dir / "env.json").read_text())["sessions"][0]["deterministic"] is wanted
+    hashes = {json.loads((run_dir / "result.json").read_text())["config_hash"] for run_dir in (plain, strict)}
+    assert len(hashes) == 1, "how a run is carried out, not what is trained"
+
+
+def test_an_operation_that_is_not_deterministic_ends_the_run_with_its_name(tiny, monkeypatch, capsys):
+    forward = GritTransformer.forward
+
+    def with_put(self, batch):
+        out = forward(self, batch)
+        return out + torch.zeros(1).put_(torch.tensor([0]), torch.zeros(1))
+
+    monkeypatch.setattr(GritTransformer, "forward", with_put)
+    assert tiny("train.deterministic=True") == 2
+    assert "train.deterministic: put_ has no deterministic implementation on cpu" in capsys.readouterr().err
 
 
 def test_workers_do_not_change_the_numbers(tiny):

@@ -7,6 +7,7 @@ import torch
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
+from graphgps_spse.training.determinism import DeterminismOptions
 from graphgps_spse.training.optim import ScheduleOptions
 
 AMP_DTYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -39,6 +40,7 @@ class TrainOptions:
     """Clip the gradient of all parameters to this 2-norm; 0 for never."""
     amp: str = "off"
     compile: bool = False
+    deterministic: bool = False
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "TrainOptions":
@@ -54,6 +56,7 @@ class TrainOptions:
             max_grad_norm=gradient.clip_grad_norm_value if gradient.clip_grad_norm else 0.0,
             amp=train.amp,
             compile=train.compile,
+            deterministic=DeterminismOptions.from_cfg(cfg).deterministic,
         )
         for key in ("train.eval_period", "train.ckpt_period", "train.log_interval"):
             value = getattr(options, key.split(".")[1])
