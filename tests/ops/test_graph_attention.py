@@ -1,9 +1,12 @@
+import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
 from graphgps_spse.models.gps import GraphAttention
+from graphgps_spse.ops.dispatch import choose
 from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, cpu, cuda, node_blocks, reference
 
 
@@ -98,6 +101,18 @@ def test_every_implementation_equals_the_reference(implementation, sizes):
     given = attention_input(sizes)
     for ours, theirs in zip(results(given, implementation), results(given, reference)):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+def test_the_example_of_the_guide_equals_the_reference():
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "adding_a_kernel.md").read_text()
+    example = ModuleType("xpu")
+    exec(compile(re.search(r"```python\n(.*?)```", guide, re.S).group(1), "adding_a_kernel.md", "exec"), vars(example))
+    assert choose("fused", torch.zeros(2, 4), reference, {"cpu": example}.get) is example
+    assert choose("auto", torch.zeros(2, 4, dtype=torch.bfloat16), reference, {"cpu": example}.get) is reference
+    for rate in (0.0, 0.4):
+        given = attention_input((1, 2, 5, 30), dropout_rate=rate)
+        for ours, theirs in zip(results(given, example), results(given, reference)):
+            torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
 def test_the_cpu_draws_the_mask_that_the_reference_draws():
