@@ -44,7 +44,8 @@ from graphgps_spse.counting import (  # noqa: E402
 )
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
-from graphgps_spse.encodings.spse import SPSE, scale_counts  # noqa: E402
+from graphgps_spse.encodings.scaling import scale_counts  # noqa: E402
+from graphgps_spse.encodings.spse import SPSE  # noqa: E402
 
 TRUTH_WORK = 12_000_000_000  # work allowed for the exact counts of one graph that estimates are held against
 SBM = {"alpha": 0.2, "beta": -0.2, "n": 3}  # f of the SBM and superpixel configurations
@@ -198,8 +199,8 @@ def bench_calls(args: argparse.Namespace) -> dict[str, Any]:
 def bench_zinc(args: argparse.Namespace) -> dict[str, Any]:
     """ZINC-12k, K 20: against libraries on a sample; all of it counted, streamed and encoded."""
     graphs, max_length = sources.zinc(args.data), 20
-    spse = SPSE(max_length=max_length, node_pe="none", method="exact")
-    rrwp = RRWP(num_channels=max_length + 1)
+    spse = SPSE.of(max_length=max_length, node_pe="none", method="exact")
+    rrwp = RRWP.of(ksteps=max_length + 1)
     works: dict[str, Callable[[], Any]] = {
         "count": lambda: map_path_counts(graphs, max_length, lambda *_: None),
         "count_auto": lambda: map_path_counts(graphs, max_length, lambda *_: None, method="auto"),

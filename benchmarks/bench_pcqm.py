@@ -34,11 +34,10 @@ from graphgps_spse.data.loading import GraphLoader  # noqa: E402
 from graphgps_spse.data.molecules import featurise_many  # noqa: E402
 from graphgps_spse.encode import encode  # noqa: E402
 from graphgps_spse.encodings import compile_kernels  # noqa: E402
-from graphgps_spse.encodings.base import Encoding, GraphArrays  # noqa: E402
-from graphgps_spse.encodings.on_the_fly import select  # noqa: E402
+from graphgps_spse.encodings.base import Encoding, GraphArrays, select  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
 from graphgps_spse.encodings.spse import SPSE  # noqa: E402
-from graphgps_spse.encodings.store import StoreOptions  # noqa: E402
+from graphgps_spse.encodings.storage.policy import StoragePolicy, StoreOptions  # noqa: E402
 
 BATCH_SIZE = 256
 CHECKED_BATCHES = 2
@@ -118,13 +117,13 @@ def measure(folder: Path, name: str, num_workers: int, num_batches: int) -> dict
     """Load an epoch as a training run does: seconds until it starts, graphs/s, memory."""
     torch.set_num_threads(1)
     compile_kernels()
-    encoding: Encoding = SPSE(max_length=15) if name == "SPSE" else RRWP(num_channels=16)
+    encoding: Encoding = SPSE.of(max_length=15) if name == "SPSE" else RRWP.of(ksteps=16)
     memory = {"before_loading": resident()}
     begin = time.perf_counter()
     graphs = load_flat(folder)
     loading = time.perf_counter() - begin
     with tempfile.TemporaryDirectory() as store:
-        splits, records = encode({"train": graphs}, [encoding], 1, StoreOptions(dir=Path(store)))
+        splits, records = encode({"train": graphs}, [encoding], 1, StoragePolicy(StoreOptions(dir=store)))
     ready = time.perf_counter() - begin
     loader = GraphLoader(splits["train"], batch_size=BATCH_SIZE, seed=0, shuffle=True, num_workers=num_workers)
     starts = []

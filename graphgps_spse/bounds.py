@@ -6,9 +6,6 @@ from typing import Any
 from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.options import LARGEST_INT
 
-_WIDTH = 1 << 16
-_DEPTH = 1_000
-_CHANNELS = 10_000
 _GRAPHS = 1_000_000_000
 
 LARGEST = {
@@ -22,17 +19,7 @@ LARGEST = {
     "dataset.cycles.max_count": 1_000_000,
     "dataset.generated.num_graphs": _GRAPHS,
     "dataset.images.num_graphs": _GRAPHS,
-    "posenc_RRWP.ksteps": _CHANNELS,
-    "posenc_RWSE.kernel.times": _CHANNELS,
-    "posenc_LapPE.eigen.max_freqs": _CHANNELS,
-    "posenc_LapPE.layers": _DEPTH,
-    "posenc_SPD.max_length": 1 << 24,
-    "posenc_Rings.max_length": 1_000_000,
-    "posenc_SPSE.ksteps": _CHANNELS,
-    "posenc_SPSE.max_length": _CHANNELS,
-    "posenc_SPSE.n": 1_000,
     "train.batch_size": 1 << 31,
-    **{f"posenc_{name}.dim_pe": _WIDTH for name in ("RRWP", "RWSE", "LapPE", "SPSE")},
 }
 """Largest value by key, of each item where the value is a list; of other keys it is LARGEST_INT.
 

@@ -13,12 +13,12 @@ from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.summary import SplitSummary, TargetSummary, cut_graphs, spread_by_size, summarise, take_graphs
-from graphgps_spse.encode import encode
-from graphgps_spse.encodings.base import ON_THE_FLY, STORE, Encoding, GraphArrays
-from graphgps_spse.encodings.store import StoreOptions
-from graphgps_spse.encodings.units import as_duration, as_size
+from graphgps_spse.encode import encode, split_of
+from graphgps_spse.encodings.base import Cost, Encoding
+from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import DataError
+from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.parts import Parts, build_parts
 from graphgps_spse.run import check_sizes, prepare_kernels
@@ -154,27 +154,25 @@ def _warnings_of(target: TargetSummary, spec: DatasetSpec) -> Iterator[str]:
 
 def _describe_encodings(report: Report, parts: Parts, splits: dict[str, GraphDataset], num_threads: int) -> None:
     for encoding in parts.encodings:
-        for split, graphs in splits.items():
-            arrays = _arrays(graphs)
-            place = encoding.place(arrays, name=f"{graphs.name}-{split}", store=parts.store)
-            if parts.store.on_the_fly:
-                place = place._replace(where=ON_THE_FLY, reason="dataset.pe_transform_on_the_fly")
-            seconds, at_least = predict_seconds(encoding, graphs, parts.store)
-            size, cores = as_size(encoding.gib(arrays) * (1 << 30)), f"{num_threads} thread{'s' * (num_threads > 1)}"
+        for part, graphs in splits.items():
+            split = split_of(graphs)
+            place, num_bytes = parts.storage.place(encoding, split), split.num_bytes(encoding)
+            cost, cores = predict_cost(encoding, graphs), f"{num_threads} thread{'s' * (num_threads > 1)}"
             when = "in every epoch" if place.where == ON_THE_FLY else "before the first epoch"
+            seconds = cost.seconds(num_threads)
             report.lines.append(
-                f"{encoding.name}, {split}: {_roughly(seconds / num_threads, at_least=at_least)} on {cores} {when}, "
-                f"{size} as float32, {place.where} ({place.reason})"
+                f"{encoding.name}, {part}: {_roughly(seconds, at_least=cost.at_least)} on {cores} {when}, "
+                f"{as_size(num_bytes)} as float32, {place.where} ({place.reason})"
             )
-            if seconds / num_threads > _LONG:
+            if seconds > _LONG:
                 report.warnings.append(
-                    f"{encoding.name}, {split}: encoding takes {_roughly(seconds / num_threads)}; "
+                    f"{encoding.name}, {part}: encoding takes {_roughly(seconds)}; "
                     "python scripts/encode.py divides it among machines"
                 )
             free = find_memory().free
-            if place.where not in (STORE, ON_THE_FLY) and encoding.gib(arrays) * (1 << 30) > free:
+            if place.where == MEMORY and num_bytes > free:
                 report.warnings.append(
-                    f"{encoding.name}, {split}: {size} of arrays, and {as_size(free)} of memory are free; "
+                    f"{encoding.name}, {part}: {as_size(num_bytes)} of arrays, and {as_size(free)} of memory are free; "
                     "set store.min_gib lower"
                 )
 
@@ -184,19 +182,18 @@ def _roughly(seconds: float, *, at_least: bool = False) -> str:
     return f"{about if seconds >= 1 else ''}{as_duration(seconds)}"
 
 
-def predict_seconds(encoding: Encoding, graphs: GraphDataset, store: StoreOptions) -> tuple[float, bool]:
-    """Return about how long one core encodes a split, and whether it may be longer: from a sample of its graphs."""
-    arrays = _arrays(graphs)
-    kept = encoding.store_of(arrays, name=f"{graphs.name}-{graphs.split}", root=store.dir)
-    if kept is not None:
-        return kept.estimate.seconds(), kept.estimate.at_least
+def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
+    """Return about what one core takes to encode a split, timed on a sample where the encoding does not know."""
+    cost = encoding.estimate(split_of(graphs).graphs)
+    if cost is not None:
+        return cost
     sample, is_cut = _sample(graphs, _TIMED_PAIRS)
-    encoding.compute(_arrays(cut_graphs(take_graphs(sample, [0]), 2)))  # compiles
-    timed = _arrays(sample)
+    encoding.compute(split_of(cut_graphs(take_graphs(sample, [0]), 2)).graphs)  # compiles
+    timed = split_of(sample).graphs
     started = time.perf_counter()
     encoding.compute(timed)
     share = _num_pairs(sample) / _num_pairs(graphs)
-    return (time.perf_counter() - started) / share, is_cut
+    return Cost((time.perf_counter() - started) * 1e9 / share, is_cut)
 
 
 def _sample(graphs: GraphDataset, most_pairs: int) -> tuple[GraphDataset, bool]:
@@ -250,8 +247,7 @@ def measure_saved_bytes(parts: Parts, graphs: GraphDataset, device: torch.device
     """
     if int(graphs.node_ptr[-1]) < 2 or not len(graphs):
         return None
-    in_memory = replace(parts.store, mode="never", min_gib=math.inf, on_the_fly=False)
-    encoded, _ = encode({graphs.split: graphs}, parts.encodings, 1, in_memory)
+    encoded, _ = encode({graphs.split: graphs}, parts.encodings, 1, replace(parts.storage, only=MEMORY))
     batch = encoded[graphs.split].batch(range(len(graphs))).to(device)
     parts.model.to(device).train()
     own = {p.untyped_storage().data_ptr() for p in parts.model.parameters()}
@@ -271,8 +267,3 @@ def measure_saved_bytes(parts: Parts, graphs: GraphDataset, device: torch.device
         raise DataError(f"{graphs.name}: the model cannot read a batch of its first graphs: {err}") from err
     parts.task.loss(out, batch.y)  # refuses a model of other outputs
     return total
-
-
-def _arrays(graphs: GraphDataset) -> GraphArrays:
-    edges = graphs.edge_index_2E.to(torch.int64).contiguous().numpy()
-    return GraphArrays(graphs.node_ptr.numpy(), graphs.edge_ptr.numpy(), edges)

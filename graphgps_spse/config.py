@@ -38,7 +38,10 @@ def option_classes(plugins: Sequence[ModuleType] = ()) -> list[type[Options]]:
         value
         for module in modules.values()
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Options) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, Options)
+        and value.section is not None
+        and value.__module__ == module.__name__
     ]
 
 
@@ -95,7 +98,6 @@ def _root_tree() -> CfgNode:
     c.dataset.edge_encoder_num_types = 1
     c.dataset.edge_encoder_shared = False  # CSA: one pair of projections of pair features for all layers
     c.dataset.rings_coalesce_edges = False  # CSA with posenc_Rings: ring pairs become edges of types of their own
-    c.dataset.pe_transform_on_the_fly = False  # True: encode as batches are built; False: where encodings are large
     c.dataset.cycles = CfgNode()  # the synthetic cycle counting task, section 5.1 of the paper
     c.dataset.cycles.num_graphs = [10000, 1000, 1000]  # train, validation, test
     c.dataset.cycles.min_length = 3
@@ -123,70 +125,6 @@ def _root_tree() -> CfgNode:
     c.dataset.smiles.on_error = "refuse"  # rows that cannot be used: refuse the file, or skip them; both list them
     c.dataset.folder = CfgNode()  # graphs of your own, dataset.format folder (docs/own_data.md)
     c.dataset.folder.dir = ""  # holds meta.json and train, val and test as .npz or .parquet
-
-    c.posenc_RRWP = CfgNode()  # relative random walk probabilities of all pairs, P^k = (D^-1 A)^k
-    c.posenc_RRWP.enable = False
-    c.posenc_RRWP.ksteps = 21  # channels: identity, then P^1 .. P^(ksteps-1)
-    c.posenc_RRWP.model = "Linear"  # how GPS and CSA encode it with +RRWP in dataset.node_encoder_name; see posenc_RWSE
-    c.posenc_RRWP.dim_pe = 16
-    c.posenc_RRWP.raw_norm_type = "none"
-
-    c.posenc_RWSE = CfgNode()  # return probabilities of each node, diag(P^k)
-    c.posenc_RWSE.enable = False
-    c.posenc_RWSE.enable_edges = False  # and P^k of all pairs, for CSA's +RWSE in dataset.edge_encoder_name
-    c.posenc_RWSE.model = "Linear"  # how GPS and CSA encode it: a linear map
-    c.posenc_RWSE.dim_pe = 16  # columns of the node features that it gets
-    c.posenc_RWSE.raw_norm_type = "none"  # or BatchNorm, before the map
-    c.posenc_RWSE.kernel = CfgNode()
-    c.posenc_RWSE.kernel.times = []  # the k, e.g. [1, 2, 3]
-    c.posenc_RWSE.kernel.times_func = ""  # or as "range(1,21)", which is parsed, never evaluated
-
-    c.posenc_LapPE = CfgNode()  # eigenvectors of the graph Laplacian, of nodes
-    c.posenc_LapPE.enable = False
-    c.posenc_LapPE.eigen = CfgNode()
-    c.posenc_LapPE.eigen.laplacian_norm = "none"  # none, sym or rw
-    c.posenc_LapPE.eigen.eigvec_norm = "L2"  # or L1, abs-max, wavelength, wavelength-asin, wavelength-soft
-    c.posenc_LapPE.eigen.max_freqs = 10  # the smallest eigenvalues, the trivial one included
-    c.posenc_LapPE.model = "DeepSet"  # a sum over frequencies of an MLP of (eigenvector entry, eigenvalue)
-    c.posenc_LapPE.dim_pe = 16
-    c.posenc_LapPE.layers = 2  # of the MLP
-    c.posenc_LapPE.raw_norm_type = "none"
-
-    c.posenc_SPD = CfgNode()  # shortest-path distances of all pairs
-    c.posenc_SPD.enable = False
-    c.posenc_SPD.max_length = 6  # longer ones count as unreachable
-
-    c.posenc_Rings = CfgNode()  # which pairs lie on a common chordless cycle
-    c.posenc_Rings.enable = False
-    c.posenc_Rings.max_length = 6  # of the cycles
-
-    c.posenc_SPSE = CfgNode()  # simple path counts of all pairs, f(S_k): f(x) = alpha g^n(x) + beta, g(x) = ln(1 + x)
-    c.posenc_SPSE.enable = False
-    c.posenc_SPSE.method = "auto"  # how paths are counted: auto, exact, sampled or dag (docs/encodings.md)
-    c.posenc_SPSE.max_length = 20  # K, the longest path counted, in edges
-    c.posenc_SPSE.ksteps = 0  # channels of the model, identity included; 0: max_length + 1; a wider model reads f(0)
-    c.posenc_SPSE.alpha = 0.5
-    c.posenc_SPSE.beta = 0.0
-    c.posenc_SPSE.n = 1
-    c.posenc_SPSE.node_pe = "rwse"  # what nodes read: rwse (random walk diagonal), cycles, spse_diag or none
-    c.posenc_SPSE.model = "Linear"  # how GPS and CSA encode it with +SPSE in dataset.node_encoder_name; see posenc_RWSE
-    c.posenc_SPSE.dim_pe = 16
-    c.posenc_SPSE.raw_norm_type = "none"
-    c.posenc_SPSE.directed = False  # count along arcs; False: the symmetrised graph
-    c.posenc_SPSE.seed = 0  # of sampled, auto and dag; not the run's seed, so that all seeds share one encoding
-    c.posenc_SPSE.budget = 100_000_000  # sampled, auto: work for one graph, in units of about a nanosecond
-    c.posenc_SPSE.max_work = 100_000_000_000  # exact: work allowed for one graph, in the same units
-    c.posenc_SPSE.R = 1.0  # dag, as the following (paper, appendix A): share of the nodes that become roots
-    c.posenc_SPSE.D_dfs = 6  # most depth-first levels before the breadth-first search
-    c.posenc_SPSE.N = 1  # tries for each root and depth
-    c.posenc_SPSE.min_roots = 8  # roots that small graphs get at least
-    c.posenc_SPSE.repeats = 1  # how often all of it is done
-
-    c.store = CfgNode()  # path counts kept on disk, f being applied when they are read; scripts/encode.py fills it
-    c.store.mode = "auto"  # auto: read what is there, keep what is costly; always; never
-    c.store.dir = "datasets/encodings"
-    c.store.min_seconds = 20.0  # auto: keep the counts of splits that take one core longer than this
-    c.store.min_gib = 4.0  # auto: and of those whose arrays would take more memory than this; cheap ones: on the fly
 
     c.train = CfgNode()
     c.train.mode = "custom"  # custom: train; eval: evaluate the best epoch of a finished run

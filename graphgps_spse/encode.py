@@ -1,4 +1,4 @@
-"""The encodings of a data set's splits: in memory, from the store or on the fly, for runs and for scripts/encode.py."""
+"""The encodings of a data set's splits, for runs and for scripts/encode.py."""
 
 import logging
 import shutil
@@ -6,55 +6,58 @@ import sys
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from tqdm import tqdm
 
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.encodings.base import MEMORY, ON_THE_FLY, Encoding, EncodingArrays, GraphArrays, Place
-from graphgps_spse.encodings.on_the_fly import OnTheFly, select
-from graphgps_spse.encodings.store import CountStore, StoreOptions
-from graphgps_spse.encodings.units import as_duration, as_size
+from graphgps_spse.encodings.base import Encoding, GraphArrays
+from graphgps_spse.encodings.storage.count_store import CountStore
+from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY, StoragePolicy, encode_split
+from graphgps_spse.encodings.storage.split import Split, located
 from graphgps_spse.errors import DataError
+from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.memory import Memory, check_fits, find_memory
 
 log = logging.getLogger(__name__)
 
 
 def encode(
-    splits: dict[str, GraphDataset], encodings: list[Encoding], num_threads: int, store: StoreOptions
+    splits: dict[str, GraphDataset], encodings: Sequence[Encoding], num_threads: int, policy: StoragePolicy
 ) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
-    """Return the splits with every encoding, and a record of how each was made.
+    """Return the splits with every encoding in the place that `policy` chooses, and a record of how each was made.
 
-    Where an encoding goes is the choice of `Encoding.place`, unless `store.on_the_fly` has all computed in batches.
     Raises DataError for a graph, or arrays of a split, that this machine has no memory for.
     """
     records: dict[str, Any] = {}
     check_encodable(splits, encodings)
-    memory, num_bytes = find_memory(), 0.0
+    memory, num_bytes = find_memory(), 0
     for encoding in encodings:
         num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
         with _progress_bar(encoding.name, num_graphs) as bar:
-            for split, graphs in splits.items():
-                place = _place(encoding, graphs, store)
+            for part, graphs in splits.items():
+                split = split_of(graphs)
+                place = policy.place(encoding, split)
+                if place.where != ON_THE_FLY:
+                    num_bytes += split.num_bytes(encoding) if place.where == MEMORY else 0
+                    check_arrays_fit(encoding, split, num_bytes, memory)
+                encoded = encode_split(encoding, split, place, policy, num_threads=num_threads, progress=bar.update)
                 if place.where == ON_THE_FLY:
-                    encoded, record = _encode_on_the_fly(encoding, graphs)
                     bar.update(len(graphs))
-                else:
-                    num_bytes += encoding.gib(_arrays(graphs)) * 2**30 if place.where == MEMORY else 0.0
-                    check_arrays_fit(encoding, graphs, num_bytes, memory)
-                    encoded, record = _encode_split(encoding, graphs, place, num_threads, store, bar)
-                splits = {**splits, split: encoded}
-                log.info("%s, %s: %s (%s)", encoding.name, split, place.where, place.reason)
-                records.setdefault(encoding.name, {})[split] = record | {"place": place.where}
+                splits = {**splits, part: replace(graphs, encodings={**graphs.encodings, encoding.name: encoded})}
+                log.info("%s, %s: %s (%s)", encoding.name, part, place.where, place.reason)
+                records.setdefault(encoding.name, {})[part] = encoded.record | {"place": place.where}
         seconds = time.perf_counter() - started
         log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
     return splits, records
+
+
+def split_of(graphs: GraphDataset) -> Split:
+    """Return the graphs of a split as encodings read them."""
+    arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
+    return Split(arrays, graphs.name, graphs.split)
 
 
 def check_encodable(splits: dict[str, GraphDataset], encodings: Sequence[Encoding]) -> None:
@@ -62,7 +65,7 @@ def check_encodable(splits: dict[str, GraphDataset], encodings: Sequence[Encodin
     memory = find_memory()
     for graphs in splits.values():
         graph, size = int(graphs.sizes_G.argmax()), int(graphs.sizes_G.max())
-        where = f"{_where(graphs)}, graph {graph}: {size:,} nodes make {size**2:,} pairs"
+        where = f"{split_of(graphs).where}, graph {graph}: {size:,} nodes make {size**2:,} pairs"
         for encoding in encodings:
             num_bytes, most = encoding.bytes_of_graph(size), largest_graph(encoding, memory.total)
             fewer = encoding.size_key and num_bytes < memory.total * encoding.dim_pair
@@ -77,11 +80,11 @@ def check_encodable(splits: dict[str, GraphDataset], encodings: Sequence[Encodin
             )
 
 
-def check_arrays_fit(encoding: Encoding, graphs: GraphDataset, num_bytes: float, memory: Memory) -> None:
+def check_arrays_fit(encoding: Encoding, split: Split, num_bytes: int, memory: Memory) -> None:
     """Raise DataError where the arrays that a run keeps in memory, `num_bytes` up to this split, are more than it."""
     check_fits(
         num_bytes,
-        f"{_where(graphs)}: with {encoding.name} the encodings that this run keeps in memory take",
+        f"{split.where}: with {encoding.name} the encodings that this run keeps in memory take",
         "Lower store.min_gib, or set dataset.pe_transform_on_the_fly=True: then rows are made as batches are built",
         memory,
         DataError,
@@ -95,122 +98,53 @@ def largest_graph(encoding: Encoding, num_bytes: int) -> int:
 
 def estimate_stores(
     splits: dict[str, GraphDataset],
-    encodings: list[Encoding],
+    encodings: Sequence[Encoding],
     num_threads: int,
-    store: StoreOptions,
+    policy: StoragePolicy,
     *,
     part: int = 1,
     num_parts: int = 1,
 ) -> None:
     """Log what `fill_stores` would take and what is already there; writes nothing."""
-    for kept in _stores(splits, encodings, store):
+    for split, kept in _stores(splits, encodings, policy):
         numbers = range(part - 1, len(kept), num_parts)
         there = set(kept.find_files())
         missing = [number for number in numbers if number not in there]
-        log.info("%s: %d of %d shards are there, in %s", kept.name, len(there), len(kept), kept.path)
+        log.info("%s: %d of %d shards are there, in %s", split.name, len(there), len(kept), kept.path)
         if missing:
-            log.info("%s: to count %s", kept.name, kept.describe(missing, num_threads))
-    log.info("free in %s: %s", store.dir, as_size(_free_bytes(store.dir)))
+            log.info("%s: to count %s", split.name, kept.describe(missing, num_threads))
+    log.info("free in %s: %s", policy.folder, as_size(_free_bytes(policy.folder)))
 
 
 def fill_stores(
     splits: dict[str, GraphDataset],
-    encodings: list[Encoding],
+    encodings: Sequence[Encoding],
     num_threads: int,
-    store: StoreOptions,
+    policy: StoragePolicy,
     *,
     part: int = 1,
     num_parts: int = 1,
 ) -> None:
     """Count what the stores lack; of several parts, part 1, 2, .. does every `num_parts`-th shard."""
-    for kept in _stores(splits, encodings, store):
+    for split, kept in _stores(splits, encodings, policy):
         numbers, started = range(part - 1, len(kept), num_parts), time.perf_counter()
-        with _progress_bar(kept.name, kept.num_graphs(numbers)) as bar, _naming(kept.name):
+        graph_numbers = range(len(split.graphs.node_ptr))
+        with _progress_bar(split.name, kept.num_graphs(numbers)) as bar, located(split.where, graph_numbers):
             kept.ensure(numbers, num_threads=num_threads, progress=bar.update)
         seconds = as_duration(time.perf_counter() - started)
-        log.info("%s: %d of %d shards are there, after %s", kept.name, len(kept.find_files()), len(kept), seconds)
+        log.info("%s: %d of %d shards are there, after %s", split.name, len(kept.find_files()), len(kept), seconds)
 
 
-def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphArrays, split: str) -> None:
-    """Raise DataError where an encoding breaks its own word: float32 arrays of one row a pair or node."""
-    for what, array, rows, columns in (
-        ("pair", encoded.pair, int(np.square(np.diff(graphs.node_ptr)).sum()), encoding.dim_pair),
-        ("node", encoded.node, int(graphs.node_ptr[-1]), encoding.dim_node),
-    ):
-        found = ("no array", ()) if array is None else (str(array.dtype), array.shape)
-        if found != (("float32", (rows, columns)) if columns else ("no array", ())):
-            raise DataError(
-                f"encoding {encoding.name}, {split} split: {what} must be float32 [{rows}, {columns}] "
-                f"(no array where dim_{what} is 0), not {found[0]} {list(found[1])}"
-            )
-
-
-def _place(encoding: Encoding, graphs: GraphDataset, store: StoreOptions) -> Place:
-    if store.on_the_fly:
-        return Place(ON_THE_FLY, "dataset.pe_transform_on_the_fly")
-    return encoding.place(_arrays(graphs), name=_name(graphs), store=store)
-
-
-def _encode_split(
-    encoding: Encoding, graphs: GraphDataset, place: Place, num_threads: int, store: StoreOptions, bar: tqdm
-) -> tuple[GraphDataset, dict[str, Any]]:
-    arrays = _arrays(graphs)
-    arrays = arrays._replace(edge_index=np.ascontiguousarray(arrays.edge_index, dtype=np.int64))
-    with _naming(_where(graphs)):
-        encoded = encoding.provide(
-            arrays, name=_name(graphs), place=place, store=store, num_threads=num_threads, progress=bar.update
-        )
-    check_arrays(encoding, encoded, arrays, graphs.split)
-    pair, node = dict(graphs.pair), dict(graphs.node)
-    if encoded.pair is not None:
-        values = encoded.pair
-        pair[encoding.name] = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
-    if encoded.node is not None:
-        node[encoding.name] = torch.from_numpy(encoded.node)
-    return replace(graphs, pair=pair, node=node), encoded.record
-
-
-def _encode_on_the_fly(encoding: Encoding, graphs: GraphDataset) -> tuple[GraphDataset, dict[str, Any]]:
-    """Return a split whose batches compute the encoding, and the record of a sample, which is computed here.
-
-    So what a graph of the split would raise is often raised now, and kernels are compiled here, not in every process.
-    """
-    encoder, numbers = OnTheFly(encoding, _where(graphs)), encoding.sample(_arrays(graphs))
-    sample = select(_arrays(graphs), numbers)
-    encoded = encoder.encode(sample, numbers)
-    check_arrays(encoding, encoded, sample, graphs.split)
-    record = encoded.record | {"sampled_graphs": len(numbers), "num_graphs": len(graphs)}
-    return replace(graphs, encoders={**graphs.encoders, encoding.name: encoder}), record
-
-
-def _where(graphs: GraphDataset) -> str:
-    return f"{graphs.name}, {graphs.split} split"
-
-
-def _stores(splits: dict[str, GraphDataset], encodings: list[Encoding], store: StoreOptions) -> Iterator[CountStore]:
+def _stores(
+    splits: dict[str, GraphDataset], encodings: Sequence[Encoding], policy: StoragePolicy
+) -> Iterator[tuple[Split, CountStore]]:
     check_encodable(splits, encodings)
     for encoding in encodings:
         for graphs in splits.values():
-            kept = encoding.store_of(_arrays(graphs), name=_name(graphs), root=store.dir)
+            split = split_of(graphs)
+            kept = policy.store_of(encoding, split)
             if kept is not None:
-                yield kept
-
-
-def _arrays(graphs: GraphDataset) -> GraphArrays:
-    return GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
-
-
-def _name(graphs: GraphDataset) -> str:
-    return f"{graphs.name}-{graphs.split}"
-
-
-@contextmanager
-def _naming(what: str) -> Iterator[None]:
-    """Put `what` before the message of a DataError, which says no more than the number of the graph."""
-    try:
-        yield
-    except DataError as err:
-        raise DataError(f"{what}, {err}") from err
+                yield split, kept
 
 
 def _progress_bar(name: str, num_graphs: int) -> tqdm:

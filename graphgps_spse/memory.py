@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from graphgps_spse.encodings.units import as_size
 from graphgps_spse.errors import SPSEError
+from graphgps_spse.human_readable import as_size
 
 _SHORTAGES = (
     "can't allocate memory",  # torch, on the CPU

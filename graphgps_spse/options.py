@@ -82,6 +82,8 @@ class Key:
         """Return `value` in the type of the key. Raises ConfigError, which begins with the path, for a bad value."""
         if not self.item:
             checked = convert(value, self.kind, f"{self.path}: must be of type {self.type_name}", self.default)
+            if isinstance(checked, str):  # choices are found however they are capitalised
+                checked = next((c for c in self.rule.choices if c.lower() == checked.lower()), checked)
             self._check_bounds(checked)
             return checked
         if not isinstance(value, list | tuple):
@@ -142,10 +144,13 @@ def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
 class Options:
     """Base of all options. A subclass is a frozen dataclass; its instances hold checked values."""
 
-    section: ClassVar[str] = ""
-    """Where the keys stand in the configuration; empty for the top level. Several classes may share a section."""
+    section: ClassVar[str | None] = None
+    """Where the keys stand in the configuration; empty for the top level. Several classes may share a section.
+
+    None: the class declares no keys by itself. Others inherit it, or include it.
+    """
     includes: "ClassVar[tuple[type[Options], ...]]" = ()
-    """Classes without a section of their own, whose keys stand in this section too."""
+    """Classes without a section of their own, whose keys stand in this section too. They are read apart."""
 
     def __init_subclass__(cls, *, section: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -166,7 +171,7 @@ class Options:
             rule, hint = field.metadata["rule"], hints[field.name]
             kind = typing.get_origin(hint) or hint
             item = typing.get_args(hint)[0] if kind is tuple else None
-            path = f"{prefix}.{rule.key or field.name}".lstrip(".")
+            path = f"{prefix or ''}.{rule.key or field.name}".lstrip(".")
             keys.append(Key(path, field.name, kind, item, field.default, rule))
         return keys
 
@@ -176,9 +181,16 @@ class Options:
         return [*cls.keys(), *(key for other in cls.includes for key in other.keys(cls.section))]
 
     @classmethod
+    def check(cls, **values: Any) -> None:
+        """Raise ConfigError, beginning with the name of the field, for a value that it does not take."""
+        for key in cls.keys(""):
+            if key.field in values:
+                key.check(values[key.field])
+
+    @classmethod
     def from_cfg(cls, cfg: Any, section: str | None = None) -> Self:
         """Read every key of these options from a configuration."""
-        return cls(**{key.field: _value_at(cfg, key.path) for key in cls.keys(section)})
+        return cls(**{key.field: key.check(_value_at(cfg, key.path)) for key in cls.keys(section)})
 
 
 def _value_at(cfg: Any, path: str) -> Any:

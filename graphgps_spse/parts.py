@@ -14,7 +14,7 @@ from graphgps_spse.config import Config
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.encodings import build_encodings
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.identity import identity_of
 from graphgps_spse.memory import find_memory
@@ -33,7 +33,7 @@ class Parts:
 
     dataset: Any
     encodings: list[Encoding]
-    store: StoreOptions
+    storage: StoragePolicy
     task: Task
     model: nn.Module
 
@@ -65,13 +65,13 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
         raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
     with cfg.locating():
         dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
-        encodings, store, task = build_encodings(cfg), StoreOptions.from_cfg(cfg), build_task(cfg, dataset.spec)
+        encodings, storage, task = build_encodings(cfg), StoragePolicy.from_cfg(cfg), build_task(cfg, dataset.spec)
         with torch.device("meta"):
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)
         if not only_shapes:
             check_model(model, find_memory())
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)
-        return Parts(dataset, encodings, store, task, model)
+        return Parts(dataset, encodings, storage, task, model)
 
 
 def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:

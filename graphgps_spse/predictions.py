@@ -22,7 +22,7 @@ from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
 from graphgps_spse.data.smiles import Smiles, as_split, featurise_rows
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows
 from graphgps_spse.encode import encode
-from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import new_folder, write_new
@@ -49,12 +49,12 @@ class TrainedRun:
     num_threads: int
 
     @torch.inference_mode()
-    def predict(self, graphs: GraphDataset, store: StoreOptions) -> Tensor:
+    def predict(self, graphs: GraphDataset, storage: StoragePolicy) -> Tensor:
         """Return what the model says of each graph, or of each node, in their order: [rows, dim_out] on the CPU.
 
         The same code and batches as in evaluation, so the same numbers.
         """
-        splits, _ = encode({graphs.split: graphs}, self.parts.encodings, self.num_threads, store)
+        splits, _ = encode({graphs.split: graphs}, self.parts.encodings, self.num_threads, storage)
         loaders = LoaderOptions.from_cfg(self.cfg).loaders(splits, pin_memory=self.device.type == "cuda")
         dtype = AMP_DTYPES[TrainOptions.from_cfg(self.cfg).amp]
         row_ptr = graphs.node_ptr if graphs.level == "node" else torch.arange(len(graphs) + 1)
@@ -153,7 +153,7 @@ def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str]
     spec = replace(run.parts.dataset.spec, may_miss_targets=True)
     unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
     graphs = as_split(block, unknown, spec=spec, split="new molecules")
-    columns = run.columns(run.predict(graphs, StoreOptions(mode="never")))
+    columns = run.columns(run.predict(graphs, run.parts.storage.without_store()))
     for place, cells in zip(block.rows.tolist(), zip(*columns.values())):
         found[rows[place].number] = list(cells)
     return found
@@ -174,7 +174,7 @@ def predict_split(run: TrainedRun, split: str, out: Path) -> int:
         sizes = graphs.sizes_G.tolist()
         keys = {"graph": np.repeat(range(len(sizes)), sizes).tolist(), "node": [n for s in sizes for n in range(s)]}
     with _table(out, [*keys, *run.columns(torch.empty(0, run.parts.task.dim_out))]) as writer:
-        columns = run.columns(run.predict(graphs, run.parts.store))
+        columns = run.columns(run.predict(graphs, run.parts.storage))
         writer.writerows(zip(*keys.values(), *columns.values()))
     num_rows = len(next(iter(columns.values())))
     log.info("%s: %s predictions for %s, %s split", out, f"{num_rows:,}", graphs.name, split)
@@ -190,7 +190,7 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
     overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={run.cfg.dataset.dir}"]
     inference = build_parts(load_config(run.path / "config.yaml", overrides)).dataset
     splits = load_splits(inference)
-    predictions = {part: run.predict(splits[part], run.parts.store)[:, 0].numpy() for part in TEST_SPLITS}
+    predictions = {part: run.predict(splits[part], run.parts.storage)[:, 0].numpy() for part in TEST_SPLITS}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(folder) as unfinished:  # both files or neither

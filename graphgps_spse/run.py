@@ -19,6 +19,7 @@ from graphgps_spse.data.opening import load_splits, require_targets
 from graphgps_spse.encode import check_encodable, encode, estimate_stores, fill_stores
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.encodings.path_counts import PathCountEncoding
 from graphgps_spse.environment import count_threads, describe_environment, package_versions, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import write_json
@@ -102,7 +103,7 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
             splits |= load_splits(parts.dataset)
             require_targets(splits)
             check_sizes(cfg, parts, splits, device, processes.count)
-            encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.store)
+            encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
         meter = ResourceMeter(device)
         trainer = Trainer(
             model=parts.model,
@@ -141,15 +142,15 @@ def fill_store(
 ) -> None:
     """Count into the store what a run of `cfg` would keep there; of several parts, part 1, 2, .. does its share."""
     parts, threads = build_parts(cfg), num_threads or count_threads(cfg.num_threads)
-    if parts.store.mode == "never":
+    if parts.storage.options.mode == "never":
         raise ConfigError("store.mode is never, so nothing is kept; set it to auto or always")
-    keeps = [encoding for encoding in parts.encodings if type(encoding).store_of is not Encoding.store_of]
+    keeps = [encoding for encoding in parts.encodings if isinstance(encoding, PathCountEncoding)]
     if not keeps:
         raise ConfigError(f"none of its encodings ({parts.encoding_name}) is kept in a store: each start computes them")
     splits, share = load_splits(parts.dataset), {"part": part, "num_parts": num_parts}
-    estimate_stores(splits, keeps, threads, parts.store, **share)
+    estimate_stores(splits, keeps, threads, parts.storage, **share)
     if not only_estimate:
-        fill_stores(splits, keeps, threads, parts.store, **share)
+        fill_stores(splits, keeps, threads, parts.storage, **share)
 
 
 def check_sizes(
@@ -221,7 +222,7 @@ def describe_origin(parts: Parts) -> dict[str, Any]:
         if input_spec.kind == "ogb":
             about["data"][name] = [size for _, size in columns]
     about["encodings"] = {encoding.name: _plain_options(encoding) for encoding in parts.encodings}
-    if any(type(encoding).store_of is not Encoding.store_of for encoding in parts.encodings):
+    if any(isinstance(encoding, PathCountEncoding) for encoding in parts.encodings):
         about["encodings"]["counting_engine"] = ENGINE_VERSION
     return flatten(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
 

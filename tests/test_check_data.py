@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from graphgps_spse import check_data as checks
-from graphgps_spse.check_data import check_data, measure_saved_bytes, pairs_per_batch, predict_seconds
+from graphgps_spse.check_data import check_data, measure_saved_bytes, pairs_per_batch, predict_cost
 from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
@@ -219,14 +219,14 @@ def test_model_of_other_outputs_is_refused(config):
 
 
 def test_seconds_grow_with_the_number_of_graphs(config, monkeypatch):
-    """Encodings that nothing keeps are measured on a sample."""
+    """Encodings that do not know their cost are timed on a sample."""
     parts = build_parts(config("posenc_SPSE.enable=False", "posenc_RRWP.enable=True", "posenc_RRWP.ksteps=3"))
     graphs = parts.dataset.load()["train"]
     clock = iter([10.0, 12.0, 20.0, 22.0])
     monkeypatch.setattr(checks.time, "perf_counter", lambda: next(clock))
-    assert predict_seconds(parts.encodings[0], graphs, parts.store) == (2.0, False)
+    assert predict_cost(parts.encodings[0], graphs).seconds() == 2.0
     many = take_graphs(graphs, [0, 1, 2, 3] * 32)
-    assert predict_seconds(parts.encodings[0], many, parts.store) == (2.0 * 128 / 32, False)
+    assert predict_cost(parts.encodings[0], many).seconds() == pytest.approx(2.0 * 128 / 32)
 
 
 @pytest.mark.parametrize("encoding", ["RRWP", "SPSE"])
@@ -236,9 +236,9 @@ def test_large_graphs_are_answered_from_small_samples(config, monkeypatch, encod
     kind = type(build_parts(config("posenc_SPSE.enable=False", "posenc_RRWP.enable=True")).encodings[0])
     compute, forward = kind.compute, GritTransformer.forward
 
-    def counted(self, graphs, **options):
+    def counted(self, graphs):
         seen["encoded"] += int(np.square(np.diff(graphs.node_ptr)).sum())
-        return compute(self, graphs, **options)
+        return compute(self, graphs)
 
     def looked_at(self, batch):
         seen["in the model"] += sum(size**2 for size in batch.sizes)

@@ -1,5 +1,6 @@
 """What the documents show is run as it stands."""
 
+import json
 import math
 import re
 import subprocess
@@ -14,15 +15,28 @@ def block(text: str, language: str) -> str:
 
 
 def test_component_of_the_guide_trains(tmp_path):
+    """In each model, of pairs and of nodes, and beside another encoding: every command of the page."""
     guide = (ROOT / "docs" / "adding_a_component.md").read_text()
     (tmp_path / "my_lab.py").write_text(block(guide, "python"))
     (tmp_path / "my_experiment.yaml").write_text(block(guide, "yaml"))
-    command = [sys.executable, str(ROOT / "main.py"), "--cfg", "my_experiment.yaml", "num_threads=1"]
-    run = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert (tmp_path / "results/my_experiment/0/result.json").is_file()
+    commands = re.findall(r"^run (.*)$", guide, re.M)
+    assert len(commands) == 4
+    for command in commands:
+        words = [sys.executable, str(ROOT / "main.py"), *command.split(), "num_threads=1", "accelerator=cpu"]
+        env = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+        run = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+    results = {
+        name: read(tmp_path / f"results/{name}/0/result.json") for name in ("my_experiment", "csa", "gps", "both")
+    }
+    assert {name: result["encoding"] for name, result in results.items()} == {
+        "my_experiment": "Hops", "csa": "Hops", "gps": "Hops", "both": "Hops+SPSE",
+    }  # fmt: skip
+    assert len({result["best"]["test"]["loss"] for result in results.values()}) == 4
+
+
+def read(path):
+    return json.loads(path.read_text())
 
 
 def test_documents_link_to_files_that_exist():

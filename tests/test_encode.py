@@ -21,7 +21,6 @@ from graphgps_spse.counting import COUNTERS
 from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import largest_graph
-from graphgps_spse.encodings import store
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.encodings.lappe import LapPE
 from graphgps_spse.encodings.rings import Rings
@@ -29,7 +28,9 @@ from graphgps_spse.encodings.rrwp import RRWP
 from graphgps_spse.encodings.rwse import RWSE
 from graphgps_spse.encodings.spd import SPD
 from graphgps_spse.encodings.spse import SPSE
-from graphgps_spse.encodings.store import StoreOptions
+from graphgps_spse.encodings.storage import count_store
+from graphgps_spse.encodings.storage.on_the_fly import OnTheFly
+from graphgps_spse.encodings.storage.policy import StoragePolicy, StoreOptions
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.memory import Memory
 from graphgps_spse.training.history import WALL_TIME_KEYS
@@ -166,7 +167,7 @@ def test_script_estimates_and_fills(tmp_path, config, monkeypatch, capsys):
 
 
 def test_parts_of_a_job_array_make_the_whole(tmp_path, config, monkeypatch):
-    monkeypatch.setattr(store, "_SHARD_VALUES", 700)
+    monkeypatch.setattr(count_store, "_SHARD_VALUES", 700)
     for part, there in ((1, 3), (2, 5)):
         run.fill_store(config(), part=part, num_parts=2)
         assert len(list((tmp_path / "encodings").glob("Cycles-train-*/*.arrow"))) == there
@@ -233,8 +234,8 @@ def graphs_of(*sizes):
 
 
 ALL = [
-    *(SPSE(max_length=20), SPSE(max_length=20, node_pe="none", method="sampled"), RRWP(num_channels=21)),
-    *(RWSE(times=range(1, 21)), LapPE(max_freqs=8), SPD(max_length=6), Rings(max_length=6)),
+    *(SPSE.of(max_length=20), SPSE.of(max_length=20, node_pe="none", method="sampled"), RRWP.of(ksteps=21)),
+    *(RWSE.of(times_func="range(1,21)"), LapPE.of(max_freqs=8), SPD.of(max_length=6), Rings.of(max_length=6)),
 ]
 
 
@@ -243,7 +244,9 @@ def test_a_graph_of_200_000_nodes_is_refused_before_anything_is_allocated(encodi
     monkeypatch.setattr(encoding_room, "find_memory", lambda: Memory(64 * 10**9, 0, "this machine"))
     started = time.perf_counter()
     with pytest.raises(DataError) as error:
-        encoding_room.encode({"train": graphs_of(3, 200_000, 5)}, [encoding], 1, StoreOptions(mode="never"))
+        encoding_room.encode(
+            {"train": graphs_of(3, 200_000, 5)}, [encoding], 1, StoragePolicy(StoreOptions(mode="never"))
+        )
     assert time.perf_counter() - started < 10
     for words in (
         f"mine, train split, graph 1: 200,000 nodes make 40,000,000,000 pairs, for which {encoding.name} takes: at ",
@@ -268,6 +271,8 @@ def test_arrays_of_a_split_that_memory_cannot_hold_are_refused_with_the_key(monk
     splits = {"train": graphs_of(*[100] * 50), "val": graphs_of(*[100] * 50)}
     monkeypatch.setattr(encoding_room, "find_memory", lambda: Memory(60_000_000, 0, "this machine"))
     with pytest.raises(DataError, match=r"with RRWP .* at least 84\.8 MB of memory, .* 60 MB\. Lower store\.min_gib"):
-        encoding_room.encode(splits, [RRWP(num_channels=21)], 1, StoreOptions())
-    encoded, records = encoding_room.encode(splits, [RRWP(num_channels=21)], 1, StoreOptions(min_gib=0.01))
-    assert records["RRWP"]["val"]["place"] == "on the fly" and not encoded["train"].pair
+        encoding_room.encode(splits, [RRWP.of(ksteps=21)], 1, StoragePolicy(StoreOptions()))
+    policy = StoragePolicy(StoreOptions(min_gib=0.01))
+    encoded, records = encoding_room.encode(splits, [RRWP.of(ksteps=21)], 1, policy)
+    assert records["RRWP"]["val"]["place"] == "on the fly"
+    assert isinstance(encoded["train"].encodings["RRWP"], OnTheFly)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -376,16 +375,16 @@ def test_plugin_brings_a_component(tiny, monkeypatch, tmp_path):
 def test_encoding_that_breaks_its_word_is_named(tiny, monkeypatch, capsys):
     from graphgps_spse.encodings.spse import SPSE
 
-    compute = SPSE.compute
+    encode = SPSE.count_and_encode
 
     def doubled(self, graphs, **options):
-        encoded = compute(self, graphs, **options)
-        return replace(encoded, pair=encoded.pair.astype("float64"))
+        encoded = encode(self, graphs, **options)
+        return encoded._replace(pair=encoded.pair.astype("float64"))
 
-    monkeypatch.setattr(SPSE, "compute", doubled)
+    monkeypatch.setattr(SPSE, "count_and_encode", doubled)
     assert tiny() == 2
     message = capsys.readouterr().err
-    assert "encoding SPSE, train split: pair must be float32" in message and "not float64" in message
+    assert "encoding SPSE, Cycles, train split: pair must be float32" in message and "not float64" in message
 
 
 def start(tiny, *arguments: str) -> subprocess.Popen:

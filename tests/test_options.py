@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from graphgps_spse.config import default_tree, option_classes
+from graphgps_spse.encodings.base import NodeEncoderOptions
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
 
@@ -70,6 +71,27 @@ def test_whole_numbers_stay_within_64_bits():
     assert Wide(count=-(2**63 - 1)).count == -(2**63 - 1)
     with pytest.raises(ConfigError, match="wide.count: a whole number of about 5000 digits is beyond 64 bits"):
         Wide(count=10**4999)
+
+
+def test_choices_are_found_however_they_are_capitalised():
+    assert Lab(mode="ON").mode == "on"
+
+
+def test_a_value_of_an_included_class_is_named_by_its_section():
+    cfg = SimpleNamespace(lab=SimpleNamespace(width=0))
+    with pytest.raises(ConfigError, match=r"^lab.width: 0 is below 1"):
+        Shared.from_cfg(cfg, "lab")
+
+
+def test_values_are_checked_by_field_name():
+    Lab.check(rate=0.1)
+    with pytest.raises(ConfigError, match=r"^rate: 0.0 is not above 0"):
+        Lab.check(mode="off", rate=0)
+
+
+def test_classes_without_a_section_declare_no_keys_by_themselves():
+    assert Shared.section is None and Shared not in option_classes()
+    assert NodeEncoderOptions.section is None and NodeEncoderOptions not in option_classes()
 
 
 def test_options_are_frozen():

@@ -124,7 +124,7 @@ def test_labels_become_probabilities(tmp_path):
     run_ = predictions.load_run(path)
     predictions.predict_split(run_, "test", tmp_path / "p.csv")
     graphs = run_.parts.dataset.load()["test"]
-    logits = run_.predict(graphs, run_.parts.store)[:, 0].double()
+    logits = run_.predict(graphs, run_.parts.storage)[:, 0].double()
     found = [float(row["a"]) for row in read(tmp_path / "p.csv")]
     assert np.allclose(found, 1 / (1 + np.exp(-logits.numpy())), atol=1e-6)
 

@@ -86,7 +86,7 @@ def test_takes_a_step(name, miniatures, loaded, tmp_path):
     key = (cfg.dataset.format, cfg.dataset.name, parts.dataset.spec.node_input)
     if key not in loaded:
         loaded[key] = parts.dataset.load()
-    splits, _ = encode({"train": loaded[key]["train"]}, parts.encodings, 1, parts.store)
+    splits, _ = encode({"train": loaded[key]["train"]}, parts.encodings, 1, parts.storage)
     batch = next(training.loading.loaders(splits)["train"].epoch(0))
     before = [p.detach().clone() for p in parts.model.parameters()]
     loss = parts.task.loss(parts.model(batch), batch.y)

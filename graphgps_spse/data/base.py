@@ -7,7 +7,6 @@ F features, T targets, C channels of an encoding. N, E and P count over all the 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -28,23 +27,16 @@ class InputSpec(NamedTuple):
     size: int
 
 
-class PairSource(Protocol):
-    """Pair rows of a split that are made when a batch asks for them, in place of one tensor of them all."""
+class EncodedSplit(Protocol):
+    """An encoding of a split: in memory, on disk, or computed by the process that builds the batch."""
 
-    def rows_of(self, graphs: Sequence[int]) -> Tensor:
-        """Return the rows of some graphs, one after the other: [sum of n*n, C] float32."""
-
-
-class BatchEncoder(Protocol):
-    """An encoding that is computed for the graphs of a batch when it is built, by the process that builds it."""
-
-    def encode_batch(
+    def rows(
         self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return pair rows [P, C] and node rows [N, C], float32, or None for what the encoding does not have.
+        """Return pair rows [P, C] and node rows [N, C] of the graphs of a batch; None for what the encoding lacks.
 
-        Offsets count from 0 within the batch and node numbers within each graph; `index_B` are the graphs' numbers in
-        their split, for messages.
+        `index_B` are the numbers of the graphs in their split; offsets count from 0 within the batch and node numbers
+        within each graph.
         """
 
 
@@ -105,7 +97,7 @@ class GraphBatch:
     """Graphs of one step, laid out for pair models: sorted by size, every tensor in that order.
 
     Row b of a graph-level prediction belongs to graph `index_B[b]` of the split. The n*n pairs of a graph are
-    contiguous rows, receiver-major: pair (i, j) of graph b is row pair_ptr[b] + i*n + j, i the receiver.
+    contiguous rows: pair (i, j), i the query and j the key of attention, is row i * n + j of its graph's block.
     """
 
     sizes: tuple[int, ...]
@@ -161,10 +153,8 @@ class GraphDataset:
     node_ptr: Tensor
     edge_ptr: Tensor
     level: str = "graph"
-    pair: dict[str, Tensor | PairSource] = field(default_factory=dict)
-    node: dict[str, Tensor] = field(default_factory=dict)
-    encoders: dict[str, BatchEncoder] = field(default_factory=dict)
-    """Encodings that are in neither `pair` nor `node` but computed for each batch."""
+    encodings: dict[str, EncodedSplit] = field(default_factory=dict)
+    """Encodings by name."""
     may_miss_targets: bool = False
     """Whether targets may be NaN, for unknown."""
     kept_fingerprint: str = ""
@@ -183,11 +173,6 @@ class GraphDataset:
     def sizes_G(self) -> Tensor:
         """Nodes of each graph, int64."""
         return self.node_ptr.diff()
-
-    @cached_property
-    def pair_ptr(self) -> Tensor:
-        """First pair row of each graph, and P at the end: [G + 1] int64."""
-        return torch.cat([self.node_ptr.new_zeros(1), self.sizes_G.square().cumsum(0)])
 
     def _where(self, row: int, ptr: Tensor) -> str:
         graph = int(torch.searchsorted(ptr, row, right=True)) - 1
@@ -283,15 +268,10 @@ class GraphDataset:
         node_offset_B = sizes_B.cumsum(0) - sizes_B
         edge_index_2E = local_2E + node_offset_B.repeat_interleave(edges_B)
         degree_N = torch.bincount(edge_index_2E[0], minlength=len(node_rows))
-        in_memory = any(isinstance(values, Tensor) for values in self.pair.values())
-        pair_rows = flat_rows(self.pair_ptr, index_B) if in_memory else node_rows
-        pair = {
-            name: values[pair_rows] if isinstance(values, Tensor) else values.rows_of(index_B.tolist())
-            for name, values in self.pair.items()
-        }
-        node = {name: values[node_rows] for name, values in self.node.items()}
-        for name, encoder in self.encoders.items():
-            pair_PC, node_NC = encoder.encode_batch(index_B, _offsets(sizes_B), _offsets(edges_B), local_2E)
+        pair: dict[str, Tensor] = {}
+        node: dict[str, Tensor] = {}
+        for name, encoding in self.encodings.items():
+            pair_PC, node_NC = encoding.rows(index_B, _offsets(sizes_B), _offsets(edges_B), local_2E)
             pair |= {} if pair_PC is None else {name: pair_PC}
             node |= {} if node_NC is None else {name: node_NC}
         return GraphBatch(

@@ -1,7 +1,9 @@
-"""Encodings: one file for each, with its options and its computation in flat numpy arrays."""
+"""Encodings: one file for each, with its options and its computation. storage/ decides where results are kept."""
 
 import time
 from typing import TYPE_CHECKING, Any
+
+from graphgps_spse.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphgps_spse.encodings.base import Encoding
@@ -11,8 +13,19 @@ def build_encodings(cfg: Any) -> list["Encoding"]:
     """Return the encodings whose section `posenc_<name>` says `enable: True`, in the order of their names."""
     from graphgps_spse.registry import encodings
 
-    sections = {name: getattr(cfg, f"posenc_{name}", None) for name in encodings.names()}
-    return [encodings.get(name).from_cfg(cfg) for name, s in sections.items() if s is not None and s.enable]
+    built = []
+    for name in encodings.names():
+        encoding = encodings.get(name)
+        options = getattr(encoding, "Options", None)
+        if options is None or options.section != f"posenc_{name}":
+            raise ConfigError(
+                f"the encoding {name} needs a class Options with section='posenc_{name}'"
+                f"{'' if options is None else f', not {options.section!r}'}; see docs/adding_a_component.md"
+            )
+        section = getattr(cfg, options.section, None)
+        if section is not None and section.enable:  # None: of a plugin that this configuration does not name
+            built.append(encoding.from_cfg(cfg))
+    return built
 
 
 def compile_kernels() -> float:
@@ -27,5 +40,5 @@ def compile_kernels() -> float:
     begin = time.perf_counter()
     path = GraphArrays(np.array([0, 3]), np.array([0, 4]), np.array([[0, 1, 1, 2], [1, 0, 2, 1]]))
     for node_pe in ("rwse", "cycles"):
-        SPSE(max_length=2, node_pe=node_pe).compute(path)
+        SPSE.of(max_length=2, node_pe=node_pe).compute(path)
     return seconds + time.perf_counter() - begin

@@ -1,67 +1,62 @@
 """Rings: which pairs of nodes lie on a common chordless cycle, an encoding of pairs that CSA reads (`posenc_Rings`)."""
 
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
-from graphgps_spse.counting.graph import SimpleGraphs, pair_offsets
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
-from graphgps_spse.encodings.simple import for_each_simple
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.counting.graph import check_graphs, simplify
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
+from graphgps_spse.errors import DataError
 from graphgps_spse.jit import kernel
+from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
 
 MAX_STEPS = 1 << 30
 """Most steps of the search in one graph, about ten nanoseconds each: looks at a neighbour of a path's end."""
 
 
+class RingsOptions(EncodingOptions, section="posenc_Rings"):
+    """Options of Rings."""
+
+    includes = ()
+    max_length: int = option(6, "most edges of a ring", at_least=3, at_most=1_000_000)
+
+
 @encodings.register("Rings")
 class Rings(Encoding):
     """1 for pairs on a common chordless cycle of 3 to `max_length` edges of the symmetrised graph, else 0."""
 
-    name: ClassVar[str] = "Rings"
-    dim_pair, dim_node = 1, 0
+    Options = RingsOptions
+    dim_pair = 1
 
-    def __init__(self, *, max_length: int, max_steps: int = MAX_STEPS) -> None:
-        """`max_length` is the length of the largest ring. Raises ConfigError below 3."""
-        if max_length < 3:
-            raise ConfigError(f"posenc_Rings.max_length: {max_length} is below 3, the length of the shortest ring")
-        self.max_length, self.max_steps = max_length, max_steps
+    def __init__(self, options: RingsOptions) -> None:
+        self.max_length, self.max_steps = options.max_length, MAX_STEPS
 
-    @classmethod
-    def from_cfg(cls, cfg: Any) -> Self:
-        """Read cfg.posenc_Rings."""
-        return cls(max_length=cfg.posenc_Rings.max_length)
+    def compute(self, graphs: GraphArrays) -> EncodingArrays:
+        """Encode graphs; the diagonal is 0, for nodes in rings too, as in CSA (Menegaux et al. 2023).
 
-    def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
-        """Encode every graph; the diagonal is 0, for nodes in rings too, as in CSA (Menegaux et al. 2023).
-
-        Raises DataError for a graph whose search takes more than `max_steps`.
+        Raises DataError for a graph whose search takes more than MAX_STEPS.
         """
-        pair_ptr, limit = pair_offsets(graphs.node_ptr), np.array([self.max_steps])
-        pair_P1 = np.zeros((int(pair_ptr[-1]), 1), np.float32)
-
-        def process(simple: SimpleGraphs, first: int, last: int, offset: int) -> None:
-            rows_P1 = pair_P1[pair_ptr[offset] :]
-            failed = _ring_chunk(
-                simple.node_ptr, simple.pair_ptr, *simple.links, first, last, self.max_length, limit, rows_P1
+        simple = simplify(*check_graphs(*graphs), directed=False)
+        pair_P1 = np.zeros((int(simple.pair_ptr[-1]), 1), np.float32)
+        failed = _search(simple.node_ptr, simple.pair_ptr, *simple.links, self.max_length, self.max_steps, pair_P1)
+        if failed >= 0:
+            raise DataError(
+                f"graph {failed}: the search for chordless cycles of up to {self.max_length} edges among its "
+                f"{np.diff(simple.node_ptr)[failed]} nodes takes more than {self.max_steps:,} steps; rings are for "
+                "sparse graphs, such as molecules: lower posenc_Rings.max_length or set posenc_Rings.enable=False"
             )
-            if failed >= 0:
-                size = int(np.diff(simple.node_ptr)[failed])
-                raise DataError(
-                    f"graph {offset + failed}: the search for chordless cycles of up to {self.max_length} edges among "
-                    f"its {size} nodes takes more than {self.max_steps:,} steps; rings are for sparse graphs, such as "
-                    "molecules: lower posenc_Rings.max_length or set posenc_Rings.enable=False"
-                )
+        return EncodingArrays(pair=pair_P1)
 
-        for_each_simple(graphs, process, directed=False, num_threads=num_threads, progress=progress, limit=limit)
-        return EncodingArrays(pair=pair_P1, record={"encoding": self.name, "max_length": self.max_length})
+    def record(self) -> dict[str, Any]:
+        """Return the longest length."""
+        return {"encoding": self.name, "max_length": self.max_length}
 
 
 @kernel
-def _ring_chunk(node_ptr, pair_ptr, row_ptr, col, first, last, max_length, limit, pair_P1):
-    """Return the first graph that takes more than limit[0] steps, or -1."""
-    for g in range(first, last):
+def _search(node_ptr, pair_ptr, row_ptr, col, max_length, max_steps, pair_P1):
+    """Mark the ring pairs of all graphs. Return the first graph that takes more than `max_steps` steps, or -1."""
+    for g in range(len(node_ptr) - 1):
         start, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
         rows, steps = row_ptr[start : start + n + 1], 0
         core = _two_core(rows, col, n)
@@ -72,7 +67,17 @@ def _ring_chunk(node_ptr, pair_ptr, row_ptr, col, first, last, max_length, limit
                 far = max_length // 2  # no node of a ring is farther from its root
                 num_reached = _distances(rows, col, core, root, far, distance, queue)
                 steps = _rings_of_root(
-                    rows, col, root, max_length, distance, touched, path, place, limit, steps, pair_P1[pair_ptr[g] :, 0]
+                    rows,
+                    col,
+                    root,
+                    max_length,
+                    distance,
+                    touched,
+                    path,
+                    place,
+                    max_steps,
+                    steps,
+                    pair_P1[pair_ptr[g] :, 0],
                 )
                 if steps < 0:
                     return g
@@ -124,7 +129,7 @@ def _distances(rows, col, core, root, far, distance, queue):
 
 
 @kernel
-def _rings_of_root(rows, col, root, max_length, distance, touched, path, place, limit, steps, ring_P):
+def _rings_of_root(rows, col, root, max_length, distance, touched, path, place, max_steps, steps, ring_P):
     """Mark the rings whose smallest node is `root`: induced paths from it are extended until they come back.
 
     `touched` counts, for each node, its neighbours on the path, the last one aside. A node that may follow touches
@@ -144,7 +149,7 @@ def _rings_of_root(rows, col, root, max_length, distance, touched, path, place, 
         node = col[place[depth]]
         place[depth] += 1
         steps += 1
-        if steps > limit[0]:
+        if steps > max_steps:
             return -1
         if distance[node] == n or node == root or depth + 1 + distance[node] > max_length:
             continue

@@ -1,6 +1,6 @@
 """f, which turns a count of paths into an encoding (paper, section 4)."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,18 +9,32 @@ from graphgps_spse.errors import ConfigError, DataError, show
 _LARGEST = 3.4028234663852886e38  # of float32
 _MOST_PATHS = 1.7976931348623157e308  # what float64 can count to
 
+TABLE_SIZE = 1 << 16
+"""Counts that are whole numbers below this are looked up."""
+
+
+class Scaling(NamedTuple):
+    """f(x) = alpha * g^n(x) + beta, where g(x) = ln(1 + x) is taken n times."""
+
+    alpha: float
+    beta: float
+    n: int
+
+    def of(self, counts: Any) -> np.ndarray:
+        """Return f(counts) in float64."""
+        return scale_counts(counts, *self)
+
+    def table(self) -> np.ndarray:
+        """Return f(0), f(1), .. in float32 for the counts that occur most, [TABLE_SIZE]."""
+        return self.of(np.arange(TABLE_SIZE)).astype(np.float32)
+
 
 def scale_counts(counts: Any, alpha: float, beta: float, n: int) -> np.ndarray:
-    """Return f(counts) in float64: f(x) = alpha * g^n(x) + beta, g(x) = ln(1 + x) taken n times (paper, section 4)."""
+    """Return f(counts) in float64."""
     values = np.asarray(counts, dtype=np.float64)
     for _ in range(n):
         values = np.log1p(values)
     return alpha * values + beta
-
-
-def scale_table(alpha: float, beta: float, n: int, size: int) -> np.ndarray:
-    """Return f(0) .. f(size - 1) in float32, for looking up the counts that occur most."""
-    return scale_counts(np.arange(size), alpha, beta, n).astype(np.float32)
 
 
 def check_scaling(alpha: Any, beta: Any, n: int, *, prefix: str = "") -> None:

@@ -1,56 +1,51 @@
-"""Shortest-path distances of all pairs, by breadth-first search: an encoding of pairs that CSA can read."""
-
-from typing import Any, ClassVar, Self
+"""Shortest-path distances of all pairs, by breadth-first search."""
 
 import numpy as np
 
-from graphgps_spse.counting.graph import SimpleGraphs, pair_offsets
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Progress
-from graphgps_spse.encodings.simple import for_each_simple
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.counting.graph import check_graphs, simplify
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.jit import kernel
+from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
 
-_MAX_LENGTH = 1 << 24  # float32 holds every whole number up to here
+
+class SPDOptions(EncodingOptions, section="posenc_SPD"):
+    """Options of SPD."""
+
+    includes = ()
+    # float32 holds every whole number up to 2^24
+    max_length: int = option(6, "largest distance in edges; longer ones are unreachable", at_least=1, at_most=1 << 24)
 
 
 @encodings.register("SPD")
 class SPD(Encoding):
     """Shortest-path distance of every pair, in edges: 0 on the diagonal, -1 beyond `max_length` or without a path."""
 
-    name: ClassVar[str] = "SPD"
-    dim_pair, dim_node = 1, 0
+    Options = SPDOptions
+    dim_pair = 1
 
-    def __init__(self, *, max_length: int) -> None:
-        """`max_length` is the largest distance told from "far". Raises ConfigError below 1."""
-        if not 1 <= max_length <= _MAX_LENGTH:
-            raise ConfigError(f"posenc_SPD.max_length: {max_length} must be from 1 to {_MAX_LENGTH:,} edges")
-        self.max_length = max_length
+    def __init__(self, options: SPDOptions) -> None:
+        self.max_length = options.max_length
 
-    @classmethod
-    def from_cfg(cls, cfg: Any) -> Self:
-        """Read cfg.posenc_SPD."""
-        return cls(max_length=cfg.posenc_SPD.max_length)
+    @property
+    def pair_categories(self) -> int:
+        """Each distance, 0 among them."""
+        return self.max_length + 1
 
-    def compute(self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None) -> EncodingArrays:
-        """Encode every graph: pair (i, j) gets the least number of arcs from i to j, as RRWP walks from i to j.
+    def compute(self, graphs: GraphArrays) -> EncodingArrays:
+        """Pair (i, j) gets the least number of directed edges from i to j, as RRWP walks from i to j.
 
-        Arcs are followed as the edges give them, from row 0 to row 1, as in CSA (Menegaux et al. 2023).
+        Edges are followed as they are given, from row 0 to row 1, as in CSA (Menegaux et al. 2023).
         """
-        pair_ptr = pair_offsets(graphs.node_ptr)
-        pair_P1 = np.full((int(pair_ptr[-1]), 1), -1.0, np.float32)
-
-        def process(simple: SimpleGraphs, first: int, last: int, offset: int) -> None:
-            rows_P1 = pair_P1[pair_ptr[offset] :]
-            _spd_chunk(simple.node_ptr, simple.pair_ptr, *simple.arcs, first, last, self.max_length, rows_P1)
-
-        for_each_simple(graphs, process, directed=True, num_threads=num_threads, progress=progress)
-        return EncodingArrays(pair=pair_P1, record={"encoding": self.name, "max_length": self.max_length})
+        simple = simplify(*check_graphs(*graphs), directed=True)
+        pair_P1 = np.full((int(simple.pair_ptr[-1]), 1), -1.0, np.float32)
+        _search(simple.node_ptr, simple.pair_ptr, *simple.arcs, self.max_length, pair_P1)
+        return EncodingArrays(pair=pair_P1)
 
 
 @kernel
-def _spd_chunk(node_ptr, pair_ptr, row_ptr, col, first, last, max_length, pair_P1):
-    for g in range(first, last):
+def _search(node_ptr, pair_ptr, row_ptr, col, max_length, pair_P1):
+    for g in range(len(node_ptr) - 1):
         start, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
         queue = np.empty(n, np.int64)
         for source in range(n):

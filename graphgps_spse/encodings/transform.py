@@ -10,9 +10,9 @@ from torch_geometric.transforms import BaseTransform
 from graphgps_spse.counting import Status, count_simple_paths
 from graphgps_spse.counting.graph import check_directed, check_edge_index
 from graphgps_spse.counting.options import CountOptions
-from graphgps_spse.encodings.request import CountRequest, not_counted
-from graphgps_spse.encodings.scaling import check_counts_fit, scale_counts
-from graphgps_spse.encodings.spse import DEFAULT_METHOD, check_options
+from graphgps_spse.encodings.path_counts import CountRequest, not_counted
+from graphgps_spse.encodings.scaling import check_counts_fit, check_scaling, scale_counts
+from graphgps_spse.encodings.spse import SPSEOptions
 from graphgps_spse.errors import ConfigError, DataError
 
 
@@ -27,13 +27,13 @@ class SimplePathEncoding(BaseTransform):
     def __init__(
         self,
         max_length: int,
-        alpha: float = 0.5,
-        beta: float = 0.0,
-        n: int = 1,
-        directed: bool = False,
+        alpha: float = SPSEOptions.alpha,
+        beta: float = SPSEOptions.beta,
+        n: int = SPSEOptions.n,
+        directed: bool = SPSEOptions.directed,
         pairs: Literal["all", "edges"] = "all",
         attr_name: str = "",
-        method: str = DEFAULT_METHOD,
+        method: str = SPSEOptions.method,
         **options: Any,
     ) -> None:
         """f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x) applied n times; alpha=1, n=0 gives the counts.
@@ -42,7 +42,8 @@ class SimplePathEncoding(BaseTransform):
         the method reads: seed, budget, max_work, R, D_dfs, N, .. Raises ConfigError for an option that makes no sense
         or that the method does not read, DataError for a `directed` that is neither True nor False.
         """
-        check_options(max_length, alpha, beta, n)
+        SPSEOptions.check(max_length=max_length, n=n)
+        check_scaling(alpha, beta, n)
         self.options = CountRequest.of(method, max_length, check_directed(directed), **options).options
         CountOptions.for_method(method, **options)
         if pairs not in ("all", "edges"):

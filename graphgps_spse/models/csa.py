@@ -16,9 +16,9 @@ from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures
 from graphgps_spse.models.encoders import (
     NodeEncoder,
     build_node_encoder,
-    build_pair_map,
+    build_pair_encoder,
     check_all_used,
-    split_edge_name,
+    split_encoder_name,
 )
 from graphgps_spse.models.gps_layer import build_layer_type, build_layers
 from graphgps_spse.models.heads import build_head
@@ -105,7 +105,7 @@ class CSAModel(nn.Module):
         kernels = KernelOptions.from_cfg(cfg).kernels
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
-            pair_encoder=build_pair_encoder(cfg, spec, encodings, dim),
+            pair_encoder=build_pair_features(cfg, spec, encodings, dim),
             head=build_head(cfg, spec, dim, dim_out),
             layers=build_layers(cfg, partial(ChromaticAttention, has_maps=not share_maps, kernels=kernels)),
             dim_shared=dim if share_maps else 0,
@@ -134,22 +134,23 @@ class CSAModel(nn.Module):
         return self.head(x_ND, layout)
 
 
-def build_pair_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:
-    """Read `dataset.edge_encoder_name`, X or X+<encoding>, and what rings are, if they are encoded."""
-    raw, name = split_edge_name(cfg.dataset.edge_encoder_name)
+def build_pair_features(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:
+    """Read `dataset.edge_encoder_name`, X+A+B, and what rings are, if they are encoded."""
+    raw, names = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
     rings = "none"
     if any(encoding.name == "Rings" for encoding in encodings):
         rings = "edges" if cfg.dataset.rings_coalesce_edges else "kinds"
-    check_all_used(encodings, node_name=cfg.dataset.node_encoder_name, pair_names=[name or "", "Rings"])
+    node_names = cfg.dataset.node_encoder_name.split("+")
+    check_all_used(encodings, node_names=node_names, pair_names=[*names, "Rings"])
     edge_input = spec.edge_input
     if rings == "edges":
         if edge_input.kind != "types":
             raise ConfigError("dataset.rings_coalesce_edges: ring pairs become edges only where edges have a type")
         edge_input = InputSpec("types", 2 * edge_input.size)
     return PairEncoder(
-        edge_encoders.get(raw).from_spec(edge_input, dim if name is None else dim // 2),
+        edge_encoders.get(raw).from_spec(edge_input, dim // 2 if names else dim),
         dim,
-        pairs=None if name is None else build_pair_map(cfg, encodings, name, dim),
+        pairs=build_pair_encoder(encodings, names, dim),
         rings=rings,
         num_types=spec.edge_input.size,
     )

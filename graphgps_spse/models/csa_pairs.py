@@ -2,8 +2,9 @@
 
 The features of a pair are E = [type | encoding], half of the D columns each. The type is an edge's raw features, or
 one learned vector for the diagonal and one for pairs without an edge; the encoding is a linear map of walk or path
-channels, or one learned vector for each shortest-path distance. All of it but the raw features is linear in C channels
-z, and C is much less than D. So E is never stored: a layer's map W E is z (W basis)^T, plus W raw on the edges.
+channels, those of several encodings side by side, or one learned vector for each shortest-path distance. All of it but
+the raw features is linear in C channels z, and C is much less than D. So E is never stored: a layer's map W E is
+z (W basis)^T, plus W raw on the edges.
 """
 
 from typing import NamedTuple, Self
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.models.encoders import PairDistance, PairLinear, edge_features
+from graphgps_spse.models.encoders import PairEmbedding, PairLinear, edge_features
 from graphgps_spse.ops.chromatic_attention import PairMap
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -66,12 +67,12 @@ class Edges(NamedTuple):
 
 
 class PairEncoder(nn.Module):
-    """Parameters of the pair features: raw edge features, kinds, rings and the encoding."""
+    """Parameters of the pair features: raw edge features, kinds, rings and the encodings."""
 
     def __init__(
-        self, raw: nn.Module, dim: int, *, pairs: PairLinear | PairDistance | None, rings: str, num_types: int
+        self, raw: nn.Module, dim: int, *, pairs: PairLinear | PairEmbedding | None, rings: str, num_types: int
     ) -> None:
-        """`pairs` is the encoding's share, half of `dim`; without it types take all columns.
+        """`pairs` is the share of the encodings, half of `dim`; without it types take all columns.
 
         `rings` is "none"; "kinds", a vector for ring pairs with and one for those without an edge; or "edges": ring
         pairs are edges, and in rings the `num_types` edge types are others.
@@ -109,7 +110,7 @@ class PairEncoder(nn.Module):
             channels += [in_ring_P1 & is_edge_P.unsqueeze(1), in_ring_P1 & ~is_edge_P.unsqueeze(1)]
             basis.append(F.pad(self.ring_kind.weight, (0, self.dim - self.dim_type)))
         if self.pairs is not None:
-            channels.append(self.pairs.channels(batch.pair[self.pairs.encoding]))
+            channels.append(self.pairs.channels(batch.pair))
             basis.append(F.pad(self.pairs.weight().t(), (self.dim_type, 0)))
         z_PC = torch.cat([channel.to(dtype) for channel in channels], dim=1)
         return PairFeatures(z_PC, torch.cat(basis), rows_E, self.raw(edges.raw_EF).to(dtype))
@@ -119,4 +120,4 @@ class PairEncoder(nn.Module):
         raw_ER, rows_E = features.raw_ER, features.rows_E
         if self.pairs is None:
             return raw_ER
-        return torch.cat([raw_ER, self.pairs(batch.pair[self.pairs.encoding][rows_E])], dim=1)
+        return torch.cat([raw_ER, self.pairs(self.pairs.channels(batch.pair, rows_E))], dim=1)

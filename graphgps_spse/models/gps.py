@@ -14,7 +14,7 @@ from graphgps_spse.models.encoders import (
     build_edge_encoder,
     build_node_encoder,
     check_all_used,
-    split_edge_name,
+    split_encoder_name,
 )
 from graphgps_spse.models.gps_layer import build_layer_type, build_layers
 from graphgps_spse.models.heads import build_head
@@ -64,13 +64,18 @@ class GPSModel(nn.Module):
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GPSModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
         local, attention = build_layer_type(cfg, ("Transformer", "None"))
-        dim, edge_name = TransformerOptions.from_cfg(cfg).dim_hidden, cfg.dataset.edge_encoder_name
+        dim, reads_edges = TransformerOptions.from_cfg(cfg).dim_hidden, local != "None"
         kernels = KernelOptions.from_cfg(cfg).kernels
-        pair_name = None if local == "None" else split_edge_name(edge_name)[1]
-        check_all_used(encodings, node_name=cfg.dataset.node_encoder_name, pair_names=[pair_name or ""])
+        _, pair_names = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
+        check_all_used(
+            encodings,
+            node_names=cfg.dataset.node_encoder_name.split("+"),
+            pair_names=pair_names if reads_edges else [],
+            reads_edges=reads_edges,
+        )
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
-            edge_encoder=None if local == "None" else build_edge_encoder(cfg, spec, encodings, dim),
+            edge_encoder=build_edge_encoder(cfg, spec, encodings, dim) if reads_edges else None,
             head=build_head(cfg, spec, dim, dim_out),
             layers=build_layers(cfg, None if attention == "None" else partial(GraphAttention, kernels=kernels)),
         )

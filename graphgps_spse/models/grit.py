@@ -16,10 +16,12 @@ from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.encoders import (
     NodeEncoder,
-    PairDistance,
+    PairChannels,
+    PairEmbedding,
     build_node_encoder,
     check_all_used,
     edge_features,
+    split_encoder_name,
 )
 from graphgps_spse.models.heads import ActivationOptions, build_activation, build_head
 from graphgps_spse.models.layout import layout_of
@@ -194,50 +196,53 @@ class GritLayer(nn.Module):
 
 @models.register("GritTransformer")
 class GritTransformer(nn.Module):
-    """GRIT on packed pairs, for one encoding of all pairs (RRWP, or SPSE, whose node part is the random walk's)."""
+    """GRIT on packed pairs: a linear map of the channels of all pair encodings that are enabled, side by side."""
 
     def __init__(
         self,
         *,
         node_encoder: NodeEncoder,
         edge_encoder: nn.Module,
-        encoding: str,
+        encodings: Sequence[Encoding],
         node_encoding: nn.Module | None,
         pair_encoding: nn.Module,
         layers: nn.ModuleList,
         head: nn.Module,
     ) -> None:
-        """`node_encoding` and `pair_encoding` map the parts of `encoding`; what they give is added to raw features."""
+        """`node_encoding` and `pair_encoding` map the parts of `encodings`; the result is added to raw features."""
         super().__init__()
         self.node_encoder, self.edge_encoder = node_encoder, edge_encoder
-        self.encoding, self.node_encoding, self.pair_encoding = encoding, node_encoding, pair_encoding
+        self.pair_channels = PairChannels(encodings, identity=True)
+        self.node_parts = [encoding.name for encoding in encodings if encoding.dim_node]
+        self.node_encoding, self.pair_encoding = node_encoding, pair_encoding
         self.layers, self.head = layers, head
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GritTransformer":
-        """Read `gt`, `gnn` and the encoders' names. Raises ConfigError unless exactly one encoding is of pairs."""
+        """Read `gt`, `gnn` and the encoders' names. Raises ConfigError where no encoding is of pairs."""
         of_pairs = [encoding for encoding in encodings if encoding.dim_pair > 0]
-        if len(of_pairs) != 1:
-            names = ", ".join(encoding.name for encoding in of_pairs) or "none"
+        if not of_pairs:
             raise ConfigError(
-                f"GritTransformer reads exactly one encoding of node pairs, but this config enables {names}; "
-                "enable one of posenc_RRWP and posenc_SPSE"
+                "GritTransformer reads encodings of node pairs, and none is enabled; set posenc_RRWP.enable=True, "
+                "posenc_SPSE.enable=True or both"
             )
-        dim, encoding, node_name = (
-            TransformerOptions.from_cfg(cfg).dim_hidden,
-            of_pairs[0],
-            cfg.dataset.node_encoder_name,
-        )
-        check_all_used(encodings, node_name=f"{node_name}+{encoding.name}", pair_names=[encoding.name])
+        edge_name, edge_encodings = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
+        if edge_encodings:
+            raise ConfigError(
+                f"dataset.edge_encoder_name: GritTransformer reads every encoding of pairs that is enabled; write "
+                f"{edge_name} in place of {cfg.dataset.edge_encoder_name}"
+            )
+        dim, names = TransformerOptions.from_cfg(cfg).dim_hidden, [encoding.name for encoding in of_pairs]
+        node_names = cfg.dataset.node_encoder_name.split("+")
+        check_all_used(encodings, node_names=[*node_names, *names], pair_names=names)
+        dim_node = sum(encoding.dim_node for encoding in of_pairs)
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
-            edge_encoder=edge_encoders.get(cfg.dataset.edge_encoder_name).from_spec(spec.edge_input, dim),
+            edge_encoder=edge_encoders.get(edge_name).from_spec(spec.edge_input, dim),
             head=build_head(cfg, spec, dim, dim_out),
-            encoding=encoding.name,
-            node_encoding=_xavier_linear(encoding.dim_node, dim) if encoding.dim_node else None,
-            pair_encoding=PairDistance("SPD", cfg.posenc_SPD.max_length, dim)
-            if encoding.name == "SPD"
-            else _xavier_linear(encoding.dim_pair, dim),
+            encodings=of_pairs,
+            node_encoding=_xavier_linear(dim_node, dim) if dim_node else None,
+            pair_encoding=_pair_encoding(of_pairs, dim),
             layers=build_grit_layers(cfg),
         )
 
@@ -257,12 +262,13 @@ class GritTransformer(nn.Module):
         return self.head(x_ND, layout)
 
     def encode(self, batch: GraphBatch, layout: PairLayout) -> tuple[Tensor, PairStream]:
-        """Return the features that enter the first layer: raw ones plus the encoding, of nodes and of pairs."""
+        """Return the features that enter the first layer: raw ones plus the encodings, of nodes and of pairs."""
         x_ND = self.node_encoder(batch)
         if self.node_encoding is not None:
-            x_ND = x_ND + self.node_encoding(batch.node[self.encoding])
+            parts = [batch.node[name] for name in self.node_parts]
+            x_ND = x_ND + self.node_encoding(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
         rows_E = layout.reverse_edge_rows(batch.edge_index_2E)  # as published: the receiver of an edge is the query
-        e_PD = self.pair_encoding(batch.pair[self.encoding])
+        e_PD = self.pair_encoding(self.pair_channels(batch.pair))
         return x_ND, PairStream(e_PD.index_add(0, rows_E, self.edge_encoder(edge_features(batch)).to(e_PD.dtype)))
 
 
@@ -283,6 +289,13 @@ def build_grit_layers(cfg: Any) -> nn.ModuleList:
         )
         for index in range(options.layers)
     )
+
+
+def _pair_encoding(encodings: Sequence[Encoding], dim: int) -> nn.Module:
+    """Return the map of the channels of pairs: a vector for each category where there is one encoding of categories."""
+    if len(encodings) == 1 and encodings[0].pair_categories:
+        return PairEmbedding(encodings[0], dim)
+    return _xavier_linear(PairChannels(encodings, identity=True).number, dim)
 
 
 def _xavier_linear(num_channels: int, dim: int) -> nn.Linear:

@@ -1,24 +1,37 @@
-"""Encoders of node encodings: what `+RWSE` or `+LapPE` in `dataset.node_encoder_name` appends to the raw features.
+"""Modules that read the node part of an encoding: what `+RWSE` in `dataset.node_encoder_name` appends to raw features.
 
-A class registered as a positional encoder is built as `Encoder.from_cfg(cfg, encoding)`. It has a width, `dim`, and
-maps the node part of the encoding of its name, [N, dim_node], to [N, dim].
+A class registered as a positional encoder is what `posenc_NAME.model` names. It is built as `from_cfg(cfg, encoding)`,
+reads options from the section of the encoding, and has a width, `dim`: it maps [N, dim_node] to [N, dim]. `reads` says
+which encodings it can read: those of the same `node_values`.
 """
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.encodings.base import DeepSetOptions, Encoding, NodeEncoderOptions
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import positional_encoders
 
 
-class WalkEncoder(nn.Module):
+def build_positional_encoder(cfg: Any, encoding: Encoding) -> Any:
+    """Return the module that `posenc_NAME.model` names. Raises ConfigError for one that cannot read the encoding."""
+    section = f"posenc_{encoding.name}"
+    model = getattr(cfg, section).model
+    classes = {name: positional_encoders.get(name) for name in positional_encoders.names()}
+    known = {name.lower(): name for name, cls in classes.items() if cls.reads == encoding.node_values}
+    if model.lower() not in known:
+        listing = " or ".join(known.values())
+        raise ConfigError(f"{section}.model: '{model}' does not read {encoding.name}; it must be {listing}")
+    return classes[known[model.lower()]].from_cfg(cfg, encoding)
+
+
+@positional_encoders.register("Linear")
+class LinearPositional(nn.Module):
     """BatchNorm of the raw values over all nodes of the batch, if asked for, then a linear map."""
 
-    key: str
-    """The config section."""
+    reads: ClassVar[str] = "numbers"
 
     def __init__(self, num_channels: int, dim: int, *, raw_norm: bool) -> None:
         super().__init__()
@@ -28,47 +41,23 @@ class WalkEncoder(nn.Module):
 
     @classmethod
     def from_cfg(cls, cfg: Any, encoding: Encoding) -> Self:
-        """Read the section's `model`, `dim_pe` and `raw_norm_type`."""
-        section = getattr(cfg, cls.key)
-        if section.model.lower() != "linear":
-            raise ConfigError(f"{cls.key}.model: '{section.model}' is not supported; it must be Linear")
-        kind = section.raw_norm_type.lower()
-        if kind not in ("none", "batchnorm"):
-            raise ConfigError(f"{cls.key}.raw_norm_type: '{section.raw_norm_type}' is neither BatchNorm nor none")
-        return cls(encoding.dim_node, section.dim_pe, raw_norm=kind == "batchnorm")
+        """Read `dim_pe` and `raw_norm_type`."""
+        options = NodeEncoderOptions.from_cfg(cfg, f"posenc_{encoding.name}")
+        return cls(encoding.dim_node, options.dim_pe, raw_norm=options.raw_norm_type == "BatchNorm")
 
     def forward(self, node_NC: Tensor) -> Tensor:
         """Return [N, dim]."""
         return self.linear(node_NC if self.raw_norm is None else self.raw_norm(node_NC))
 
 
-@positional_encoders.register("RWSE")
-class RWSEEncoder(WalkEncoder):
-    """Return probabilities of random walks, by a linear map."""
-
-    key = "posenc_RWSE"
-
-
-@positional_encoders.register("RRWP")
-class RRWPEncoder(WalkEncoder):
-    """The diagonal of RRWP: return probabilities, the identity's 1 included, by a linear map."""
-
-    key = "posenc_RRWP"
-
-
-@positional_encoders.register("SPSE")
-class SPSEEncoder(WalkEncoder):
-    """The node part of SPSE (`posenc_SPSE.node_pe`), by a linear map."""
-
-    key = "posenc_SPSE"
-
-
-@positional_encoders.register("LapPE")
-class LapPEEncoder(nn.Module):
+@positional_encoders.register("DeepSet")
+class DeepSet(nn.Module):
     """Laplacian eigenvectors as a set: sum over frequencies f of MLP(v_f(node), lambda_f) (Rampasek et al. 2022).
 
-    An eigenvector's sign is arbitrary, so in training each frequency's is drawn anew for every batch.
+    The sign of an eigenvector is arbitrary, so in training that of each frequency is drawn anew for every batch.
     """
+
+    reads: ClassVar[str] = "eigenpairs"
 
     def __init__(self, num_freqs: int, dim: int, *, num_layers: int) -> None:
         super().__init__()
@@ -78,17 +67,14 @@ class LapPEEncoder(nn.Module):
 
     @classmethod
     def from_cfg(cls, cfg: Any, encoding: Encoding) -> Self:
-        """Read `posenc_LapPE`: `model` (DeepSet), `dim_pe`, `layers`, `raw_norm_type` (none)."""
-        section = cfg.posenc_LapPE
-        for key, value, known in (
-            ("model", section.model, "DeepSet"),
-            ("raw_norm_type", section.raw_norm_type, "none"),
-        ):
-            if value.lower() != known.lower():
-                raise ConfigError(f"posenc_LapPE.{key}: '{value}' is not supported; it must be {known}")
-        if section.layers < 1:
-            raise ConfigError(f"posenc_LapPE.layers: {section.layers} is below 1")
-        return cls(encoding.dim_node // 2, section.dim_pe, num_layers=section.layers)
+        """Read `dim_pe`, `layers` and `raw_norm_type`, which must be none."""
+        section = f"posenc_{encoding.name}"
+        options = DeepSetOptions.from_cfg(cfg, section)
+        if options.raw_norm_type != "none":
+            raise ConfigError(
+                f"{section}.raw_norm_type: '{options.raw_norm_type}' is not supported by DeepSet; it must be none"
+            )
+        return cls(encoding.dim_node // 2, options.dim_pe, num_layers=options.layers)
 
     def forward(self, node_NC: Tensor) -> Tensor:
         """Return [N, dim] for [N, 2 F]: F eigenvector entries, then F eigenvalues; NaN beyond a small graph's last."""

@@ -5,6 +5,7 @@ import torch
 
 from graphgps_spse.data import base
 from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.encodings.storage.in_memory import InMemory
 from graphgps_spse.errors import DataError
 
 FINGERPRINT = "2f208e56d121fa87bb6861e248904ef711a0db4a50e8080fbc8fdfe8417dfccb"
@@ -27,7 +28,9 @@ def make_dataset(**changes) -> GraphDataset:
 
 def test_batch_is_sorted_by_size_and_holds_whole_graphs():
     pair = torch.arange(19).reshape(19, 1)  # 9 + 1 + 9 pairs
-    graphs = make_dataset(pair={"P": pair}, node={"V": torch.arange(7).reshape(7, 1)})
+    node = torch.arange(7).reshape(7, 1)
+    ptr = torch.tensor([0, 3, 4, 7])
+    graphs = make_dataset(encodings={"P": InMemory(ptr, pair, None), "V": InMemory(ptr, None, node)})
     batch = graphs.batch([2, 1, 0])
     assert batch.sizes == (1, 3, 3) and batch.index_B.tolist() == [1, 2, 0]
     assert batch.x_NF.flatten().tolist() == [3, 4, 5, 6, 0, 1, 2]
@@ -40,23 +43,6 @@ def test_batch_is_sorted_by_size_and_holds_whole_graphs():
     torch.testing.assert_close(batch.log_deg_N, torch.log(1.0 + degrees))
     moved = batch.to("cpu")
     assert moved.sizes == batch.sizes and torch.equal(moved.pair["P"], batch.pair["P"])
-
-
-def test_pairs_may_be_made_when_a_batch_asks_for_them():
-    class Squares:
-        """Row r of graph g is 100 * g + r."""
-
-        def rows_of(self, graphs):
-            return torch.cat([100 * g + torch.arange((9, 1, 9)[g]) for g in graphs]).reshape(-1, 1)
-
-    pair = {
-        "made": Squares(),
-        "kept": torch.cat([torch.arange(9), torch.tensor([100]), 200 + torch.arange(9)])[:, None],
-    }
-    batch = make_dataset(pair=pair).batch([2, 1, 0])
-    assert torch.equal(batch.pair["made"], batch.pair["kept"])
-    alone = make_dataset(pair={"made": Squares()}).batch([1])
-    assert alone.pair["made"].tolist() == [[100]]
 
 
 def test_node_level_targets_follow_their_nodes():
@@ -170,7 +156,7 @@ def test_encodings_may_be_computed_for_a_batch():
     class Degrees:
         """Pairs (i, j): node i's out-degree; nodes: number of their graph in the split, and nodes of it."""
 
-        def encode_batch(self, index_B, node_ptr, edge_ptr, edge_index_2E):
+        def rows(self, index_B, node_ptr, edge_ptr, edge_index_2E):
             pairs, nodes = [], []
             for b, g in enumerate(index_B.tolist()):
                 n = int(node_ptr[b + 1] - node_ptr[b])
@@ -179,6 +165,6 @@ def test_encodings_may_be_computed_for_a_batch():
                 nodes.append(torch.tensor([[g, n]]).expand(n, 2))
             return torch.cat(pairs)[:, None].float(), torch.cat(nodes)
 
-    batch = make_dataset(encoders={"D": Degrees()}).batch([2, 1, 0])
+    batch = make_dataset(encodings={"D": Degrees()}).batch([2, 1, 0])
     assert batch.pair["D"].flatten().tolist() == [0, *[1] * 6, *[0] * 3, *[2] * 9]
     assert batch.node["D"].tolist() == [[1, 1], *[[2, 3]] * 3, *[[0, 3]] * 3]

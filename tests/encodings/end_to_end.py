@@ -50,7 +50,7 @@ def run_model(tmp_path, keys):
     cfg = load_config(path)
     torch.manual_seed(0)
     parts = run.build_parts(cfg)
-    splits, records = encode(parts.dataset.load(), parts.encodings, 1, parts.store)
+    splits, records = encode(parts.dataset.load(), parts.encodings, 1, parts.storage)
     assert set(records) == {encoding.name for encoding in parts.encodings}
     batch = splits["train"].batch(range(5))
     out = parts.model(batch)

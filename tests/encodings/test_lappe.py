@@ -1,6 +1,11 @@
 """Laplacian eigenvectors: by hand, against numpy's eigh and PyG's Laplacian; GPS and CSA read them."""
 
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +15,6 @@ from end_to_end import run_model
 from torch_geometric.utils import get_laplacian, to_dense_adj, to_undirected
 
 from graphgps_spse.config import default_tree
-from graphgps_spse.encodings import simple
 from graphgps_spse.encodings.lappe import MAX_NODES, NORMS, LapPE
 from graphgps_spse.errors import ConfigError, DataError
 
@@ -21,7 +25,7 @@ HALF, THIRD, SIXTH = np.sqrt(1 / 2), np.sqrt(1 / 3), np.sqrt(1 / 6)
 
 def eigenpairs(graph, max_freqs, **options):
     """Eigenvectors [n, F] and eigenvalues [F] of one graph, in float64; every node has the same eigenvalues."""
-    node = LapPE(max_freqs=max_freqs, **options).compute(flat(graph)).node.astype(float)
+    node = LapPE.of(max_freqs=max_freqs, **options).compute(flat(graph)).node.astype(float)
     assert node.shape == (graph[1], 2 * max_freqs)
     np.testing.assert_array_equal(node[:, max_freqs:], np.tile(node[:1, max_freqs:], (graph[1], 1)))
     return node[:, :max_freqs], node[0, max_freqs:]
@@ -223,23 +227,49 @@ def test_signs_are_chosen():
         assert (vectors[first, range(graph[1])] > 0).all()
 
 
-def test_threads_neighbours_and_progress(monkeypatch):
-    """A graph's bits depend on nothing but the graph."""
-    graphs, seen = [*random_graphs(300, seed=1), *SYMMETRIC.values()], []
-    encoding = LapPE(max_freqs=6)
+def test_the_bits_of_a_graph_depend_on_nothing_else():
+    graphs = [*random_graphs(300, seed=1), *SYMMETRIC.values()]
+    encoding = LapPE.of(max_freqs=6)
     together = encoding.compute(flat(*graphs))
-    threads = encoding.compute(flat(*graphs), num_threads=3, progress=seen.append)
-    np.testing.assert_array_equal(together.node, threads.node)
     alone = [encoding.compute(flat(graph)).node for graph in graphs]
     np.testing.assert_array_equal(together.node, np.concatenate(alone))
-    monkeypatch.setattr(simple, "segments", lambda edge_ptr: [(g, g + 1) for g in range(len(edge_ptr) - 1)])
-    np.testing.assert_array_equal(together.node, encoding.compute(flat(*graphs)).node)
-    assert sum(seen) == len(graphs) and together.node.dtype == np.float32 and together.pair is None
-    assert together.record == {"encoding": "LapPE", "max_freqs": 6, "laplacian_norm": "none", "eigvec_norm": "L2"}
+    with ThreadPoolExecutor(3) as pool:
+        at_once = list(pool.map(lambda graph: encoding.compute(flat(graph)).node, graphs))
+    np.testing.assert_array_equal(together.node, np.concatenate(at_once))
+    assert together.node.dtype == np.float32 and together.pair is None
+    assert encoding.record() == {
+        "encoding": "LapPE", "max_freqs": 6, "laplacian_norm": "none", "eigvec_norm": "L2",
+    }  # fmt: skip
+
+
+BITS = """
+import hashlib, sys
+from encoding_graphs import flat
+from threadpoolctl import threadpool_info
+from graphgps_spse.encodings.lappe import LapPE
+
+ring, cube = [(i, (i + 1) % 200) for i in range(200)], [(i, i ^ (1 << k)) for i in range(256) for k in range(8)]
+digest = hashlib.sha256(LapPE.of(max_freqs=256).compute(flat((ring, 200), (cube, 256))).node.tobytes()).hexdigest()
+threads = {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+sys.stdout.write(f"{digest} {threads}")
+"""
+
+
+def test_the_threads_of_lapack_change_no_bit():
+    """Left alone, LAPACK takes other bases of the eigenspaces of these graphs with two threads than with one."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(__file__).parent)])
+    told = []
+    for threads in (1, 2):
+        env = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": str(threads)}
+        run = subprocess.run([sys.executable, "-c", BITS], env=env, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        told.append(run.stdout.split(maxsplit=1))
+    assert told[0][0] == told[1][0]
+    assert [threads for _, threads in told] == ["{1}", "{2}"], "the number is put back afterwards"
 
 
 def test_nan_marks_what_a_small_graph_lacks_and_nothing_else():
-    node = LapPE(max_freqs=4).compute(flat(ONE_EDGE, (both_ways(TWO_TRIANGLES), 4))).node
+    node = LapPE.of(max_freqs=4).compute(flat(ONE_EDGE, (both_ways(TWO_TRIANGLES), 4))).node
     assert np.isnan(node[:2]).tolist() == [[False, False, True, True] * 2] * 2
     assert np.isfinite(node[2:]).all()
 
@@ -272,12 +302,12 @@ def test_options_and_refusals():
     assert (encoding.max_freqs, encoding.laplacian_norm, encoding.eigvec_norm) == (16, "sym", "abs-max")
     assert (encoding.dim_pair, encoding.dim_node) == (0, 32)
     with pytest.raises(ConfigError, match="posenc_LapPE.eigen.max_freqs: 0 is below 1"):
-        LapPE(max_freqs=0)
-    with pytest.raises(ConfigError, match="eigen.laplacian_norm: unknown 'symm'. Did you mean 'sym'.*none, sym, rw"):
-        LapPE(max_freqs=2, laplacian_norm="symm")
-    with pytest.raises(ConfigError, match="eigen.eigvec_norm: unknown 'l2'. Did you mean 'L2'"):
-        LapPE(max_freqs=2, eigvec_norm="l2")
+        LapPE.of(max_freqs=0)
+    with pytest.raises(ConfigError, match="posenc_LapPE.eigen.laplacian_norm: 'symm' is none of none, sym, rw"):
+        LapPE.of(max_freqs=2, laplacian_norm="symm")
+    with pytest.raises(ConfigError, match="posenc_LapPE.eigen.eigvec_norm: 'L3' is none of L1, L2"):
+        LapPE.of(max_freqs=2, eigvec_norm="L3")
     with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
-        LapPE(max_freqs=2).compute(flat(([], 2), ([(0, 5)], 3)))
+        LapPE.of(max_freqs=2).compute(flat(([], 2), ([(0, 5)], 3)))
     with pytest.raises(DataError, match=r"graph 1: .* 20,001 nodes are more than its limit of 20,000"):
-        LapPE(max_freqs=2).compute(flat(([], 2), ([], MAX_NODES + 1)))
+        LapPE.of(max_freqs=2).compute(flat(([], 2), ([], MAX_NODES + 1)))

@@ -9,7 +9,7 @@ from encoding_graphs import TWO_TRIANGLES, both_ways, flat, golden_graphs, rando
 from end_to_end import run_model
 
 from graphgps_spse.config import default_tree
-from graphgps_spse.encodings import simple
+from graphgps_spse.encodings import rings
 from graphgps_spse.encodings.rings import Rings
 from graphgps_spse.errors import ConfigError, DataError
 
@@ -18,7 +18,7 @@ NAPHTHALENE = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (4, 6), (6, 7), (
 
 def ring_pairs(edges, num_nodes, max_length=6):
     """The pairs i < j that share a ring; the matrix is found symmetric and its diagonal zero."""
-    matrix = Rings(max_length=max_length).compute(flat((edges, num_nodes))).pair.reshape(num_nodes, num_nodes)
+    matrix = Rings.of(max_length=max_length).compute(flat((edges, num_nodes))).pair.reshape(num_nodes, num_nodes)
     assert (matrix == matrix.T).all() and not matrix.diagonal().any() and set(matrix.flat) <= {0, 1}
     return {(int(i), int(j)) for i, j in np.argwhere(np.triu(matrix))}
 
@@ -108,24 +108,14 @@ def test_molecules_equal_networkx(shared_dir):
     assert found > 0
 
 
-def test_threads_and_progress():
-    graphs, seen = flat(*random_graphs(400, seed=1)), []
-    alone = Rings(max_length=6).compute(graphs)
-    together = Rings(max_length=6).compute(graphs, num_threads=3, progress=seen.append)
-    np.testing.assert_array_equal(alone.pair, together.pair)
-    assert sum(seen) == 400 and alone.pair.any() and alone.pair.dtype == np.float32
-    assert alone.node is None and alone.record == {"encoding": "Rings", "max_length": 6}
-
-
 def test_too_dense_a_graph_is_named(monkeypatch):
-    complete, encoding = both_ways(list(combinations(range(30), 2))), Rings(max_length=6, max_steps=1000)
+    monkeypatch.setattr(rings, "MAX_STEPS", 1000)
+    complete, encoding = both_ways(list(combinations(range(30), 2))), Rings.of(max_length=6)
     with pytest.raises(DataError, match=r"graph 1: .* up to 6 edges among its 30 nodes takes more than 1,000 steps"):
         encoding.compute(flat(([(0, 1)], 2), (complete, 30)))
     triangles = both_ways([(3 * k + a, 3 * k + b) for k in range(20) for a, b in ((0, 1), (1, 2), (2, 0))])
     many = flat(*[(triangles, 60)] * 10)
     assert encoding.compute(many).pair.sum() == 10 * 20 * 6  # the limit is of each graph, not of all
-    monkeypatch.setattr(simple, "segments", lambda edge_ptr: [(g, g + 1) for g in range(len(edge_ptr) - 1)])
-    assert encoding.compute(many).pair.sum() == 10 * 20 * 6
     with pytest.raises(DataError, match=r"graph 3: the search"):
         encoding.compute(flat(*[(triangles, 60)] * 3, (complete, 30)))
 
@@ -151,7 +141,8 @@ def test_options_and_refusals():
     tree.posenc_Rings.max_length = 18
     encoding = Rings.from_cfg(tree)
     assert (encoding.max_length, encoding.dim_pair, encoding.dim_node) == (18, 1, 0)
+    assert encoding.record() == {"encoding": "Rings", "max_length": 18}
     with pytest.raises(ConfigError, match="posenc_Rings.max_length: 2 is below 3"):
-        Rings(max_length=2)
+        Rings.of(max_length=2)
     with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
-        Rings(max_length=6).compute(flat(([], 2), ([(0, 5)], 3)))
+        Rings.of(max_length=6).compute(flat(([], 2), ([(0, 5)], 3)))

@@ -10,7 +10,7 @@ from graphgps_spse.errors import ConfigError, DataError
 
 
 def test_path_of_three_nodes():
-    arrays = RRWP(num_channels=3).compute(flat((both_ways([(0, 1), (1, 2)]), 3)))
+    arrays = RRWP.of(ksteps=3).compute(flat((both_ways([(0, 1), (1, 2)]), 3)))
     pair = arrays.pair.reshape(3, 3, 3)
     assert pair[..., 0].tolist() == np.eye(3).tolist()
     assert pair[..., 1].tolist() == [[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]]
@@ -19,15 +19,15 @@ def test_path_of_three_nodes():
     assert arrays.pair.dtype == arrays.node.dtype == np.float32
 
 
-def test_rows_follow_arcs_and_edges_count_as_given():
-    """Node 0 sends two edges to 1, one to 2; node 1 has a loop; node 2 sends nothing."""
-    pair = RRWP(num_channels=2).compute(flat(([(0, 1), (0, 1), (0, 2), (1, 1)], 3))).pair.reshape(3, 3, 2)
+def test_rows_follow_directed_edges_which_count_as_given():
+    """Two edges lead from node 0 to 1, one to 2; node 1 has a loop; no edge leaves node 2."""
+    pair = RRWP.of(ksteps=2).compute(flat(([(0, 1), (0, 1), (0, 2), (1, 1)], 3))).pair.reshape(3, 3, 2)
     np.testing.assert_allclose(pair[..., 1], [[0, 2 / 3, 1 / 3], [0, 1, 0], [0, 0, 0]], rtol=1e-7)
 
 
 def test_random_graphs_equal_dense_powers():
     graphs = random_graphs(30, seed=0)
-    arrays = RRWP(num_channels=9).compute(flat(*graphs))
+    arrays = RRWP.of(ksteps=9).compute(flat(*graphs))
     pair = node = 0
     for edges, n in graphs:
         expected = walk_probabilities(edges, n, 9)
@@ -43,7 +43,7 @@ def test_official_grit(shared_dir, name):
     """The parity file lists the non-zero pairs: row 1 of rrwp_index is the matrix row, row 0 the column."""
     golden = np.load(shared_dir / "golden" / name)
     graphs = golden_graphs(golden)
-    arrays = RRWP(num_channels=21).compute(graphs)
+    arrays = RRWP.of(ksteps=21).compute(graphs)
     np.testing.assert_allclose(arrays.node, golden["in/rrwp"], atol=1e-6)
     sizes = np.diff(graphs.node_ptr)
     pair_ptr = np.concatenate([[0], np.cumsum(sizes**2)])
@@ -55,18 +55,8 @@ def test_official_grit(shared_dir, name):
     np.testing.assert_allclose(arrays.pair, expected, atol=1e-6)
 
 
-def test_threads_and_progress():
-    graphs = flat(*random_graphs(400, seed=1))
-    seen = []
-    alone = RRWP(num_channels=5).compute(graphs)
-    together = RRWP(num_channels=5).compute(graphs, num_threads=3, progress=seen.append)
-    np.testing.assert_array_equal(alone.pair, together.pair)
-    np.testing.assert_array_equal(alone.node, together.node)
-    assert sum(seen) == 400
-
-
 def test_refusals():
-    with pytest.raises(ConfigError, match="posenc_RRWP.ksteps: needs at least 1 channel"):
-        RRWP(num_channels=0)
+    with pytest.raises(ConfigError, match="posenc_RRWP.ksteps: 0 is below 1"):
+        RRWP.of(ksteps=0)
     with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
-        RRWP(num_channels=2).compute(flat(([], 2), ([(0, 5)], 3)))
+        RRWP.of(ksteps=2).compute(flat(([], 2), ([(0, 5)], 3)))

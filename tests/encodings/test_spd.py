@@ -8,13 +8,12 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
 from graphgps_spse.config import default_tree
-from graphgps_spse.encodings import simple
 from graphgps_spse.encodings.spd import SPD
 from graphgps_spse.errors import ConfigError, DataError
 
 
 def distances(edges, num_nodes, max_length):
-    return SPD(max_length=max_length).compute(flat((edges, num_nodes))).pair.reshape(num_nodes, num_nodes)
+    return SPD.of(max_length=max_length).compute(flat((edges, num_nodes))).pair.reshape(num_nodes, num_nodes)
 
 
 def test_path_of_four_nodes_and_one_apart():
@@ -37,7 +36,7 @@ def test_long_path_counts_on():
     assert distances(path, 10, 20)[0].tolist() == list(range(10))
 
 
-def test_arcs_lead_one_way():
+def test_directed_edges_lead_one_way():
     """0 -> 1 -> 2 -> 0 -> 3: row i holds the steps from i."""
     expected = [[0, 1, 2, 1], [2, 0, 1, 3], [1, 2, 0, 2], [-1, -1, -1, 0]]
     assert distances([(0, 1), (1, 2), (2, 0), (0, 3)], 4, 6).tolist() == expected
@@ -53,7 +52,7 @@ def test_loops_and_duplicates_change_nothing():
 @pytest.mark.parametrize("max_length", [1, 2, 4, 20])
 def test_random_directed_graphs_equal_scipy(max_length):
     graphs = [*random_graphs(60, seed=2), ([(i, i + 1) for i in range(39)], 40)]
-    arrays = SPD(max_length=max_length).compute(flat(*graphs))
+    arrays = SPD.of(max_length=max_length).compute(flat(*graphs))
     assert arrays.pair.dtype == np.float32 and arrays.node is None
     start = 0
     for edges, n in graphs:
@@ -63,21 +62,6 @@ def test_random_directed_graphs_equal_scipy(max_length):
         np.testing.assert_array_equal(arrays.pair[start : start + n * n, 0], expected.reshape(-1))
         start += n * n
     assert arrays.pair.shape == (start, 1)
-
-
-def test_threads_progress_and_segments(monkeypatch):
-    graphs, seen = flat(*random_graphs(400, seed=1)), []
-    alone = SPD(max_length=5).compute(graphs)
-    together = SPD(max_length=5).compute(graphs, num_threads=3, progress=seen.append)
-    np.testing.assert_array_equal(alone.pair, together.pair)
-    assert sum(seen) == 400 and alone.record == {"encoding": "SPD", "max_length": 5}
-
-    def in_sevens(edge_ptr):
-        last = len(edge_ptr) - 1
-        return [(first, min(first + 7, last)) for first in range(0, last, 7)]
-
-    monkeypatch.setattr(simple, "segments", in_sevens)
-    np.testing.assert_array_equal(SPD(max_length=5).compute(graphs).pair, alone.pair)
 
 
 def test_csa_reads_it(tmp_path):
@@ -96,8 +80,9 @@ def test_options_and_refusals():
     tree.posenc_SPD.max_length = 9
     encoding = SPD.from_cfg(tree)
     assert (encoding.max_length, encoding.dim_pair, encoding.dim_node) == (9, 1, 0)
-    for wrong in (0, -3, 10**9):
-        with pytest.raises(ConfigError, match=f"posenc_SPD.max_length: {wrong} must be from 1 to"):
-            SPD(max_length=wrong)
+    assert encoding.pair_categories == 10 and encoding.record() == {"encoding": "SPD", "max_length": 9}
+    for wrong, bound in ((0, "below 1"), (-3, "below 1"), (10**9, "above 16,777,216")):
+        with pytest.raises(ConfigError, match=f"posenc_SPD.max_length: {wrong} is {bound}"):
+            SPD.of(max_length=wrong)
     with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
-        SPD(max_length=2).compute(flat(([], 2), ([(0, 5)], 3)))
+        SPD.of(max_length=2).compute(flat(([], 2), ([(0, 5)], 3)))

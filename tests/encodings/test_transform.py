@@ -99,7 +99,7 @@ def test_counts_that_are_none_are_refused(monkeypatch):
 
 
 def test_refusals():
-    with pytest.raises(ConfigError, match="max_length: must be a whole number of at least 1; got 0"):
+    with pytest.raises(ConfigError, match="^max_length: 0 is below 1"):
         SimplePathEncoding(max_length=0)
     with pytest.raises(DataError, match="directed must be True or False, got 'no'"):
         SimplePathEncoding(3, directed="no")

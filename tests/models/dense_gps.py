@@ -7,10 +7,11 @@ Graphs must have no loops and no edge twice.
 
 import torch
 import torch.nn.functional as F
-from dense_grit import dense_head, masked_batch_norm
+from dense_grit import channels_of_pairs, dense_head, masked_batch_norm
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphBatch
+from graphgps_spse.models.encoders import PairEmbedding
 from graphgps_spse.models.message_passing import GINE
 
 
@@ -110,11 +111,10 @@ def dense_gps(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
 
 def dense_encoding(pairs: torch.nn.Module, batch: GraphBatch, dense: Dense) -> Tensor:
     """The encoding's columns of all pairs, [B, M, M, D/2]."""
-    given = dense.of_pairs(batch.pair[pairs.encoding])
-    if pairs.encoding == "SPD":
-        far = given[..., 0].long()
-        return pairs.embedding.weight[far.clamp(min=0)] * (far >= 0).unsqueeze(-1)
-    return pairs.linear(given[..., int(pairs.has_identity) :])
+    channels = dense.of_pairs(channels_of_pairs(pairs.channels.encodings, batch, with_identity=False))
+    if isinstance(pairs, PairEmbedding):
+        return channels @ pairs.embedding.weight
+    return pairs.linear(channels)
 
 
 def dense_features(model: torch.nn.Module, batch: GraphBatch, dense: Dense) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
+from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.grit import GritLayer, GritTransformer
 from graphgps_spse.models.heads import NodeHead, SANNodesHead
 
@@ -49,6 +50,21 @@ def dense_layer(layer: GritLayer, x: Tensor, e: Tensor, mask: Tensor, log_deg: T
     return h, e
 
 
+def channels_of_pairs(encodings: tuple[Encoding, ...], batch: GraphBatch, *, with_identity: bool) -> Tensor:
+    """All channels of some pair encodings, [P, C]: distances one-hot, identities as the model takes them."""
+    columns = []
+    for encoding in encodings:
+        values = batch.pair[encoding.name]
+        if encoding.name == "SPD":
+            is_near = values[:, 0] >= 0
+            one_hot = F.one_hot(values[:, 0].long().clamp(min=0), encoding.max_length + 1)
+            columns.append(one_hot * is_near.unsqueeze(1).to(values.dtype))
+        else:
+            first = 1 if encoding.name in ("RRWP", "SPSE") and not with_identity else 0
+            columns.append(values[:, first:])
+    return torch.cat(columns, dim=1)
+
+
 def dense_grit(model: GritTransformer, batch: GraphBatch) -> Tensor:
     """Return what model(batch) should return."""
     sizes = torch.tensor(batch.sizes)
@@ -60,11 +76,11 @@ def dense_grit(model: GritTransformer, batch: GraphBatch) -> Tensor:
 
     x_ND = model.node_encoder(batch)
     if model.node_encoding is not None:
-        x_ND = x_ND + model.node_encoding(batch.node[model.encoding])
+        x_ND = x_ND + model.node_encoding(torch.cat([batch.node[name] for name in model.node_parts], dim=1))
     x = torch.zeros(len(sizes), size, x_ND.shape[1], dtype=dtype).index_put((graph_N, node_N), x_ND)
     log_deg = torch.zeros(len(sizes), size, dtype=dtype)
     log_deg[mask] = batch.log_deg_N.to(dtype)
-    e_PD = model.pair_encoding(batch.pair[model.encoding])
+    e_PD = model.pair_encoding(channels_of_pairs(model.pair_channels.encodings, batch, with_identity=True))
     e = torch.zeros(len(sizes), size, size, x_ND.shape[1], dtype=dtype)
     e = e.index_put(pair_mask.nonzero(as_tuple=True), e_PD)
     sender, receiver = batch.edge_index_2E

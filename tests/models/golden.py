@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from model_graphs import in_memory
 
 from graphgps_spse.data.base import GraphDataset
 
@@ -54,8 +55,11 @@ class GoldenFile:
             y=self["in/y"].reshape(-1, 1).to(dtype),
             node_ptr=node_ptr,
             edge_ptr=torch.cat([node_ptr.new_zeros(1), num_edges.cumsum(0)]),
-            pair={name: values.to(dtype) for name, values in pair.items()},
-            node={name: values.to(dtype) for name, values in node.items()},
+            encodings=in_memory(
+                node_ptr,
+                {name: values.to(dtype) for name, values in pair.items()},
+                {name: values.to(dtype) for name, values in node.items()},
+            ),
         )
 
     def check_gradients(self, model: torch.nn.Module, without: int) -> None:

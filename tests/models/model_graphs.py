@@ -1,12 +1,15 @@
 """Random graphs with every encoding that the models read, as plain arrays, and what tests of models share."""
 
 from dataclasses import replace
-from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, InputSpec
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.encodings.storage.in_memory import InMemory
+from graphgps_spse.registry import encodings
 
 NUM_NODE_TYPES, NUM_EDGE_TYPES = 6, 3
 NUM_STEPS, NUM_FREQS, MAX_DISTANCE = 4, 3, 3
@@ -21,15 +24,33 @@ SPEC = DatasetSpec(
     node_input=InputSpec("types", NUM_NODE_TYPES),
     edge_input=InputSpec("types", NUM_EDGE_TYPES),
 )
+
+
+def encoding(name: str, dim_pair: int = 0, dim_node: int = 0, **attributes: Any) -> Encoding:
+    """Return an encoding of any widths, as models see it; it computes nothing."""
+    made = object.__new__(encodings.get(name))
+    made.node_pe = "none" if name == "SPSE" else ""
+    made.max_length = MAX_DISTANCE
+    for key, value in {"dim_pair": dim_pair, "dim_node": dim_node, **attributes}.items():
+        setattr(made, key, value)
+    return made
+
+
 ENCODINGS = {
-    "RWSE": SimpleNamespace(name="RWSE", dim_pair=0, dim_node=NUM_STEPS, has_identity=False),
-    "walks": SimpleNamespace(name="RWSE", dim_pair=NUM_STEPS, dim_node=NUM_STEPS, has_identity=False),
-    "SPSE": SimpleNamespace(name="SPSE", dim_pair=NUM_STEPS, dim_node=0, has_identity=True),
-    "RRWP": SimpleNamespace(name="RRWP", dim_pair=NUM_STEPS + 1, dim_node=NUM_STEPS + 1, has_identity=True),
-    "LapPE": SimpleNamespace(name="LapPE", dim_pair=0, dim_node=2 * NUM_FREQS, has_identity=False),
-    "SPD": SimpleNamespace(name="SPD", dim_pair=1, dim_node=0, has_identity=False),
-    "Rings": SimpleNamespace(name="Rings", dim_pair=1, dim_node=0, has_identity=False),
+    "RWSE": encoding("RWSE", 0, NUM_STEPS),
+    "walks": encoding("RWSE", NUM_STEPS, NUM_STEPS),
+    "SPSE": encoding("SPSE", NUM_STEPS, 0),
+    "RRWP": encoding("RRWP", NUM_STEPS + 1, NUM_STEPS + 1),
+    "LapPE": encoding("LapPE", 0, 2 * NUM_FREQS),
+    "SPD": encoding("SPD", 1, 0),
+    "Rings": encoding("Rings", 1, 0),
 }
+
+
+def in_memory(node_ptr: Tensor, pair: dict[str, Tensor], node: dict[str, Tensor]) -> dict[str, InMemory]:
+    """Return arrays by name of encoding as a split holds them."""
+    names = dict.fromkeys([*pair, *node])
+    return {name: InMemory(node_ptr, pair.get(name), node.get(name)) for name in names}
 
 
 def random_graphs(sizes: tuple[int, ...] = SIZES, seed: int = 0, *, density: float = 0.4) -> GraphDataset:
@@ -57,6 +78,7 @@ def random_graphs(sizes: tuple[int, ...] = SIZES, seed: int = 0, *, density: flo
     laplacian = random(num_nodes, 2 * NUM_FREQS)
     missing = sizes_G.repeat_interleave(sizes_G).unsqueeze(1) <= torch.arange(NUM_FREQS)
     laplacian[missing.repeat(1, 2)] = torch.nan
+    node_ptr = torch.cat([zero, sizes_G.cumsum(0)])
     return GraphDataset(
         name="random",
         split="train",
@@ -64,22 +86,21 @@ def random_graphs(sizes: tuple[int, ...] = SIZES, seed: int = 0, *, density: flo
         edge_index_2E=torch.cat(edges, dim=1),
         edge_attr_EF=torch.randint(NUM_EDGE_TYPES, (sum(num_edges), 1), generator=generator),
         y=random(len(sizes), 1),
-        node_ptr=torch.cat([zero, sizes_G.cumsum(0)]),
+        node_ptr=node_ptr,
         edge_ptr=torch.cat([zero, torch.tensor(num_edges).cumsum(0)]),
-        pair={
+        encodings=in_memory(node_ptr, {
             "RWSE": random(num_pairs, NUM_STEPS),
             "SPSE": random(num_pairs, NUM_STEPS),
             "SPD": torch.cat(distance).unsqueeze(1).double(),
             "Rings": torch.cat(rings).unsqueeze(1).double(),
             "RRWP": random(num_pairs, NUM_STEPS + 1),
-        },
-        node={
+        }, {
             "RWSE": random(num_nodes, NUM_STEPS),
             "LapPE": laplacian,
             "RRWP": random(num_nodes, NUM_STEPS + 1),
             "SPSE": random(num_nodes, NUM_STEPS),
-        },
-    )
+        }),
+    )  # fmt: skip
 
 
 def permuted(dataset: GraphDataset, seed: int = 3) -> tuple[GraphDataset, Tensor]:
@@ -90,7 +111,7 @@ def permuted(dataset: GraphDataset, seed: int = 3) -> tuple[GraphDataset, Tensor
     node_N = torch.cat([order + start for order, start in zip(orders, dataset.node_ptr.tolist())])
     pairs = [
         (start + order[:, None] * size + order).flatten()
-        for order, size, start in zip(orders, sizes, dataset.pair_ptr.tolist())
+        for order, size, start in zip(orders, sizes, [0, *dataset.sizes_G.square().cumsum(0).tolist()])
     ]
     graph_E = torch.arange(len(sizes)).repeat_interleave(dataset.edge_ptr.diff())
     places = [torch.argsort(order) for order in orders]
@@ -101,8 +122,11 @@ def permuted(dataset: GraphDataset, seed: int = 3) -> tuple[GraphDataset, Tensor
         dataset,
         x_NF=dataset.x_NF[node_N],
         edge_index_2E=torch.stack(edges, dim=1) if edges else dataset.edge_index_2E,
-        pair={name: values[torch.cat(pairs)] for name, values in dataset.pair.items()},
-        node={name: values[node_N] for name, values in dataset.node.items()},
+        encodings=in_memory(
+            dataset.node_ptr,
+            {name: e.pair[torch.cat(pairs)] for name, e in dataset.encodings.items() if e.pair is not None},
+            {name: e.node[node_N] for name, e in dataset.encodings.items() if e.node is not None},
+        ),
         y=dataset.y if dataset.level == "graph" else dataset.y[node_N],
     )
     return shuffled, node_N

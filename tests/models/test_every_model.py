@@ -17,14 +17,17 @@ from model_graphs import (
     SIZES,
     SPEC,
     assert_same_gradients,
+    encoding,
     gradients,
+    in_memory,
     permuted,
     random_graphs,
     shaken,
 )
 
+from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.encodings import build_encodings
-from graphgps_spse.encodings.base import GraphArrays
+from graphgps_spse.encodings.base import Encoding, GraphArrays
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.build import build_model
 from graphgps_spse.ops.chromatic_attention import cpu as chromatic_attention_cpu
@@ -144,6 +147,7 @@ def test_a_training_batch_of_one_node_is_refused(case):
         case.build().train()(random_graphs((1,)).batch([0]))
 
 
+PAIRS = ("RRWP", "SPSE")
 READERS = {  # encodings by their own code, as each model reads them: for nodes, for edges, and what is enabled
     "GPS": ("GINE", "TypeDictNode+LapPE+RRWP+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE"]),
     "GPS, SPSE": ("GINE", "TypeDictNode+SPSE", "TypeDictEdge+SPSE", ["SPSE"]),
@@ -154,6 +158,9 @@ READERS = {  # encodings by their own code, as each model reads them: for nodes,
     "GRIT": ("", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RRWP", "RWSE"]),
     "GRIT, SPSE": ("", "TypeDictNode", "TypeDictEdge", ["SPSE"]),
     "GRIT, distances": ("", "TypeDictNode+LapPE", "TypeDictEdge", ["LapPE", "SPD"]),
+    "GPS, several": ("GINE", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+RRWP+SPSE+SPD+Rings", [*PAIRS, "SPD", "Rings"]),
+    "CSA, several": ("walks", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+SPSE+RRWP+SPD", [*PAIRS, "SPD", "Rings"]),
+    "GRIT, several": ("", "TypeDictNode+LapPE", "TypeDictEdge", [*PAIRS, "SPD", "Rings", "LapPE"]),
 }
 
 
@@ -168,31 +175,70 @@ def test_every_model_reads_every_encoding(name):
     }[family]
     tree = config(variant)
     tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
-    for encoding in enabled:
-        section = tree[f"posenc_{encoding}"]
+    for name in enabled:
+        section = tree[f"posenc_{name}"]
         section.enable = True
-        if encoding in node:
+        if name in node:
             section.dim_pe = 2
     tree.posenc_RWSE.kernel.times, tree.posenc_RRWP.ksteps, tree.posenc_LapPE.eigen.max_freqs = [1, 2, 3], 4, 5
     tree.posenc_SPSE.max_length, tree.posenc_SPD.max_length = 4, 2
     dataset, encodings = random_graphs((1, 5, 8)), build_encodings(tree)
     graphs = GraphArrays(*(t.numpy() for t in (dataset.node_ptr, dataset.edge_ptr, dataset.edge_index_2E)))
-    arrays = {encoding.name: encoding.compute(graphs) for encoding in encodings}
-    pair = {n: torch.from_numpy(a.pair).double() for n, a in arrays.items() if a.pair is not None}
-    batch = replace(dataset, pair=pair, node={
-        n: torch.from_numpy(a.node).double() for n, a in arrays.items() if a.node is not None
-    }).batch(range(3))  # fmt: skip
+    arrays = {e.name: e.compute(graphs) for e in encodings}
+    pairs = {n: torch.from_numpy(a.pair).double() for n, a in arrays.items() if a.pair is not None}
+    nodes = {n: torch.from_numpy(a.node).double() for n, a in arrays.items() if a.node is not None}
+    batch = replace(dataset, encodings=in_memory(dataset.node_ptr, pairs, nodes)).batch(range(3))
     torch.manual_seed(1)
     model = shaken(build_model(tree, SPEC, encodings, 1)).eval()
     out = model(batch)
     torch.testing.assert_close(out, dense(model, batch), rtol=1e-9, atol=1e-9)
     for part in ("pair", "node"):
-        for encoding, values in getattr(batch, part).items():
-            if part == "node" and encoding not in node and family != "GRIT":
+        for read, values in getattr(batch, part).items():
+            if part == "node" and read not in node and family != "GRIT":
                 continue
-            changed = {encoding: torch.where(values > 0, values - 1, values + 1)}
+            changed = {read: torch.where(values > 0, values - 1, values + 1)}
             other = replace(batch, **{part: getattr(batch, part) | changed})
-            assert not torch.allclose(model(other), out, rtol=1e-6), f"{part} of {encoding} is not read"
+            assert not torch.allclose(model(other), out, rtol=1e-6), f"{part} of {read} is not read"
+
+
+def joined(family: str, chosen: list[Encoding]) -> Callable[[GraphBatch], GraphBatch]:
+    """Return what makes the encodings of a batch one, called RWSE: their channels side by side, by hand.
+
+    Edges of GPS and CSA read no identity.
+    """
+
+    def join(batch: GraphBatch) -> GraphBatch:
+        first = {e.name: int(e.has_identity and family != "GRIT") for e in chosen}
+        pair = torch.cat([batch.pair[e.name][:, first[e.name] :] for e in chosen], dim=1)
+        node = [batch.node[e.name] for e in chosen if e.dim_node]
+        return replace(batch, pair={"RWSE": pair}, node=batch.node | ({"RWSE": torch.cat(node, dim=1)} if node else {}))
+
+    return join
+
+
+@pytest.mark.parametrize("names", [["RRWP", "SPSE"], ["RRWP", "SPSE", "walks"]], ids="+".join)
+@pytest.mark.parametrize("family", ["GPS", "CSA", "GRIT"])
+def test_pair_encodings_compose(family, names):
+    """Two and three encodings against a model that reads one, the concatenation of their arrays: equal to the bit."""
+    chosen = [ENCODINGS[name] for name in names]
+    config, variant = {"GPS": (test_gps, "GINE"), "CSA": (test_csa, "walks"), "GRIT": (test_grit, None)}[family]
+    join, models, several = joined(family, chosen), [], "".join(f"+{e.name}" for e in chosen)
+    width = sum(e.dim_pair - int(e.has_identity and family != "GRIT") for e in chosen)
+    one = encoding("RWSE", width, sum(e.dim_node for e in chosen) if family == "GRIT" else 0)
+    for suffix, encodings in ((several, chosen), ("+RWSE", [one])):
+        tree = config.small_config() if variant is None else config.small_config(variant)
+        tree.dataset.node_encoder_name = "TypeDictNode"
+        tree.dataset.edge_encoder_name = "TypeDictEdge" + (suffix if family != "GRIT" else "")
+        torch.manual_seed(1)
+        models.append(shaken(build_model(tree, SPEC, encodings, 1)))
+    assert [(n, p.shape) for n, p in models[0].named_parameters()] == [
+        (n, p.shape) for n, p in models[1].named_parameters()
+    ]
+    models[1].load_state_dict(models[0].state_dict())
+    batch = random_graphs((1, 5, 8)).batch(range(3))
+    outs = [models[0].train()(batch), models[1].train()(join(batch))]
+    assert torch.equal(*outs)
+    assert_same_gradients(*(gradients(model, out) for model, out in zip(models, outs, strict=True)), 1e-12)
 
 
 @pytest.mark.parametrize("name", ["GPS-GINE", "GPS-SPSE", "CSA-walks", "CSA-SPSE", "GRIT-RWSE", "GRIT-SPSE"])

@@ -174,7 +174,7 @@ def test_options_that_do_not_fit_are_named(change, message):
 @pytest.mark.parametrize(
     ("encodings", "message"),
     [
-        ([], "reads the node part of RWSE, which is not there; set posenc_RWSE.enable=True"),
+        ([], "reads the node part of RWSE, which is off; set posenc_RWSE.enable=True"),
         (["walks"], "nothing reads the pair part of RWSE: set posenc_RWSE.enable_edges=False"),
         (["RWSE", "LapPE"], "nothing reads the node part of LapPE: set posenc_LapPE.enable=False, or add .LapPE"),
         (

@@ -1,10 +1,9 @@
 """GPS and CSA against numbers of the official implementations: outputs, loss, gradients and BatchNorm buffers."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from golden import GoldenFile, close
+from model_graphs import encoding
 from official_names import CSA, GPS
 
 from graphgps_spse.config import default_tree
@@ -35,13 +34,13 @@ class Golden(GoldenFile):
         tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = "TypeDictNode+RWSE", "TypeDictEdge"
         tree.posenc_RWSE.dim_pe, tree.posenc_RWSE.raw_norm_type = 28, "BatchNorm"
         tree.model.type, tree.gt.n_heads = "GPSModel", 4
-        encoding = SimpleNamespace(name="RWSE", dim_pair=0, dim_node=20, has_identity=False)
+        rwse = encoding("RWSE", 0, 20)
         if self.kind == "CSA":
             tree.model.type, tree.gt.n_heads, tree.gt.layer_type = "CSAModel", 8, "None+CSA"
             tree.gnn.head = "san_graph_nodes"
             tree.dataset.edge_encoder_name, tree.dataset.edge_encoder_shared = "TypeDictEdge+RWSE", True
-            encoding.dim_pair = 20
-        model = build_model(tree, SPEC, [encoding], 1)
+            rwse.dim_pair = 20
+        model = build_model(tree, SPEC, [rwse], 1)
         model.load_state_dict(
             self.parameters() | self.group("buffer", ignore=r"norm1_local|eps" if self.kind == "CSA" else "eps")
         )

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from model_graphs import (
     SPEC,
     as_type,
     assert_same_gradients,
+    encoding,
     gradients,
     random_graphs,
     shaken,
@@ -204,8 +204,7 @@ def test_autocast_on_the_plain_path_is_close():
 
 def zinc_model(dim_pair: int = 21, dim_node: int = 21) -> torch.nn.Module:
     spec = replace(SPEC, node_input=InputSpec("types", 21), edge_input=InputSpec("types", 4))
-    encoding = SimpleNamespace(name="SPSE", dim_pair=dim_pair, dim_node=dim_node)
-    return build_model(default_tree(), spec, [encoding], 1)
+    return build_model(default_tree(), spec, [encoding("SPSE", dim_pair, dim_node)], 1)
 
 
 def test_zinc_has_the_published_number_of_parameters():
@@ -247,10 +246,17 @@ def test_widths_that_do_not_fit_are_named(change, message):
         build_model(small_config(**change), SPEC, [ENCODING], 1)
 
 
-@pytest.mark.parametrize(("encodings", "named"), [([], "none"), ([ENCODING, ENCODING], "RRWP, RRWP")])
-def test_exactly_one_pair_encoding_is_needed(encodings, named):
-    with pytest.raises(ConfigError, match=f"enables {named}"):
+@pytest.mark.parametrize("encodings", [[], [ENCODINGS["RWSE"]]])
+def test_an_encoding_of_pairs_is_needed(encodings):
+    with pytest.raises(ConfigError, match="none is enabled; set posenc_RRWP.enable=True, posenc_SPSE.enable=True or"):
         build_model(small_config(), SPEC, encodings, 1)
+
+
+def test_pairs_are_read_without_a_plus():
+    tree = small_config()
+    tree.dataset.edge_encoder_name = "TypeDictEdge+RRWP"
+    with pytest.raises(ConfigError, match="reads every encoding of pairs that is enabled; write TypeDictEdge in place"):
+        build_model(tree, SPEC, [ENCODING], 1)
 
 
 FAMILIES = {  # node and edge inputs, encoders, head, pooling

@@ -1,11 +1,11 @@
 """GRIT against numbers of the official implementation: outputs, loss, gradients and BatchNorm buffers."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from golden import GoldenFile, close
+from model_graphs import encoding
 from official_names import GRIT
 
 from graphgps_spse.config import default_tree
@@ -21,10 +21,9 @@ class Golden(GoldenFile):
     kernels: str
 
     def model(self, dtype: torch.dtype) -> torch.nn.Module:
-        encoding = SimpleNamespace(name="RRWP", dim_pair=21, dim_node=21)
         tree = default_tree()
         tree.train.kernels = self.kernels
-        model = build_model(tree, ZINC_SPEC, [encoding], 1)
+        model = build_model(tree, ZINC_SPEC, [encoding("RRWP", 21, 21)], 1)
         model.load_state_dict(self.group("param") | self.group("buffer", ignore="padding"))
         return model.to(dtype)
 

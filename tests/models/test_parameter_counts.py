@@ -4,11 +4,11 @@ First from options, then from every shipped configuration.
 """
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from model_graphs import encoding
 
 from graphgps_spse import run
 from graphgps_spse.config import default_tree, load_config
@@ -54,9 +54,7 @@ def count(model: str, data: Data, layers: int, dim: int, num_heads: int, **keys:
     tree.dataset.rings_coalesce_edges = keys.get("coalesce", False)
     tree.dataset.node_encoder_name = data.node_encoder + keys.get("node", "")
     tree.dataset.edge_encoder_name = data.edge_encoder + keys.get("edge", "")
-    encodings = [
-        encoding for name, encoding in ENCODINGS.items() if name in keys for encoding in [encoding(keys[name])]
-    ]
+    encodings = [made for name, make in ENCODINGS.items() if name in keys for made in [make(keys[name])]]
     for name in ("RWSE", "LapPE"):
         tree[f"posenc_{name}"].dim_pe = keys.get("dim_pe", 16)
     tree.posenc_RWSE.raw_norm_type = "BatchNorm"
@@ -74,17 +72,13 @@ def count(model: str, data: Data, layers: int, dim: int, num_heads: int, **keys:
         return count_parameters(build_model(tree, spec, encodings, data.dim_out))
 
 
-def encoding(name: str, dim_pair: int, dim_node: int, *, has_identity: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(name=name, dim_pair=dim_pair, dim_node=dim_node, has_identity=has_identity)
-
-
 ENCODINGS = {
     "RWSE": lambda steps: encoding("RWSE", 0, steps),
     "pairs": lambda steps: encoding("RWSE", steps, steps),
     "LapPE": lambda freqs: encoding("LapPE", 0, 2 * freqs),
-    "RRWP": lambda steps: encoding("RRWP", steps, steps, has_identity=True),
-    "SPSE": lambda length: encoding("SPSE", length + 1, 0, has_identity=True),
-    "GRIT_SPSE": lambda channels: encoding("SPSE", channels, channels, has_identity=True),
+    "RRWP": lambda steps: encoding("RRWP", steps, steps),
+    "SPSE": lambda length: encoding("SPSE", length + 1, 0),
+    "GRIT_SPSE": lambda channels: encoding("SPSE", channels, channels),
     "Rings": lambda _: encoding("Rings", 1, 0),
 }
 

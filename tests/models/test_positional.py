@@ -1,19 +1,18 @@
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
+from model_graphs import encoding
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.positional import LapPEEncoder
-from graphgps_spse.registry import positional_encoders
+from graphgps_spse.models.positional import DeepSet, build_positional_encoder
 
 
 def build(name: str, dim_node: int, **keys: object) -> torch.nn.Module:
     tree = default_tree()
     tree[f"posenc_{name}"].update(keys)
-    return positional_encoders.get(name).from_cfg(tree, SimpleNamespace(name=name, dim_node=dim_node))
+    return build_positional_encoder(tree, encoding(name, 0, dim_node))
 
 
 def test_walks_are_normalised_over_the_batch_then_mapped():
@@ -32,8 +31,13 @@ def test_each_encoding_of_walks_has_a_section_of_its_own():
         assert build(name, 3, dim_pe=5).linear.weight.shape == (5, 3)
 
 
+def test_models_are_found_however_they_are_capitalised():
+    assert isinstance(build("RWSE", 3, model="linear").linear, torch.nn.Linear)
+    assert build("RWSE", 3, raw_norm_type="batchnorm").raw_norm is not None
+
+
 def test_lappe_sums_over_the_frequencies_that_are_there():
-    encoder = LapPEEncoder(2, 3, num_layers=2).eval()
+    encoder = DeepSet(2, 3, num_layers=2).eval()
     node_NC = torch.tensor([[0.5, -0.1, 0.0, 2.0], [0.7, math.nan, 0.0, math.nan]])
     token = lambda v, value: encoder.mlp(torch.tensor([v, value]))  # noqa: E731
     torch.testing.assert_close(encoder(node_NC)[0], token(0.5, 0.0) + token(-0.1, 2.0))
@@ -41,7 +45,7 @@ def test_lappe_sums_over_the_frequencies_that_are_there():
 
 
 def test_signs_are_drawn_for_each_frequency_in_training_only():
-    encoder = LapPEEncoder(2, 3, num_layers=1)
+    encoder = DeepSet(2, 3, num_layers=1)
     node_NC = torch.tensor([[0.5, -0.1, 0.0, 2.0], [0.7, 0.4, 0.0, 2.0]])
     flips = torch.tensor([[a, b, 1, 1] for a in (1.0, -1.0) for b in (1.0, -1.0)])
     possible = [encoder.eval()(node_NC * flip) for flip in flips]
@@ -68,6 +72,7 @@ def test_lappe_has_the_layers_asked_for(layers):
         ("LapPE", {"model": "Transformer"}, "posenc_LapPE.model: 'Transformer'.*DeepSet"),
         ("LapPE", {"raw_norm_type": "BatchNorm"}, "posenc_LapPE.raw_norm_type"),
         ("LapPE", {"layers": 0}, "posenc_LapPE.layers: 0"),
+        ("LapPE", {"model": "Linear"}, "posenc_LapPE.model: 'Linear' does not read LapPE; it must be DeepSet"),
     ],
 )
 def test_options_that_are_not_supported_are_named(name, keys, message):

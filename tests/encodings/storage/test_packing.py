@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from graphgps_spse.encodings.packing import BYTE, EMPTY, LOG, SHORT, TABLE_SIZE, pack_counts, unpack_into
-from graphgps_spse.encodings.scaling import scale_counts, scale_table
+from graphgps_spse.encodings.scaling import TABLE_SIZE, Scaling, scale_counts
+from graphgps_spse.encodings.storage.packing import BYTE, EMPTY, LOG, SHORT, pack_counts, unpack_into
 
 
 def matrices(n, *values, symmetric=True):
@@ -20,7 +20,7 @@ def matrices(n, *values, symmetric=True):
 
 def unpacked(packed, num_lengths):
     counts = np.full((packed.num_nodes**2, num_lengths), np.nan)
-    unpack_into(packed, np.arange(TABLE_SIZE, dtype=np.float64), 1.0, 0.0, 0, False, counts)
+    unpack_into(packed, np.arange(TABLE_SIZE, dtype=np.float64), Scaling(1.0, 0.0, 0), False, counts)
     return counts
 
 
@@ -68,7 +68,8 @@ def test_f_of_what_was_kept(n):
     alpha, beta = 0.2, -0.2
     out = np.full((625, 6), 7.0, np.float32)
     packed = pack_counts(counts, 25)
-    unpack_into(packed, scale_table(alpha, beta, n, TABLE_SIZE), alpha, beta, n, True, out)
+    scaling = Scaling(alpha, beta, n)
+    unpack_into(packed, scaling.table(), scaling, True, out)
     exact = scale_counts(counts, alpha, beta, n)
     np.testing.assert_array_equal(out[:, 0].reshape(25, 25), np.eye(25))
     np.testing.assert_array_equal(out[:, 1:3], exact[:, :2].astype(np.float32))

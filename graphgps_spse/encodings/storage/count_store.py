@@ -11,38 +11,31 @@ import fcntl
 import hashlib
 import json
 import logging
+import math
 import random
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphgps_spse.counting.graph import pair_offsets, take
-from graphgps_spse.counting.parallel import chunk_bounds
+from graphgps_spse.counting.parallel import Progress, chunk_bounds
 from graphgps_spse.counting.records import ChunkCounts
-from graphgps_spse.encodings.base import GraphArrays, Progress
-from graphgps_spse.encodings.packing import PackedCounts
-from graphgps_spse.encodings.request import (
-    CountRequest,
-    Estimate,
-    estimate,
-    pack_graph,
-)
-from graphgps_spse.encodings.shards import DamagedShardError, Shard, shard_path, write_shard
-from graphgps_spse.encodings.stored import StoredCounts
-from graphgps_spse.encodings.units import as_duration, as_size
-from graphgps_spse.errors import ConfigError, StoreError
+from graphgps_spse.encodings.base import Cost, GraphArrays
+from graphgps_spse.encodings.path_counts import CountRequest, sample_counts, scale_up
+from graphgps_spse.encodings.storage.packing import PackedCounts, pack_counts
+from graphgps_spse.encodings.storage.shards import DamagedShardError, Shard, shard_path, write_shard
+from graphgps_spse.encodings.storage.stored_counts import StoredCounts
+from graphgps_spse.errors import DataError, StoreError
 from graphgps_spse.files import move_aside, write_json
+from graphgps_spse.human_readable import as_duration, as_size
 
 log = logging.getLogger(__name__)
-
-MODES = ("auto", "always", "never")
 
 _FORMAT = 1
 _SHARD_VALUES = 1 << 24  # counts of one shard: 64 MiB of float32 when decoded, seconds to minutes of counting
@@ -51,38 +44,12 @@ _ROUNDS = 3
 _HASHED_AT_ONCE = 1 << 20
 
 
-@dataclass(frozen=True)
-class StoreOptions:
-    """Whether and where counts are kept."""
+class StoreEstimate(NamedTuple):
+    """What the counts of a split cost, from a sample of its graphs."""
 
-    mode: str = "auto"
-    """auto: what is there is read, and what is costly is counted into the store; always; never."""
-    dir: Path = Path("datasets/encodings")
-    min_seconds: float = 20.0
-    """auto: splits that take one core longer than this are kept."""
-    min_gib: float = 4.0
-    """auto: so are those whose arrays would take more memory than this, if counting costs much more than reading.
-
-    Encodings that are not kept, or are cheap, are computed as batches are built where their arrays exceed this.
-    """
-    on_the_fly: bool = False
-    """Every encoding is computed as batches are built; nothing is kept."""
-
-    @classmethod
-    def from_cfg(cls, cfg: Any) -> "StoreOptions":
-        """Read and check cfg.store and `dataset.pe_transform_on_the_fly`."""
-        store = cfg.store
-        if store.mode not in MODES:
-            raise ConfigError(f"store.mode: unknown value '{store.mode}'. Known: {', '.join(MODES)}")
-        for key, value in (("min_seconds", store.min_seconds), ("min_gib", store.min_gib)):
-            if value < 0:
-                raise ConfigError(f"store.{key}: {value} is below 0")
-        if not store.dir:
-            raise ConfigError("store.dir: is empty; name a folder, or set store.mode to never")
-        on_the_fly = cfg.dataset.pe_transform_on_the_fly
-        if on_the_fly and store.mode == "always":
-            raise ConfigError("store.mode: is always, but dataset.pe_transform_on_the_fly keeps nothing; choose one")
-        return cls(store.mode, Path(store.dir), store.min_seconds, store.min_gib, on_the_fly)
+    cost: Cost
+    num_bytes: int
+    """Size of the packed counts."""
 
 
 class CountStore:
@@ -141,9 +108,18 @@ class CountStore:
         return missing
 
     @cached_property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> StoreEstimate:
         """What counting the whole split costs, from a sample."""
-        return estimate(self.graphs, self.request)
+        sample, num_bytes, num_pairs = list(sample_counts(self.graphs, self.request)), 0, 0
+        for graph, counts_PK, *_ in sample:
+            if counts_PK is not None:
+                num_bytes += len(pack_graph(counts_PK, int(self._sizes[graph]), graph).payload)
+                num_pairs += len(counts_PK)
+        # A sample that nothing survived: two bytes for half of the pairs.
+        ratio = num_bytes / num_pairs if num_pairs else float(self.request.max_length)
+        of_each = 17 * self.request.max_length + 32
+        total = math.ceil(ratio * int(pair_offsets(self.graphs.node_ptr)[-1])) + of_each * len(self._sizes)
+        return StoreEstimate(scale_up(sample, len(self._sizes)), total)
 
     def complete(self, *, num_threads: int = 1, progress: Progress | None = None) -> StoredCounts:
         """Make sure of all counts and return them for reading. Raises what `ensure` does."""
@@ -171,11 +147,12 @@ class CountStore:
     def describe(self, numbers: Sequence[int], num_threads: int) -> str:
         """Return what filling some shards will take: graphs, predicted time and bytes."""
         share = self.num_graphs(numbers) / max(1, len(self._sizes))
-        more = "more than " if self.estimate.at_least else ""
+        cost, num_bytes = self.estimate
+        more = "more than " if cost.at_least else ""
         return (
             f"{self.num_graphs(numbers):,} of {len(self._sizes):,} graphs, "
-            f"about {more}{as_duration(self.estimate.seconds(num_threads) * share)} on {num_threads} "
-            f"{'thread' if num_threads == 1 else 'threads'}, {as_size(self.estimate.num_bytes * share)}"
+            f"about {more}{as_duration(cost.seconds(num_threads) * share)} on {num_threads} "
+            f"{'thread' if num_threads == 1 else 'threads'}, {as_size(num_bytes * share)}"
         )
 
     def read(self) -> StoredCounts:
@@ -211,6 +188,7 @@ class CountStore:
         found: dict[int, PackedCounts] = {}
 
         def pack(begin: int, end: int, chunk: ChunkCounts) -> None:
+            self.request.check(first + begin, chunk)
             row = 0
             for graph in range(begin, end):
                 size = int(self._sizes[first + graph])
@@ -219,7 +197,7 @@ class CountStore:
                 row += size * size
 
         graphs = GraphArrays(*take(*self.graphs, first, last))
-        status_GK, work = self.request.map(graphs, pack, first_graph=first, num_threads=num_threads, progress=progress)
+        status_GK, work = self.request.map(graphs, pack, num_threads=num_threads, progress=progress)
         packed = [found[row] for row in range(last - first)]
         try:
             write_shard(self.shard_path(number), self.key, first, packed, status_GK, work)
@@ -279,6 +257,14 @@ class CountStore:
             "written, let someone who may write there run python scripts/encode.py --cfg FILE, or do without: "
             "store.mode=never"
         )
+
+
+def pack_graph(counts_PK: np.ndarray, num_nodes: int, graph: int) -> PackedCounts:
+    """Pack the [n * n, K] counts of a graph. Raises DataError, naming it, for counts that are none."""
+    try:
+        return pack_counts(counts_PK, num_nodes)
+    except ValueError as err:
+        raise DataError(f"graph {graph}: its counts cannot be stored, {err}") from err
 
 
 def may_hold(root: Path, graphs: GraphArrays, request: CountRequest) -> bool:

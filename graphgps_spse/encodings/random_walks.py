@@ -1,48 +1,33 @@
-"""Random walks on many graphs: powers of P = D^-1 A, shared by RRWP, RWSE and the node encoding of SPSE."""
+"""Random walks on many graphs: powers of P = D^-1 A, shared by RRWP, RWSE and the node part of SPSE."""
 
 import numpy as np
 
 from graphgps_spse.counting.graph import check_graphs, pair_offsets
-from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.jit import kernel
-
-_CHUNK_PAIRS = 1 << 14
-
 
 SCRATCH_BYTES_OF_PAIR = 16
 """Scratch memory of `walk_probabilities` for each pair of the graph at hand: two powers of P in float64."""
 
 
-def walk_probabilities(
-    graphs: GraphArrays,
-    num_powers: int,
-    *,
-    pairs: bool,
-    num_threads: int = 1,
-    progress: Progress | None = None,
-) -> tuple[np.ndarray | None, np.ndarray]:
+def walk_probabilities(graphs: GraphArrays, num_powers: int, *, pairs: bool) -> tuple[np.ndarray | None, np.ndarray]:
     """Return P^0 .. P^(num_powers - 1) of all pairs ([P, num_powers] float32, if `pairs`) and nodes ([N, num_powers]).
 
-    A is the adjacency as the edges give it: row i has the receivers of the edges that i sends, duplicate edges add
-    up, loops count, and a node that sends nothing has a zero row. D holds its row sums. Products are summed in
-    float64, so the float32 results are rounded once.
+    A is the adjacency as the edges give it: row i has the targets of the edges that leave i, duplicate edges add up,
+    loops count, and a node that no edge leaves has a zero row. D holds its row sums. Products are summed in float64, so
+    the float32 results are rounded once.
     """
     node_ptr, edge_ptr, edges = check_graphs(*graphs)
     pair_ptr = pair_offsets(node_ptr)
     node_NC = np.empty((int(node_ptr[-1]), num_powers), np.float32)
     pair_PC = np.empty((int(pair_ptr[-1]) if pairs else 0, num_powers), np.float32)
-
-    def process(first: int, last: int) -> None:
-        _walk_chunk(node_ptr, edge_ptr, pair_ptr, edges, first, last, pairs, pair_PC, node_NC)
-
-    for_each_chunk(process, chunk_bounds(pair_ptr, _CHUNK_PAIRS), num_threads=num_threads, progress=progress)
+    _walk(node_ptr, edge_ptr, pair_ptr, edges, pairs, pair_PC, node_NC)
     return (pair_PC if pairs else None), node_NC
 
 
 @kernel
-def _walk_chunk(node_ptr, edge_ptr, pair_ptr, edges, first, last, pairs, pair_PC, node_NC):
-    for g in range(first, last):
+def _walk(node_ptr, edge_ptr, pair_ptr, edges, pairs, pair_PC, node_NC):
+    for g in range(len(node_ptr) - 1):
         start, begin, end = node_ptr[g], edge_ptr[g], edge_ptr[g + 1]
         n = node_ptr[g + 1] - start
         degree = np.zeros(n)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from graphgps_spse.encodings.scaling import Scaling
 from graphgps_spse.jit import kernel
 
 EMPTY, BYTE, SHORT, LOG = 0, 1, 2, 3
-TABLE_SIZE = 1 << 16  # whole numbers below this are kept as they are, and f of them is looked up
 
 _MOST_BYTE, _MOST_SHORT, _NUM_STEPS = 255.0, 65535.0, 65534
 _ZSTD_LEVEL = 3
@@ -53,14 +53,13 @@ def pack_counts(counts_PK: np.ndarray, num_nodes: int) -> PackedCounts:
     return PackedCounts(num_nodes, bool(symmetric), kind_K, low_K, step_K, payload)
 
 
-def unpack_into(
-    packed: PackedCounts, table: np.ndarray, alpha: float, beta: float, n: int, identity: bool, out_PC: np.ndarray
-) -> None:
+def unpack_into(packed: PackedCounts, table: np.ndarray, scaling: Scaling, identity: bool, out_PC: np.ndarray) -> None:
     """Write f of every count, all n * n pairs, to `out_PC`, [n * n, C] float32 or float64.
 
     Channels are the identity (if `identity`), f of each length, and f(0) in what is left. `table` [TABLE_SIZE] holds
     f(0), f(1), .. in the type of `out_PC`.
     """
+    alpha, beta, n = scaling
     size = _num_bytes(packed.kind_K, packed.num_nodes, packed.symmetric)
     codes = np.empty(0, np.uint8)
     if size:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from graphgps_spse.encodings.packing import PackedCounts
+from graphgps_spse.encodings.storage.packing import PackedCounts
 from graphgps_spse.errors import StoreError
 from graphgps_spse.files import write_atomic
 

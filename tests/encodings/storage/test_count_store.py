@@ -15,18 +15,15 @@ import pytest
 from encoding_graphs import flat
 from store_graphs import EXACT, all_counts, contents, graphs, make_store, small_shards
 
-from graphgps_spse.config import default_tree
 from graphgps_spse.counting import COUNTERS, count_simple_paths_many
 from graphgps_spse.counting.records import ChunkCounts
-from graphgps_spse.encodings import request as request_module
-from graphgps_spse.encodings import shards as shards_module
-from graphgps_spse.encodings import store as store_module
-from graphgps_spse.encodings import stored as stored_module
+from graphgps_spse.encodings import path_counts
 from graphgps_spse.encodings.base import GraphArrays
-from graphgps_spse.encodings.request import CountRequest, estimate
-from graphgps_spse.encodings.shards import DamagedShardError, Shard
-from graphgps_spse.encodings.store import CountStore, StoreOptions, fingerprint
-from graphgps_spse.errors import ConfigError, DataError, StoreError
+from graphgps_spse.encodings.path_counts import CountRequest
+from graphgps_spse.encodings.storage import count_store, shards, stored_counts
+from graphgps_spse.encodings.storage.count_store import CountStore, fingerprint
+from graphgps_spse.encodings.storage.shards import DamagedShardError, Shard
+from graphgps_spse.errors import DataError, StoreError
 
 TRUTH = count_simple_paths_many(graphs(), 5).counts
 
@@ -50,7 +47,7 @@ def test_filled_and_read(tmp_path, num_threads):
 def test_second_time_nothing_is_counted(tmp_path, monkeypatch):
     make_store(tmp_path).complete()
     before = contents(tmp_path)
-    monkeypatch.setattr(request_module, "map_path_counts", None)
+    monkeypatch.setattr(path_counts, "map_path_counts", None)
     seen = []
     stored = make_store(tmp_path).complete(progress=seen.append)
     np.testing.assert_array_equal(all_counts(stored), TRUTH)
@@ -91,7 +88,7 @@ def test_another_question_has_another_folder(tmp_path, monkeypatch):
     edges = graphs().edge_index.copy()
     edges[0, 3] = 0 if edges[0, 3] else 1
     paths.append(make_store(tmp_path, graphs()._replace(edge_index=edges)).path)
-    monkeypatch.setattr(request_module, "ENGINE_VERSION", 2)
+    monkeypatch.setattr(path_counts, "ENGINE_VERSION", 2)
     paths.append(make_store(tmp_path).path)
     assert len(set(paths)) == len(paths)
 
@@ -197,7 +194,7 @@ def test_flips_after_opening_are_noticed_too(tmp_path):
 @pytest.mark.parametrize("most_files", [200, 0], ids=["files stay open", "opened for each graph"])
 def test_shard_that_shrinks_while_in_use_is_named(tmp_path, monkeypatch, most_files):
     """In a process of its own: a file that is mapped into memory would end it with SIGBUS."""
-    monkeypatch.setattr(stored_module, "_MOST_FILES", most_files)
+    monkeypatch.setattr(stored_counts, "_MOST_FILES", most_files)
     small_shards(monkeypatch, 1 << 20)
     split = graphs(2000)
     store = make_store(tmp_path, split)
@@ -282,23 +279,22 @@ def test_two_writers_at_once(tmp_path):
 
 def test_what_another_process_wrote_meanwhile_is_verified(tmp_path, monkeypatch):
     """The other writer's shard is damaged: it is found out at the end, not believed."""
-    store, pack = make_store(tmp_path), store_module.pack_graph
-    store.path.mkdir()
+    store, write = make_store(tmp_path), count_store.write_shard
 
-    def pack_and_meddle(*arguments):
-        monkeypatch.setattr(store_module, "pack_graph", pack)
+    def meddle_and_write(path, *arguments):
+        monkeypatch.setattr(count_store, "write_shard", write)
         for number in range(len(store)):
-            if not store.shard_path(number).exists():
+            if store.shard_path(number) != path:
                 store.shard_path(number).write_bytes(b"half a shard")
-        return pack(*arguments)
+        write(path, *arguments)
 
-    monkeypatch.setattr(store_module, "pack_graph", pack_and_meddle)
+    monkeypatch.setattr(count_store, "write_shard", meddle_and_write)
     np.testing.assert_array_equal(all_counts(store.complete()), TRUTH)
     assert len(list(store.path.glob("*.damaged-1"))) == len(store) - 1
 
 
 def test_full_disk(tmp_path, monkeypatch):
-    store, written, write = make_store(tmp_path), [], store_module.write_shard
+    store, written, write = make_store(tmp_path), [], count_store.write_shard
 
     def write_until_full(path, *arguments):
         if len(written) == 3:
@@ -306,7 +302,7 @@ def test_full_disk(tmp_path, monkeypatch):
         written.append(path)
         write(path, *arguments)
 
-    monkeypatch.setattr(store_module, "write_shard", write_until_full)
+    monkeypatch.setattr(count_store, "write_shard", write_until_full)
     with pytest.raises(StoreError, match=r"no space left.* shards are missing and need about [\d.]+ kB, .* store.dir"):
         store.complete()
     assert sorted(store.shard_path(number) for number in store.find_files()) == sorted(written)
@@ -380,19 +376,20 @@ def test_counts_that_make_no_sense_are_refused(tmp_path, monkeypatch, bad):
     assert not list(tmp_path.rglob("*.arrow"))
 
 
-def test_estimate(monkeypatch):
+def test_estimate(tmp_path, monkeypatch):
     split = graphs(2000)
-    found = estimate(split, EXACT)
+    found = make_store(tmp_path, split).estimate.cost
     truth = count_simple_paths_many(split, 5)
     assert found.work == pytest.approx(truth.work, rel=0.5) and not found.at_least
     assert found.seconds(2) == found.seconds() / 2
-    monkeypatch.setattr(request_module, "_SAMPLED_WORK", 1 << 22)
+    monkeypatch.setattr(path_counts, "_SAMPLED_WORK", 1 << 22)
     dense = flat(*[([(i, j) for i in range(60) for j in range(i)], 60)] * 3)
-    assert estimate(dense, CountRequest("exact", 12)).at_least
+    assert make_store(tmp_path, dense, CountRequest("exact", 12)).estimate.cost.at_least
     counted = []
     monkeypatch.setitem(COUNTERS, "exact", lambda *arguments: counted.append(arguments[-1].shape))
-    monkeypatch.setattr(request_module, "_SAMPLED_VALUES", 60**2 * 5 + 1)
-    assert estimate(dense, EXACT).at_least and counted == [(60**2, 5)] * 2  # of three: large graphs are a small sample
+    monkeypatch.setattr(path_counts, "_SAMPLED_VALUES", 60**2 * 5 + 1)
+    assert make_store(tmp_path, dense).estimate.cost.at_least
+    assert counted == [(60**2, 5)] * 2  # of three: large graphs are a small sample
 
 
 def test_estimated_bytes(tmp_path, monkeypatch):
@@ -407,7 +404,7 @@ def test_no_graphs(tmp_path):
     none = GraphArrays(np.array([0]), np.array([0]), np.empty((2, 0), np.int64))
     store = CountStore(tmp_path, "none", none, EXACT)
     assert len(store) == 0 and len(store.complete()) == 0
-    assert store.estimate.work == 0
+    assert store.estimate.cost.work == 0
 
 
 def test_no_pickle_in_a_shard(tmp_path):
@@ -416,20 +413,4 @@ def test_no_pickle_in_a_shard(tmp_path):
     with pa.ipc.open_file(str(store.shard_path(0))) as reader:
         names = reader.schema.names
         assert json.loads(reader.schema.metadata[b"key"])["max_length"] == 5
-    assert names == [*shards_module._layout(), "payload"]
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("mode", "sometimes", "store.mode: unknown value 'sometimes'. Known: auto, always, never"),
-        ("min_seconds", -1.0, "store.min_seconds: -1.0 is below 0"),
-        ("dir", "", "store.dir: is empty"),
-    ],
-)
-def test_options_that_make_no_sense(key, value, message):
-    cfg = default_tree()
-    assert StoreOptions.from_cfg(cfg) == StoreOptions()
-    cfg.store[key] = value
-    with pytest.raises(ConfigError, match=message):
-        StoreOptions.from_cfg(cfg)
+    assert names == [*shards._layout(), "payload"]

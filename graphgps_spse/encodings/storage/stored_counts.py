@@ -1,17 +1,15 @@
-"""Reading what a store holds: the pairs of a batch, decoded when the batch is made."""
+"""Reading the counts of a split from the files of a store."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from graphgps_spse.encodings.packing import TABLE_SIZE, PackedCounts, unpack_into
-from graphgps_spse.encodings.scaling import check_counts_fit, scale_table
-from graphgps_spse.encodings.shards import DamagedShardError, Shard, shard_path
+from graphgps_spse.encodings.scaling import TABLE_SIZE, Scaling
+from graphgps_spse.encodings.storage.packing import PackedCounts, unpack_into
+from graphgps_spse.encodings.storage.shards import DamagedShardError, Shard, shard_path
 from graphgps_spse.errors import StoreError
 
 _MOST_FILES = 200
@@ -45,7 +43,7 @@ class StoredCounts:
         """Return the counts of one graph, [n * n, K] float64."""
         packed = self.read(graph)
         counts = np.empty((packed.num_nodes**2, len(packed.kind_K)))
-        unpack_into(packed, np.arange(TABLE_SIZE, dtype=np.float64), 1.0, 0.0, 0, False, counts)
+        unpack_into(packed, np.arange(TABLE_SIZE, dtype=np.float64), Scaling(1.0, 0.0, 0), False, counts)
         return counts
 
     def status_GK(self) -> np.ndarray:
@@ -78,36 +76,3 @@ class StoredCounts:
                     "FILE: both count what is missing"
                 ) from err
         return self._open[number]
-
-
-class StoredPairs:
-    """The pairs of a split, [P, C] float32, made from stored counts for the graphs that are asked for.
-
-    Channels are those of SPSE: the identity, f of each length, and f(0) in what is left. f(x) = alpha * g^n(x) + beta
-    with g(x) = ln(1 + x) is applied here, so other values of alpha, beta and n need no other store.
-    """
-
-    dtype = np.dtype(np.float32)
-
-    def __init__(self, counts: StoredCounts, *, alpha: float, beta: float, n: int, num_channels: int) -> None:
-        self.counts, self.alpha, self.beta, self.n = counts, alpha, beta, n
-        sizes = counts.sizes.astype(np.int64)
-        self.shape = (int((sizes * sizes).sum()), num_channels)
-        self._table: np.ndarray | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_table": None}
-
-    def rows_of(self, graphs: Sequence[int]) -> Tensor:
-        """Return the rows of some graphs, one after the other: [sum of n * n, C] float32."""
-        if self._table is None:
-            self._table = scale_table(self.alpha, self.beta, self.n, TABLE_SIZE)
-        num_pairs = sum(int(self.counts.sizes[graph]) ** 2 for graph in graphs)
-        rows, first = np.empty((num_pairs, self.shape[1]), np.float32), 0
-        for graph in graphs:
-            packed = self.counts.read(graph)
-            block = rows[first : first + packed.num_nodes**2]
-            unpack_into(packed, self._table, self.alpha, self.beta, self.n, True, block)
-            first += len(block)
-        check_counts_fit(rows, self.n, prefix="posenc_SPSE.")
-        return torch.from_numpy(rows)

@@ -1,0 +1,107 @@
+"""Encodings of path counts that are kept on disk: pairs are decoded when a batch is built, nodes are in memory."""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.counting.graph import pair_offsets
+from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk
+from graphgps_spse.encodings.base import cut
+from graphgps_spse.encodings.path_counts import PathCountEncoding, describe_counts
+from graphgps_spse.encodings.scaling import Scaling, check_counts_fit
+from graphgps_spse.encodings.storage.count_store import CountStore
+from graphgps_spse.encodings.storage.in_memory import InMemory
+from graphgps_spse.encodings.storage.packing import unpack_into
+from graphgps_spse.encodings.storage.split import Split, located
+from graphgps_spse.encodings.storage.stored_counts import StoredCounts
+
+_CHUNK_PAIRS = 1 << 14
+
+
+class OnDisk:
+    """Rows of a split, made from stored counts. f is applied here, so other values of alpha, beta and n use the same.
+
+    It is passed to other processes as a path.
+    """
+
+    def __init__(
+        self,
+        counts: StoredCounts,
+        scaling: Scaling,
+        num_channels: int,
+        nodes: InMemory,
+        record: dict[str, Any] | None = None,
+    ) -> None:
+        """`nodes` has the node part."""
+        self.counts, self.scaling, self.num_channels = counts, scaling, num_channels
+        self.nodes, self.record = nodes, record or {}
+        self._table: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_table": None}
+
+    @classmethod
+    def encode(
+        cls,
+        encoding: PathCountEncoding,
+        split: Split,
+        store: CountStore,
+        *,
+        num_threads: int = 1,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Count what the store lacks. Raises what `CountStore.complete` does."""
+        with located(split.where, range(len(split.graphs.node_ptr))):
+            counts = store.complete(num_threads=num_threads, progress=progress)
+        node = _encode_nodes(encoding, split, counts, num_threads) if encoding.dim_node else None
+        nodes = InMemory(torch.from_numpy(split.graphs.node_ptr), None, node)
+        stored = {"folder": store.path.name, "max_error_of_ln": counts.max_error()}
+        record = encoding.record() | describe_counts(counts.status_GK(), counts.work()) | {"stored": stored}
+        encoded = cls(counts, encoding.scaling, encoding.dim_pair, nodes, record)
+        encoded.pair_rows([0])  # compiled here and not in every loader process
+        return encoded
+
+    def rows(
+        self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return pair and node rows of the graphs `index_B`; see data.base.EncodedSplit.
+
+        Raises StoreError where a file is missing or damaged.
+        """
+        _, node_NC = self.nodes.rows(index_B, node_ptr, edge_ptr, edge_index_2E)
+        return self.pair_rows(index_B.tolist()), node_NC
+
+    def pair_rows(self, graphs: list[int]) -> Tensor:
+        """Return the pairs of some graphs, one after the other: [sum of n * n, C] float32."""
+        if self._table is None:
+            self._table = self.scaling.table()
+        num_pairs = sum(int(self.counts.sizes[graph]) ** 2 for graph in graphs)
+        rows, first = np.empty((num_pairs, self.num_channels), np.float32), 0
+        for graph in graphs:
+            packed = self.counts.read(graph)
+            block = rows[first : first + packed.num_nodes**2]
+            unpack_into(packed, self._table, self.scaling, True, block)
+            first += len(block)
+        check_counts_fit(rows, self.scaling.n, prefix="posenc_SPSE.")
+        return torch.from_numpy(rows)
+
+
+def _encode_nodes(encoding: PathCountEncoding, split: Split, counts: StoredCounts, num_threads: int) -> Tensor:
+    graphs = split.graphs
+    node_NC = np.empty((int(graphs.node_ptr[-1]), encoding.dim_node), np.float32)
+
+    def encode(first: int, last: int, counts_PK: np.ndarray | None) -> None:
+        rows = slice(graphs.node_ptr[first], graphs.node_ptr[last])
+        node_NC[rows] = encoding.encode_nodes(cut(graphs, first, last), counts_PK)
+
+    def process(first: int, last: int) -> None:
+        if not encoding.nodes_read_counts:
+            encode(first, last, None)
+            return
+        for graph in range(first, last):
+            encode(graph, graph + 1, counts.counts(graph))
+
+    for_each_chunk(process, chunk_bounds(pair_offsets(graphs.node_ptr), _CHUNK_PAIRS), num_threads=num_threads)
+    return torch.from_numpy(node_NC)
