@@ -7,6 +7,7 @@ falls back to a temporary folder.
 """
 
 import hashlib
+import inspect
 import logging
 import os
 import pickle
@@ -43,7 +44,7 @@ def kernel(
 
     `fastmath` names the LLVM flags that may change results, e.g. "reassoc" for sums in any order. `error_model` "numpy"
     divides by zero without an error. `distinct_arrays` is the caller's promise that no two array arguments overlap.
-    A kernel calls only kernels of its own file, since a cached kernel is renewed only when its own file changes.
+    A kernel on disk is compiled again when its file, that of a kernel it calls, or a constant it uses has changed.
     """
     if function is None:
         return lambda f: kernel(f, fastmath=fastmath, error_model=error_model, distinct_arrays=distinct_arrays)
@@ -165,8 +166,30 @@ class _Folder(FunctionCache):
     def __init__(self, function: Callable, options: str) -> None:
         """Raises RuntimeError if no folder can be written."""
         super().__init__(function)
-        source = self._impl.locator.get_source_stamp(), options
+        source = self._impl.locator.get_source_stamp(), options, dependencies(function)
         self._cache_file = _CheckedFiles(Path(self.cache_path) / self._impl.filename_base, source)
+
+
+def dependencies(function: Callable) -> list[tuple[str, str]]:
+    """Return what the code of a kernel depends on: files of kernels it calls, and values of constants, sorted.
+
+    numba itself looks at the kernel's own file alone.
+    """
+    found, seen, todo = set(), {function}, [function]
+    while todo:
+        variables = inspect.getclosurevars(todo.pop())
+        for name, value in {**variables.globals, **variables.nonlocals}.items():
+            called = getattr(value, "py_func", None)
+            if called is None:
+                value = getattr(value, "_fields", value)  # of a NamedTuple that the kernel makes
+                if isinstance(value, bool | int | float | str | tuple):
+                    found.add((name, repr(value)))
+            elif called not in seen:
+                seen.add(called)
+                todo.append(called)
+                path = Path(called.__code__.co_filename)
+                found.add((path.name, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return sorted(found)
 
 
 class _SpareLocator(UserWideCacheLocator):
