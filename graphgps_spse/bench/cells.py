@@ -53,9 +53,12 @@ class Cell:
 
     @property
     def encoding(self) -> str:
-        """SPSE, RWSE (which RRWP counts as), or the encodings that it has in their place."""
+        """SPSE, RWSE (which RRWP counts as), RWSE+SPSE where pairs have both, or the encodings in their place."""
         parts = set(self.first.encoding.split("+"))
-        return "SPSE" if self.uses_paths else "RWSE" if parts & WALKS else self.first.encoding
+        if not self.uses_paths:
+            return "RWSE" if parts & WALKS else self.first.encoding
+        walks_of_edges = "RWSE" in parts and self.first.config.get("posenc_RWSE.enable_edges", False)
+        return "RWSE+SPSE" if "RRWP" in parts or walks_of_edges else "SPSE"
 
     @property
     def column(self) -> Column:

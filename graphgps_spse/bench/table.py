@@ -110,7 +110,7 @@ def _measured_rows(report: Report) -> list[Row]:
 def row_label(cell: Cell) -> str:
     """Return the model and its encoding as the paper writes them."""
     if cell.model == "GPS":
-        return "GPS + SPSE" if cell.uses_paths else "GPS"
+        return f"GPS + {cell.encoding}" if cell.uses_paths else "GPS"
     return f"{cell.model}-{cell.encoding}"
 
 

@@ -21,6 +21,9 @@ def test_names_of_models_and_encodings():
     assert cell([0.1], model="GPSModel", encoding="LapPE+RWSE").encoding == "RWSE"
     both = cell([0.1], model="CSAModel", encoding="RWSE+SPSE")
     assert (both.model, both.encoding, both.uses_paths) == ("CSA", "SPSE", True)
+    assert cell([0.1], encoding="RRWP+SPSE").encoding == "RWSE+SPSE"  # pairs have both, a cell of its own
+    edges = cell([0.1], model="CSAModel", encoding="RWSE+SPSE", config={"posenc_RWSE.enable_edges": True})
+    assert edges.encoding == "RWSE+SPSE"
     assert cell([0.1], model="GPSModel", encoding="LapPE").encoding == "LapPE"
     assert cell([0.1], model="Mine", encoding="NotSPSE").uses_paths is False
 
