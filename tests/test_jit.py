@@ -213,7 +213,7 @@ import numpy as np
 from graphgps_spse.counting.predict import predict_paths
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.encodings.random_walks import walk_probabilities
-from graphgps_spse.models.csa_kernels import kernels
+from graphgps_spse.ops.chromatic_attention.cpu_kernels import kernels
 from graphgps_spse.data.superpixels import argpartition_rows
 import graphgps_spse
 assert graphgps_spse.__file__.startswith({str(tmp_path)!r})

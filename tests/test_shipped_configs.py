@@ -17,6 +17,7 @@ from graphgps_spse import run
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import encode
+from graphgps_spse.encodings import build_encodings
 from graphgps_spse.identity import flatten
 from graphgps_spse.run import run_seeds
 
@@ -173,7 +174,7 @@ def test_paths_are_counted_as_table_2_says(model, data):
     assert (s.R, s.max_length, s.D_dfs, s.N, s.alpha, s.beta, s.n) == COUNTING[data]
     assert s.method == "auto"
     assert s.node_pe == ("rwse" if model == "GRIT" else "none")
-    as_paper = run.build_encodings(load_config(path_of(f"{model}/{data}-SPSE"), ["posenc_SPSE.method=dag"]))
+    as_paper = build_encodings(load_config(path_of(f"{model}/{data}-SPSE"), ["posenc_SPSE.method=dag"]))
     (encoding,) = [encoding for encoding in as_paper if encoding.name == "SPSE"]
     options: dict[str, Any] = encoding.options
     assert [options[key] for key in ("R", "D_dfs", "N")] == [s.R, s.D_dfs, s.N]

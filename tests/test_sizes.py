@@ -134,9 +134,7 @@ class Keeper(nn.Module):
 
 def check(sizes, total, *, batch_size=2, trains=True, **changes):
     splits = {"train": graphs_of(*sizes), "val": graphs_of(*sizes, split="val")}
-    check_batches(
-        splits, [RRWP(num_channels=5)], Keeper(), memory(total), batch_size=batch_size, trains=trains, **changes
-    )
+    check_batches(splits, [RRWP.of(ksteps=5)], Keeper(), memory(total), batch_size=batch_size, trains=trains, **changes)
 
 
 def test_the_largest_graph_is_in_some_batch():

@@ -246,7 +246,15 @@ def test_mixed_precision_needs_cuda(tmp_path, amp):
 
 
 def options_cfg(**changes):
-    train = {"eval_period": 1, "ckpt_period": 2, "ckpt_minutes": 0.5, "log_interval": 7, "amp": "off", "compile": False}
+    train = {
+        "eval_period": 1,
+        "ckpt_period": 2,
+        "ckpt_minutes": 0.5,
+        "log_interval": 7,
+        "amp": "off",
+        "compile": False,
+        "deterministic": False,
+    }
     cfg = optim_cfg(**{k: v for k, v in changes.items() if k not in train})
     return SimpleNamespace(
         optim=cfg.optim, train=SimpleNamespace(**(train | {k: changes[k] for k in train if k in changes}))

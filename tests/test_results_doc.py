@@ -1,0 +1,53 @@
+"""docs/results.md shows the records: its tables are made from them, and its figures can be found there."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "benchmarks" / "results" / "expressivity"
+KS = (0, 2, 3, 5, 6, 7, 8, 9, 12, 16, 20)
+
+
+def script():
+    spec = importlib.util.spec_from_file_location("expressivity_script", ROOT / "scripts" / "expressivity.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def record(name):
+    return json.loads((RECORDS / f"{name}.json").read_text())
+
+
+def refined(name, encoding, k):
+    return sum(row["refined"] for row in record(name)["rows"] if (row["encoding"], row["K"]) == (encoding, k))
+
+
+def test_the_table_is_that_of_the_record():
+    page = (ROOT / "docs" / "results.md").read_text()
+    shown = re.search(r"<!-- table: brec -->\n(.*?)<!-- end -->", page, re.S)[1]
+    kept = record("brec")
+    kept["rows"] = [row for row in kept["rows"] if row["K"] in KS]
+    assert shown.strip() == script().table(kept)
+
+
+def test_what_the_text_says_of_brec():
+    assert refined("brec", "SPSE", 6) == refined("brec", "RRWP", 7) == 225
+    assert refined("brec", "SPSE", 7) == 275
+    assert max(row["refined"] for row in record("brec")["rows"] if row["encoding"] == "degree") == 0
+    cfi = [row["refined"] for row in record("brec")["rows"] if (row["encoding"], row["category"]) == ("SPSE", "CFI")]
+    assert max(cfi) == 27
+    regular = {row["K"]: row["refined"] for row in record("brec")["rows"] if row["category"] == "Regular"
+               and row["encoding"] == "SPSE"}  # fmt: skip
+    assert (regular[6], regular[7], max(regular.values())) == (50, 100, 100)
+
+
+def test_what_the_text_says_of_the_other_graphs():
+    assert [refined("sr25", "SPSE", k) for k in (6, 7)] == [0, 105]
+    for encoding in ("RRWP", "RWSE"):
+        assert refined("sr25", encoding, 20) == 0
+    for encoding in ("resistance", "Laplacian spectrum", "heat kernel at all times", "shortest path distance"):
+        assert refined("sr25", encoding, 0) == 0
+    assert record("brec_relabel")["relabelings"] == {"graphs": 800, "K": 8, "exact": 0, "dag": 794}
