@@ -66,7 +66,8 @@ def test_scores_of_any_size_are_drawn(tmp_path, scores):
     write_pair(tmp_path, scores, [0.1, 0.2, 0.3])
     _, figures = draw(tmp_path)
     (tmp_path / "out").mkdir()
-    save_figures(figures, tmp_path / "out")
+    saved = save_figures(figures, tmp_path / "out")
+    assert "scores" in saved and all(path.stat().st_size > 1000 for path in saved.values())
 
 
 def test_a_full_disk_keeps_the_pictures_of_before(tmp_path):
