@@ -31,7 +31,7 @@ _LONG, _UNEVEN = 3600.0, 3.0
 
 
 @dataclass
-class Report:
+class DataReport:
     """Lines for people, and warnings, which come last."""
 
     lines: list[str] = field(default_factory=list)
@@ -51,10 +51,10 @@ def check_data(cfg: Config) -> Iterator[str]:
     parts, device = build_parts(cfg), pick_device(cfg.accelerator)
     num_threads = count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
-    splits, report = load_splits(parts.dataset), Report()
+    splits, report = load_splits(parts.dataset), DataReport()
     pairs = _describe_splits(report, cfg, parts, splits)
     yield from report.text()
-    report = Report()
+    report = DataReport()
     check_sizes(cfg, parts, splits, device)
     _describe_encodings(report, parts, splits, num_threads)
     prepare_kernels(parts.model.to(device))
@@ -62,7 +62,7 @@ def check_data(cfg: Config) -> Iterator[str]:
     yield from report.text()
 
 
-def _describe_splits(report: Report, cfg: Config, parts: Parts, splits: dict[str, GraphDataset]) -> np.ndarray:
+def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict[str, GraphDataset]) -> np.ndarray:
     """Describe graphs, targets and batches; return the pairs of each batch of the first epoch."""
     spec = parts.dataset.spec
     report.lines.append(
@@ -97,7 +97,9 @@ def pairs_per_batch(graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
     return np.array([int(squared[batch].sum()) for batch in loader.numbers(0)])
 
 
-def _describe_split(report: Report, split: str, summary: SplitSummary, graphs: GraphDataset, spec: DatasetSpec) -> None:
+def _describe_split(
+    report: DataReport, split: str, summary: SplitSummary, graphs: GraphDataset, spec: DatasetSpec
+) -> None:
     total = summary.num_graphs
     report.lines += [
         f"{split}: {total:,} graphs, {summary.num_pairs:,} pairs",
@@ -152,7 +154,7 @@ def _warnings_of(target: TargetSummary, spec: DatasetSpec) -> Iterator[str]:
         yield "all values are equal"
 
 
-def _describe_encodings(report: Report, parts: Parts, splits: dict[str, GraphDataset], num_threads: int) -> None:
+def _describe_encodings(report: DataReport, parts: Parts, splits: dict[str, GraphDataset], num_threads: int) -> None:
     for encoding in parts.encodings:
         for part, graphs in splits.items():
             split = split_of(graphs)
@@ -213,7 +215,7 @@ def _num_pairs(graphs: GraphDataset) -> int:
 
 
 def _describe_memory(
-    report: Report, parts: Parts, graphs: GraphDataset, pairs: np.ndarray, device: torch.device, *, amp: str
+    report: DataReport, parts: Parts, graphs: GraphDataset, pairs: np.ndarray, device: torch.device, *, amp: str
 ) -> None:
     sample, is_cut = _sample(graphs, _MEASURED_PAIRS)
     free, told = memory_of(device).free, f"{len(sample)} graph{'s' * (len(sample) > 1)}{', cut down,' * is_cut}"

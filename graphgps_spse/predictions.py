@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.bench.results import RunResult
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphDataset, flat_rows
 from graphgps_spse.data.loading import LoaderOptions
@@ -28,6 +27,7 @@ from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDir
 from graphgps_spse.files import new_folder, write_new
 from graphgps_spse.identity import identity_of
 from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.results import RunResult
 from graphgps_spse.run import check_best_epoch, describe_origin, prepare_kernels
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.options import AMP_DTYPES, TrainOptions

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphgps_spse.bench.results import RunResult, aggregate, hash_config
 from graphgps_spse.config import Config
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
@@ -30,6 +29,7 @@ from graphgps_spse.models.build import prepare_kernels as prepare_model_kernels
 from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts, build_parts, build_training
 from graphgps_spse.registry import ALL
+from graphgps_spse.results import RunResult, aggregate, hash_config
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import check_batches, explaining_shortage, memory_of

@@ -55,16 +55,16 @@ def parse_arguments() -> argparse.Namespace:
 
 def submit(arguments: argparse.Namespace) -> None:
     """Submit this same script once for each shard, or print the script that would."""
-    from graphgps_spse.bench import slurm
-    from graphgps_spse.bench.launch import Task
     from graphgps_spse.config import load_config
+    from graphgps_spse.sweeps import slurm
+    from graphgps_spse.sweeps.launch import LaunchTask
 
     options, config = slurm.SlurmOptions.parse(arguments.slurm), Path(arguments.cfg)
     name = load_config(config, arguments.overrides).name
     folder = Path("results") / "encode" / config.absolute().parent.name / name
     words = [sys.executable, str(Path(__file__).resolve()), "--cfg", str(config), *arguments.overrides]
     tasks = [
-        Task(
+        LaunchTask(
             name=f"{name}, shard {part} of {arguments.shards}",
             folder=folder / f"{part}-of-{arguments.shards}",
             command=(*words, "--workers", str(options.cpus), "--shard", f"{part}/{arguments.shards}"),

@@ -35,11 +35,11 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def write_report(arguments: argparse.Namespace) -> None:
     """Write the report, print its tables and what could not be used."""
-    from graphgps_spse.bench.collect import collect_runs
-    from graphgps_spse.bench.comparison import build_report
-    from graphgps_spse.bench.markdown import cell_lines, leftovers, pair_lines, stars_text
-    from graphgps_spse.bench.report import make_report
-    from graphgps_spse.bench.selection import choose
+    from graphgps_spse.reports.collect import collect_runs
+    from graphgps_spse.reports.comparison import build_report
+    from graphgps_spse.reports.markdown import cell_lines, leftovers, pair_lines, stars_text
+    from graphgps_spse.reports.report import make_report
+    from graphgps_spse.reports.selection import choose
 
     if arguments.paper:
         print(stars_text(), end="")

@@ -19,9 +19,9 @@ from graphgps_spse.errors import RESUMABLE
 from graphgps_spse.training.signals import StopSignals
 
 if TYPE_CHECKING:
-    from graphgps_spse.bench.launch import Attempt, Task
-    from graphgps_spse.bench.states import State
-    from graphgps_spse.bench.sweep import Run
+    from graphgps_spse.sweeps.launch import Attempt, LaunchTask
+    from graphgps_spse.sweeps.states import State
+    from graphgps_spse.sweeps.sweep import PlannedRun
 
 log = logging.getLogger("sweep")
 
@@ -62,10 +62,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def sweep(arguments: argparse.Namespace) -> int:
     """Read the file and the run directories, then plan, submit or run; return the exit code."""
-    from graphgps_spse.bench import pool, slurm, states
-    from graphgps_spse.bench.sweep import check_buildable, read_sweep, write_manifest
     from graphgps_spse.cores import count_cores
     from graphgps_spse.parts import check_config
+    from graphgps_spse.sweeps import pool, slurm, states
+    from graphgps_spse.sweeps.sweep import check_buildable, read_sweep, write_manifest
 
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     runs, name = read_sweep(arguments.sweep), arguments.sweep.stem
@@ -118,11 +118,16 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 
 def start_run(
-    task: "Task", environment: dict[str, str], *, runs: "dict[Path, Run]", live_jobs: set[str] | None, retry: bool
+    task: "LaunchTask",
+    environment: dict[str, str],
+    *,
+    runs: "dict[Path, PlannedRun]",
+    live_jobs: set[str] | None,
+    retry: bool,
 ) -> "Attempt | None":
     """Start the run of a task, unless its state has changed: another sweep may have been at it."""
-    from graphgps_spse.bench.launch import Attempt
-    from graphgps_spse.bench.states import read_state
+    from graphgps_spse.sweeps.launch import Attempt
+    from graphgps_spse.sweeps.states import read_state
 
     run = runs[task.folder]
     return Attempt.start(task, environment, is_wanted=lambda: read_state(run, live_jobs).needs_running(retry))

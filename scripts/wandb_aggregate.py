@@ -32,8 +32,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def send_aggregates(arguments: argparse.Namespace) -> None:
     """Read, send, and say what was sent and what could not be used."""
-    from graphgps_spse.bench.markdown import leftovers
-    from graphgps_spse.bench.wandb_aggregate import read_aggregates, send
+    from graphgps_spse.reports.markdown import leftovers
+    from graphgps_spse.reports.wandb_aggregate import read_aggregates, send
 
     aggregates, report = read_aggregates(arguments.results)
     for title, lines in leftovers(report):

@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 
-from graphgps_spse.bench import results
+from graphgps_spse import results
 from graphgps_spse.files import try_lock
 from graphgps_spse.models.grit import GritTransformer
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import yaml
 
-from graphgps_spse.bench.collect import collect_runs
-from graphgps_spse.bench.comparison import build_report
-from graphgps_spse.bench.markdown import report_text
-from graphgps_spse.bench.table import lay_out
 from graphgps_spse.config import load_config
+from graphgps_spse.reports.collect import collect_runs
+from graphgps_spse.reports.comparison import build_report
+from graphgps_spse.reports.markdown import report_text
+from graphgps_spse.reports.table import lay_out
 from graphgps_spse.run import run_seeds
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("GPS", "CSA", "GRIT", "synthetic", "quickstart")  # configs/sweeps/ holds lists of runs
 CONFIGS = sorted(path for folder in FOLDERS for path in (ROOT / "configs" / folder).glob("*.yaml"))
 NAMES = [path.relative_to(ROOT / "configs").with_suffix("").as_posix() for path in CONFIGS]
-PAPER = ROOT / "graphgps_spse" / "bench" / "paper_table.csv"
+PAPER = ROOT / "graphgps_spse" / "reports" / "paper_table.csv"
 DATA = ("zinc", "peptides-func", "peptides-struct", "pcqm4mv2", "pattern", "cluster", "mnist", "cifar10")
 BATCH = 6  # graphs: what a miniature split has, and enough for BatchNorm
 

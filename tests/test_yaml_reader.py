@@ -9,10 +9,10 @@ from unprivileged import as_nobody
 from yaml_mutants import try_many
 
 from graphgps_spse import yaml_reader
-from graphgps_spse.bench.sweep import read_sweep
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.rundir import load_saved_config
+from graphgps_spse.sweeps.sweep import read_sweep
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi")

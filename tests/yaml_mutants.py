@@ -15,9 +15,9 @@ from pathlib import Path
 
 import official_configs
 
-from graphgps_spse.bench.sweep import read_sweep
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.sweeps.sweep import read_sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 PIECES = [

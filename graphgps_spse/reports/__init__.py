@@ -1,0 +1,1 @@
+"""From the records of runs to statistics, tables, figures and pages."""

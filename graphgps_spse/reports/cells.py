@@ -1,0 +1,198 @@
+"""A cell of a table: the seeds of one configuration, and what they say."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphgps_spse.reports.collect import RecordedRun
+from graphgps_spse.reports.paper import Column, find_column, paper_columns
+from graphgps_spse.reports.stats import Summary, agreement, summarize
+from graphgps_spse.results import RunResult, is_measurement
+
+MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
+MODEL_ORDER = ("GPS", "CSA", "GRIT")
+WALKS = frozenset({"RRWP", "RWSE"})
+"""The paper calls both RWSE: of pairs in GRIT, of nodes and edges in GPS and CSA."""
+MAX_SEEDS = 1_000_000
+"""Of `expected.seeds`: nobody means more."""
+ENCODING_WORDS = WALKS | {"SPSE", "LapPE", "SPD", "Rings"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The finished seeds of one configuration, all of the same data and encoding."""
+
+    label: str
+    """Its folder below the results, e.g. GRIT/zinc-SPSE."""
+    runs: tuple[RecordedRun, ...]
+    unfinished: Mapping[int, str]
+    """Seed -> how far it came."""
+    num_planned: int = 0
+    """Seeds that a sweep lists; 0 where none lists this configuration."""
+
+    @property
+    def first(self) -> RunResult:
+        """Any of its records, for what all have in common."""
+        return self.runs[0].result
+
+    @property
+    def results(self) -> list[RunResult]:
+        """The records, by seed."""
+        return [run.result for run in self.runs]
+
+    @property
+    def model(self) -> str:
+        """GPS, CSA, GRIT, or the name in the configuration."""
+        return MODEL_LABELS.get(self.first.model, self.first.model)
+
+    @property
+    def uses_paths(self) -> bool:
+        """Whether SPSE is among its encodings."""
+        return "SPSE" in self.first.encoding.split("+")
+
+    @property
+    def encoding(self) -> str:
+        """SPSE, RWSE (which RRWP counts as), RWSE+SPSE where pairs have both, or the encodings in their place."""
+        parts = set(self.first.encoding.split("+"))
+        if not self.uses_paths:
+            return "RWSE" if parts & WALKS else self.first.encoding
+        walks_of_edges = "RWSE" in parts and self.first.config.get("posenc_RWSE.enable_edges", False)
+        return "RWSE+SPSE" if "RRWP" in parts or walks_of_edges else "SPSE"
+
+    @property
+    def column(self) -> Column:
+        """How its data set is shown."""
+        return find_column(self.first.dataset, self.first.metric, self.first.direction)
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """Seed -> test metric at the best validation epoch, in the table's unit."""
+        return {result.seed: result.score * self.column.scale for result in self.results}
+
+    @property
+    def summary(self) -> Summary:
+        """Mean, sample deviation and number of the scores."""
+        return summarize(list(self.scores.values()))
+
+    @property
+    def validation(self) -> Summary:
+        """Mean, sample deviation and number of the same metric on validation, at the same epochs: what to choose by."""
+        metric, scale = self.first.metric, self.column.scale
+        return summarize([result.best["val"][metric] * scale for result in self.results])
+
+    def format(self, summary: Summary) -> str:
+        """Return mean and deviation as text, with the digits of the column."""
+        digits = self.column.digits
+        deviation = f" ± {format_number(summary.std, digits)}" if summary.n > 1 else ""
+        return format_number(summary.mean, digits) + deviation
+
+    @property
+    def num_intended(self) -> int:
+        """Seeds that there should be: those begun, and those that a sweep lists or else as many as `expected.seeds`."""
+        return max(len(self.runs) + len(self.unfinished), self.num_planned or self._expected_seeds)
+
+    @property
+    def why_not_expected(self) -> str:
+        """Why what was published does not apply to this configuration; empty where it does, or nothing was."""
+        return str(self.first.expected.get("why_not") or "")
+
+    @property
+    def _expected_seeds(self) -> int:
+        seeds = self.first.expected.get("seeds", 0)
+        is_number = isinstance(seeds, int) and 0 <= seeds <= MAX_SEEDS
+        return seeds if is_number and not self.why_not_expected else 0
+
+    @property
+    def seeds(self) -> str:
+        """Finished and intended seeds, e.g. 7/10."""
+        return f"{len(self.runs)}/{self.num_intended}"
+
+    @property
+    def legend(self) -> str:
+        """How figures call it, e.g. SPSE (7/10 seeds)."""
+        n = len(self.runs)
+        number = f"{n}" if n == self.num_intended else self.seeds
+        return f"{self.first.encoding} ({number} seed{'' if number == '1' else 's'})"
+
+    @property
+    def expected(self) -> Summary | None:
+        """What the configuration says it should reach, in the table's unit; None where it says nothing.
+
+        Accuracies may be given as shares or in percent: nothing is expected to be right in less than one percent.
+        """
+        record = self.first.expected
+        mean, std = record.get("mean"), record.get("std")
+        if not self._expected_seeds or not is_measurement(mean) or not is_measurement(std):
+            return None
+        scale = self.column.scale if mean <= 1.0 else 1
+        return Summary(mean * scale, std * scale if std > 0 else math.nan, self._expected_seeds)
+
+    @property
+    def agreement(self) -> tuple[float, float] | None:
+        """Difference from what is expected, as z and p; None below three seeds, or where no deviation is given."""
+        expected = self.expected
+        if expected is None or math.isnan(expected.std):
+            return None
+        return agreement(self.summary, expected)
+
+    @property
+    def stem(self) -> str:
+        """Its folder without the words of encodings: equal for configurations that differ in nothing else."""
+        folder, _, name = self.label.rpartition("/")
+        for separator in "+_.":
+            name = name.replace(separator, "-")
+        return "/".join([folder, "-".join(w for w in name.split("-") if w not in ENCODING_WORDS)])
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Where it stands among others: data sets and models as in the paper, walks before paths."""
+        names = [column.dataset for column in paper_columns()]
+        dataset, model = self.first.dataset, self.model
+        return (
+            *(names.index(dataset) if dataset in names else len(names), dataset),
+            *(MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER), model),
+            *(self.stem, self.uses_paths, self.label),
+        )
+
+    def mean_of(self, values: Sequence[float | None]) -> float | None:
+        """Return the mean of what is known, None where nothing is."""
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if known else None
+
+    def resource(self, name: str) -> float | None:
+        """Return the mean of a recorded resource over the runs that have it."""
+        return self.mean_of([result.resources.get(name) for result in self.results])
+
+    @property
+    def counting(self) -> str:
+        """How its simple paths were counted, e.g. "exact" or "exact to 6, estimated to 15"; empty without SPSE."""
+        record = self.first.encodings.get("SPSE", {}).get("train", {})
+        told = describe_status(record.get("status", []))
+        of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
+        return f"{told} (in a sample)" if told and of_sample else told
+
+
+def format_number(value: float, digits: int, sign: str = "") -> str:
+    """Return a number with so many decimals, or as a power of ten where it has ten digits before them."""
+    return f"{value:{sign}.{digits}{'f' if abs(value) < 1e9 else 'e'}}"
+
+
+def describe_status(status: Sequence[str]) -> str:
+    """Return the status of each length in words."""
+    if len(set(status)) <= 1:
+        return status[0].replace("_", " ") if status else ""
+    ends = [k for k in range(len(status)) if k + 1 == len(status) or status[k + 1] != status[k]]
+    return ", ".join(f"{status[k].replace('_', ' ')} to {k + 1}" for k in ends)
+
+
+def best_epochs(cell: Cell) -> Summary:
+    """Return mean, deviation and number of the best validation epochs, counted from 0."""
+    return summarize([result.best_epoch for result in cell.results])
+
+
+def metric_names(cell: Cell) -> list[str]:
+    """Return the metric that picks the best epoch, and its parts that all seeds have, e.g. accuracy_length3, ..."""
+    metric: str = cell.first.metric
+    best = [result.best["test"] for result in cell.results]
+    return [metric, *(name for name in best[0] if name.startswith(f"{metric}_") and all(name in b for b in best))]

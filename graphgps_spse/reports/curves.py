@@ -1,0 +1,79 @@
+"""Learning curves over seeds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.reports.cells import Cell
+from graphgps_spse.results import is_measurement, read_history
+
+History = dict[int, float]
+"""Epoch -> validation metric."""
+
+
+def read_histories(cells: Sequence[Cell]) -> tuple[dict[str, list[History]], list[str]]:
+    """Return the validation curve of every seed by cell, and why others are missing."""
+    histories: dict[str, list[History]] = {}
+    problems = []
+    for cell in cells:
+        histories[cell.label] = []
+        for run in cell.runs:
+            try:
+                lines = read_history(run.path, "val", run.result.history_digests.get("val", ""))
+                histories[cell.label].append(_curve(lines, cell.first.metric))
+            except DataError as err:
+                problems.append(f"no learning curve of {cell.label}/{run.result.seed}: {err}")
+            except (KeyError, TypeError, ValueError, OverflowError) as err:
+                problems.append(
+                    f"no learning curve of {cell.label}/{run.result.seed}: its lines lack epoch or metric ({err})"
+                )
+    return histories, problems
+
+
+def _curve(lines: Sequence[dict[str, Any]], metric: str) -> History:
+    """Return the metric by epoch, nan where it is no number that can be averaged."""
+    found = {int(line["epoch"]): float(line[metric]) for line in lines}
+    return {epoch: value if is_measurement(value) else math.nan for epoch, value in found.items()}
+
+
+def mean_curve(histories: Sequence[History]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return epochs, the mean over the seeds that have each, their sample deviation (nan for one), their number."""
+    epochs = np.array(sorted({epoch for history in histories for epoch in history}), dtype=np.int64)
+    values = np.array([[history.get(int(epoch), np.nan) for epoch in epochs] for history in histories])
+    number = np.isfinite(values).sum(0)
+    kept = np.where(np.isfinite(values), values, 0.0)
+    mean = kept.sum(0) / np.maximum(number, 1)
+    squares = np.where(np.isfinite(values), (values - mean) ** 2, 0.0).sum(0)
+    std = np.where(number > 1, np.sqrt(squares / np.maximum(number - 1, 1)), np.nan)
+    return epochs, np.where(number > 0, mean, np.nan), std, number
+
+
+def draw_curves(
+    axes: Axes, cells: Sequence[Cell], colours: Sequence[str], histories: Mapping[str, Sequence[History]]
+) -> None:
+    """Draw the mean over seeds with a band of one sample deviation; errors on a logarithmic axis."""
+    is_error = cells[0].column.direction == "min"
+    for cell, colour in zip(cells, colours):
+        curves = histories.get(cell.label, [])
+        if not curves:
+            continue
+        epochs, mean, std, number = mean_curve(curves)
+        mean, std = mean * cell.column.scale, std * cell.column.scale
+        few = "o" if len(epochs) < 10 else ""  # a line through one epoch would be invisible
+        axes.plot(epochs, mean, color=colour, linewidth=1.4, marker=few, markersize=3, label=cell.legend)
+        if (number > 1).any():
+            lower = np.maximum(mean - std, 0.5 * mean) if is_error else mean - std  # a logarithm needs it above 0
+            axes.fill_between(epochs, lower, mean + std, color=colour, alpha=0.18, linewidth=0)
+    if is_error:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.set_xlabel("epoch", fontsize=8)
+    axes.legend(fontsize=8, frameon=False)

@@ -1,0 +1,132 @@
+"""The paper's table as LaTeX."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from graphgps_spse.reports.cells import Cell
+from graphgps_spse.reports.table import CAPTION, Entry, Row, Table
+
+COLOURS = ("", "cyan", "orange", "brown")
+"""The paper's, for best, second and third."""
+ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$",
+}  # fmt: skip
+CELLS_CAPTION = "Validation and test results at the best validation epoch: mean ± sample standard deviation over seeds."
+PREAMBLE = r"""\documentclass{article}
+\usepackage[a4paper,landscape,margin=1cm]{geometry}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\usepackage{booktabs}
+\usepackage{graphicx}
+\usepackage{xcolor}
+\begin{document}
+"""
+
+
+def latex_table(table: Table) -> str:
+    r"""Return a table environment to \input; it needs the packages booktabs, graphicx and xcolor."""
+    columns = "l" + "c" * len(table.columns)
+    lines = [
+        "% needs \\usepackage{booktabs,graphicx,xcolor}",
+        r"\begin{table*}[t]",
+        rf"\caption{{{_caption()}}}",
+        r"\begin{center}",
+        r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        *_head(table),
+    ]
+    for block in table.blocks:
+        lines += [r"\midrule", *(_row(row, table) for row in block)]
+    lines += [r"\bottomrule", r"\end{tabular}}", r"\end{center}", r"\end{table*}"]
+    return "\n".join(lines) + "\n"
+
+
+def standalone(table: Table) -> str:
+    """Return a document that holds the table and nothing else."""
+    return PREAMBLE + latex_table(table) + "\\end{document}\n"
+
+
+def cells_table(cells: Sequence[Cell]) -> str:
+    r"""Return a table of all cells with validation beside test, to \input; it needs the package booktabs."""
+    head = ["Data set", "Cell", "Metric", "Seeds", "Validation", "Test"]
+    rows = [
+        [
+            cell.first.dataset,
+            cell.label,
+            cell.first.metric,
+            cell.seeds,
+            *map(cell.format, (cell.validation, cell.summary)),
+        ]
+        for cell in cells
+    ]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        r"\begin{table*}[t]",
+        rf"\caption{{{escape(CELLS_CAPTION)}}}",
+        r"\begin{center}",
+        r"\begin{tabular}{lllccc}",
+        r"\toprule",
+        _line([rf"\textbf{{{name}}}" for name in head]),
+        r"\midrule",
+        *(_line([escape(text) for text in row]) for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{center}",
+        r"\end{table*}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return text with the characters that LaTeX reads as commands escaped, and those it has no letter for named."""
+    return "".join(ESCAPES.get(character) or _letter(character) for character in text)
+
+
+def _letter(character: str) -> str:
+    """Return a character of the preamble's encodings, a space for a control character, U+1F600 for any other."""
+    if character.isprintable() and ord(character) < 0x180:
+        return character
+    return " " if ord(character) < 0xA0 else f"U+{ord(character):04X}"
+
+
+def _caption() -> str:
+    named = (("best", 1), ("second", 2), ("third", 3))
+    ranks = ", ".join(rf"\textcolor{{{COLOURS[rank]}}}{{{name}}}" for name, rank in named)
+    caption = escape(CAPTION).replace("$<$=", r"$\leq$")
+    return f"{caption} Highlighted are {ranks}."
+
+
+def _head(table: Table) -> list[str]:
+    families, rules, start = [""], [], 2
+    for family, group in groupby(table.columns, key=lambda column: column.family):
+        width = len(list(group))
+        families.append(rf"\multicolumn{{{width}}}{{c}}{{\textbf{{{escape(family)}}}}}")
+        rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
+        start += width
+    names = [r"\textbf{Model}", *(rf"\textbf{{{escape(c.dataset)}}}" for c in table.columns)]
+    arrows = {"min": r"$\downarrow$", "max": r"$\uparrow$"}
+    metrics = ["", *(f"{escape(c.metric)} {arrows[c.direction]}" for c in table.columns)]
+    return [_line(families), "".join(rules), _line(names), _line(metrics)]
+
+
+def _row(row: Row, table: Table) -> str:
+    return _line([escape(row.label), *(_entry(row.entries.get(c.dataset)) for c in table.columns)])
+
+
+def _line(cells: list[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _entry(entry: Entry | None) -> str:
+    if entry is None:
+        return "$-$"
+    bold = r"\mathbf" if entry.rank else ""
+    parts = [f"{bold}{{{part}}}" if bold else part for part in (entry.mean, entry.std) if part]
+    text = "$" + r" \pm ".join(parts) + "$"
+    text = rf"\underline{{{text}}}" if entry.better else text
+    text = rf"\textcolor{{{COLOURS[entry.rank]}}}{{{text}}}" if entry.rank else text
+    stars = rf"\textbf{{{'*' * entry.stars}}}" if entry.stars else ""
+    seeds = rf" {{\scriptsize ({escape(entry.seeds)})}}" if entry.seeds else ""
+    return text + stars + seeds

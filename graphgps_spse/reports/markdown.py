@@ -1,0 +1,316 @@
+"""A report as Markdown."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from graphgps_spse.reports.cells import Cell, best_epochs, format_number
+from graphgps_spse.reports.comparison import Pair, Report
+from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, find_column, recompute_stars
+from graphgps_spse.reports.selection import rank_on_validation
+from graphgps_spse.reports.stats import LEVEL
+from graphgps_spse.reports.table import CAPTION, Entry, Table
+
+RANK_MARKS = ("", "¹", "²", "³")
+HOW = """\
+- Scores are of the test split at the epoch that is best on validation. Deviations are sample deviations (ddof 1).
+- To choose among configurations read `validation`, the same metric at the same epochs: a choice by test scores is
+  too good on test. `on validation` is the difference SPSE minus RWSE there.
+- `student` is the paper's test: two-sided, equal variances. `welch` assumes none. `paired` tests the differences of
+  equal seeds. `holm` is `student`, adjusted for all pairs of this report. Nothing is tested below 3 seeds a side.
+- `g` is Hedges' g: the difference in pooled deviations, corrected for small samples. `95 %` is Welch's interval of the
+  difference, SPSE minus RWSE. `finds` is the effect, in deviations, that the test finds 8 times in 10 with such seeds.
+- z is the difference from `expected:` over the root of std²/n + std'²/n', with the deviations and seeds of both sides;
+  p is that of Student's distribution with Satterthwaite's degrees of freedom. A cell agrees where p is above 0.05.
+- A cell holds one configuration, one data set and one encoding; other runs in its folder keep it out of the table."""
+
+
+def report_text(report: Report, table: Table) -> str:
+    """Return the whole report."""
+    blocks = [
+        ["# Report", "", *paper_table_lines(table), "", CAPTION + " ¹ ² ³: best, second and third of a column."],
+        ["## Cells", "", *cell_lines(report.cells)],
+        *(
+            [f"## Best on validation: {escape(title)}", "", *_plain_table(rows)]
+            for title, rows in selection_rows(report.cells)
+        ),
+        ["## SPSE against RWSE", "", *pair_lines(report.pairs)] if report.pairs else [],
+        ["## Against what is expected", "", *expected_lines(report.cells)] if any(_has_expected(report)) else [],
+        *(["## " + title, "", *map(_item, lines)] if lines else [] for title, lines in leftovers(report)),
+        ["## How to read this", "", HOW],
+        ["## Sources of the literature's rows", "", *_sources(table)] if _sources(table) else [],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def leftovers(report: Report) -> list[tuple[str, list[str]]]:
+    """Return what is not in the tables, or not without a remark, under its headings."""
+    return [
+        ("Not used", report.refused),
+        ("Runs without a result", report.absent),
+        ("Notes", report.notes),
+    ]
+
+
+def paper_table_lines(table: Table) -> list[str]:
+    """Return the table in the paper's layout; Markdown underlines with HTML's <u>."""
+    arrows = [escape(f"{c.dataset} ({c.metric} {'↓' if c.direction == 'min' else '↑'})") for c in table.columns]
+    rows = [[escape(row.label), *(mark_entry(row.entries.get(c.dataset)) for c in table.columns)] for row in table.rows]
+    return markdown_table(["model", *arrows], rows)
+
+
+def mark_entry(entry: Entry | None) -> str:
+    """Return an entry with its marks."""
+    if entry is None:
+        return "-"
+    text = f"<u>{entry.text}</u>" if entry.better else entry.text
+    text = f"**{text}**" if entry.rank else text
+    seeds = f" ({entry.seeds})" if entry.seeds else ""
+    return text + "\\*" * entry.stars + RANK_MARKS[entry.rank] + seeds
+
+
+def cell_lines(cells: Sequence[Cell]) -> list[str]:
+    """Return the table of `cell_rows`."""
+    return _plain_table(cell_rows(cells))
+
+
+def cell_rows(cells: Sequence[Cell]) -> list[list[str]]:
+    """Return a head and a row for each cell: scores, epochs, size and cost."""
+    head = ["cell", "data set", "model", "encoding", "counted", "seeds", "metric", "validation", "test", "best epoch"]
+    head += ["parameters", "s/epoch", "hours", "memory", "energy"]
+    return [head, *(_cell_row(cell) for cell in cells)]
+
+
+def _cell_row(cell: Cell) -> list[str]:
+    first, (epoch, deviation, n) = cell.first, best_epochs(cell)
+    epochs = [result.best_epoch for result in cell.results]
+    return [
+        cell.label,
+        first.dataset,
+        cell.model,
+        first.encoding,
+        cell.counting or "-",
+        cell.seeds,
+        first.metric,
+        cell.format(cell.validation),
+        cell.format(cell.summary),
+        (f"{epoch:.1f} ± {deviation:.1f}, {min(epochs)} to {max(epochs)}" if n > 1 else f"{epoch:.0f}")
+        + f" of {first.epochs}",
+        f"{first.num_params:,}",
+        format_number(sum(result.seconds_per_epoch for result in cell.results) / n, 2),
+        format_number(sum(result.seconds for result in cell.results) / n / 3600, 2),
+        format_memory(cell),
+        format_energy(cell),
+    ]
+
+
+def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
+    """Return a title, a head and rows for each data set of several cells: ranked on validation, with test scores."""
+    tables = []
+    for ranking in rank_on_validation(cells):
+        if len(ranking) > 1:
+            rows = [
+                [str(rank), cell.label, cell.seeds, cell.format(cell.validation), cell.format(cell.summary)]
+                for rank, cell in enumerate(ranking, 1)
+            ]
+            title = f"{ranking[0].first.dataset}, {ranking[0].first.metric}"
+            tables.append((title, [["", "cell", "seeds", "validation", "test"], *rows]))
+    return tables
+
+
+def format_memory(cell: Cell) -> str:
+    """Return the mean peak: of the device where there is one, else of the process."""
+    device, process = cell.resource("peak_device_bytes"), cell.resource("peak_process_bytes")
+    peak = process if device is None else device
+    return "-" if peak is None else f"{peak / 2**30:.2f} GiB{'' if device is None else ' GPU'}"
+
+
+def format_energy(cell: Cell) -> str:
+    """Return the mean energy of a run, over the runs that were measured from start to end."""
+    whole = [result for result in cell.results if result.resources.get("energy_whole_run")]
+    energy = cell.mean_of([result.resources.get("energy_joules") for result in whole])
+    part = "" if len(whole) == len(cell.runs) else f" ({len(whole)} of {len(cell.runs)} runs)"
+    return "-" if energy is None else f"{energy / 3.6e6:.3f} kWh{part}"
+
+
+def pair_lines(pairs: Sequence[Pair]) -> list[str]:
+    """Return the table of `pair_rows`."""
+    return _plain_table(pair_rows(pairs))
+
+
+def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
+    """Return a head and a row for each pair with every test."""
+    head = ["data set", "model", "RWSE", "SPSE", "seeds", "on validation", "difference", "95 %", "g", "finds"]
+    head += ["student", "welch", "paired", "holm", "verdict"]
+    return [head, *(_pair_row(pair) for pair in pairs)]
+
+
+def _pair_row(pair: Pair) -> list[str]:
+    c, digits = pair.comparison, pair.paths.column.digits
+    ends = [format_number(end, digits, "+") for end in c.interval or ()]
+    return [
+        pair.paths.first.dataset,
+        pair.paths.model,
+        f"{pair.walks.label}: {pair.walks.format(pair.walks.summary)}",
+        f"{pair.paths.label}: {pair.paths.format(pair.paths.summary)}",
+        f"{pair.walks.seeds}, {pair.paths.seeds}",
+        format_number(pair.validation_difference, digits, "+"),
+        format_number(c.difference, digits, "+"),
+        " to ".join(ends) or "-",
+        _number(c.hedges_g, "+.2f"),
+        _number(c.detectable_g, ".2f"),
+        format_p(c.student_p),
+        format_p(c.welch_p),
+        f"{format_p(c.paired_p)}" + (f" ({c.num_pairs})" if c.paired_p is not None else ""),
+        format_p(pair.holm_p),
+        pair.verdict,
+    ]
+
+
+def format_p(p: float | None) -> str:
+    """Return a p-value with two digits, or a dash."""
+    return _number(p, ".2g")
+
+
+def _number(value: float | None, spec: str) -> str:
+    return "-" if value is None else format(value, spec)
+
+
+def expected_lines(cells: Sequence[Cell]) -> list[str]:
+    """Return the table of `expected_rows`."""
+    return _plain_table(expected_rows(cells))
+
+
+def expected_rows(cells: Sequence[Cell]) -> list[list[str]]:
+    """Return a head and a row for each cell that says what it should reach."""
+    head = ["cell", "seeds", "test", "expected", "difference", "z", "p", "verdict", "source"]
+    return [head, *(_expected_row(cell) for cell in cells if cell.expected is not None)]
+
+
+def _has_expected(report: Report) -> Iterable[bool]:
+    return (cell.expected is not None for cell in report.cells)
+
+
+def _expected_row(cell: Cell) -> list[str]:
+    expected, digits = cell.expected, cell.column.digits
+    assert expected is not None
+    z, p = cell.agreement or (None, None)
+    std = f" ± {format_number(expected.std, digits)}" if expected.std == expected.std else ""
+    return [
+        cell.label,
+        cell.seeds,
+        cell.format(cell.summary),
+        f"{format_number(expected.mean, digits)}{std} (n = {expected.n})",
+        format_number(cell.summary.mean - expected.mean, digits, "+"),
+        _number(z, "+.2f"),
+        format_p(p),
+        agreement_verdict(cell),
+        str(cell.first.expected.get("source", "")),
+    ]
+
+
+def agreement_verdict(cell: Cell) -> str:
+    """Say whether a cell reaches what its configuration expects."""
+    if cell.agreement is None:
+        return "no test: fewer than 3 seeds, or no deviation given"
+    if cell.agreement[1] > LEVEL:
+        return "agrees"
+    better = (cell.agreement[0] < 0) == (cell.column.direction == "min")
+    return f"does not agree: {'better' if better else 'worse'} than expected"
+
+
+def _sources(table: Table) -> list[str]:
+    return [_item(f"{row.label}: {row.source}") for row in table.rows if row.source != "this report"]
+
+
+def escape(text: str) -> str:
+    """Return text on one line with whatever Markdown reads as markup escaped, but for the bars of a table."""
+    line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
+    return re.sub(r"[\\`*\[\]<>$~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", line)  # a_b is a word, _b_ is not
+
+
+def _item(line: str) -> str:
+    return "- " + re.sub(r"^(?=[#+-])", r"\\", escape(line))
+
+
+def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    head, *others = ([escape(cell) for cell in row] for row in rows)
+    return markdown_table(head, others)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table of cells that are Markdown; bars within a cell are escaped."""
+    lines = [list(head), ["---"] * len(head), *(list(row) for row in rows)]
+    assert all(len(line) == len(head) for line in lines)
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+def stars_text() -> str:
+    """Return the paper's stars and colours, recomputed from its printed numbers."""
+    checks = recompute_stars()
+    gains, tested = sum(check.gain for check in checks), [c for c in checks if c.student_p is not None]
+    differing = [check for check in checks if check.differs]
+    head = ["model", "data set", "difference", "", "star printed", "student", "p of all roundings", "if ddof 0"]
+    head += ["welch", "g", "holm"]
+    lines = [
+        "# The paper's stars, recomputed from its printed means and deviations",
+        "",
+        "Airale et al. 2025, table 1: two-sided Student t-test at 10 seeds a side, p <= 0.05; PCQM4Mv2 has one run.",
+        "",
+        *markdown_table(head, [_star_row(check) for check in checks]),
+        "",
+        f"{len(tested)} pairs can be tested, {sum(c.differs for c in tested)} stars differ:",
+        *(f"- {c.model}, {c.dataset}: {_star_remark(c)}" for c in differing),
+        "",
+        f"Stars that hold only if the printed deviations are sample deviations: {_names(_need_ddof_1(tested))}.",
+        f"Stars that roundings of the printed numbers could undo: {_names(_undone_by_rounding(tested))}; "
+        f"that they could add: {_names(_added_by_rounding(tested))}.",
+        f"Significant after Holm's correction for {len(tested)} tests: {_names([c for c in tested if _holds(c)])}.",
+        f"SPSE is better in {gains} of {len(checks)} pairs; section 5.2 says {GAINS_IN_TEXT}.",
+        *(f"Colour that differs: {line}." for line in differing_ranks()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _star_row(check: StarCheck) -> list[str]:
+    digits = find_column(check.dataset, "", "").digits
+    roundings = "-" if check.p_of_roundings is None else " to ".join(format_p(p) for p in check.p_of_roundings)
+    return [
+        check.model,
+        check.dataset,
+        f"{check.difference:+.{digits}f}",
+        "gain" if check.gain else "loss",
+        "\\*" if check.printed_star else "",
+        format_p(check.student_p) + (" **differs**" if check.differs else ""),
+        roundings,
+        format_p(check.population_p),
+        format_p(check.welch_p),
+        _number(check.g, "+.2f"),
+        format_p(check.holm_p),
+    ]
+
+
+def _star_remark(check: StarCheck) -> str:
+    what = "gain" if check.gain else "loss"
+    p = f"p = {check.student_p:.3f}"
+    return f"a star on a {what} with {p}" if check.printed_star else f"no star on a significant {what}, {p}"
+
+
+def _holds(check: StarCheck) -> bool:
+    return check.holm_p is not None and check.holm_p <= LEVEL
+
+
+def _need_ddof_1(checks: Sequence[StarCheck]) -> list[StarCheck]:
+    return [c for c in checks if c.printed_star and c.population_p is not None and c.population_p > LEVEL]
+
+
+def _undone_by_rounding(checks: Sequence[StarCheck]) -> list[StarCheck]:
+    return [c for c in checks if c.printed_star and c.p_of_roundings is not None and c.p_of_roundings[1] > LEVEL]
+
+
+def _added_by_rounding(checks: Sequence[StarCheck]) -> list[StarCheck]:
+    unmarked = (c for c in checks if not c.printed_star and not c.differs)
+    return [c for c in unmarked if c.p_of_roundings is not None and c.p_of_roundings[0] <= LEVEL]
+
+
+def _names(checks: Sequence[StarCheck]) -> str:
+    return ", ".join(f"{c.model} {c.dataset}" for c in checks) or "none"

@@ -1,0 +1,123 @@
+"""A report as one HTML page that needs nothing else: no script, no network, figures inside."""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import groupby
+
+from graphgps_spse.reports.comparison import Report
+from graphgps_spse.reports.markdown import HOW, cell_rows, expected_rows, leftovers, pair_rows, selection_rows
+from graphgps_spse.reports.table import CAPTION, Entry, Row, Table
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; margin: 2rem auto; max-width: 80rem;
+  padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: left; white-space: nowrap; }
+thead th { border-bottom: 1px solid #333; } table { border-top: 2px solid #333; border-bottom: 2px solid #333; }
+tbody + tbody tr:first-child td { border-top: 1px solid #999; }
+.paper td + td, .paper th + th { text-align: center; }
+.better { text-decoration: underline; text-underline-offset: .2em; }
+.rank1, .rank2, .rank3 { font-weight: 700; }
+.rank1 { color: #007c9e; } .rank2 { color: #c05a00; } .rank3 { color: #7a4419; }
+.seeds { color: #666; font-size: .8em; }
+.warn { border-left: 4px solid #c0392b; padding: .1rem 1rem; background: #fdf3f2; }
+.note { color: #444; font-size: .85rem; max-width: 60rem; }
+img { max-width: 100%; height: auto; }
+"""
+TITLES = {
+    "scores": "Scores, seed by seed",
+    "curves": "Learning curves: mean and one sample deviation over seeds",
+    "targets": "Parts of the metric",
+    "differences": "Differences",
+    "costs": "Time and memory",
+}
+
+
+def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> str:
+    """Return the page. `pictures` are PNG files by figure name."""
+    parts = ["<h1>Report</h1>", _wide(paper_table(table)), f'<p class="note">{escape(CAPTION)}</p>', _ranks()]
+    for title, lines in leftovers(report):
+        if lines:
+            kind = "note" if title == "Notes" else "warn"
+            items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+            parts.append(f'<h2>{title}</h2><ul class="{kind}">{items}</ul>')
+    parts += ["<h2>Cells</h2>", _wide(html_table(cell_rows(report.cells)))]
+    for title, rows in selection_rows(report.cells):
+        parts += [f"<h2>Best on validation: {escape(title)}</h2>", _wide(html_table(rows))]
+    if report.pairs:
+        parts += ["<h2>SPSE against RWSE</h2>", _wide(html_table(pair_rows(report.pairs)))]
+    if any(cell.expected is not None for cell in report.cells):
+        parts += ["<h2>Against what is expected</h2>", _wide(html_table(expected_rows(report.cells)))]
+    for name, picture in pictures.items():
+        data, title = base64.b64encode(picture).decode(), TITLES.get(name, name)
+        parts.append(f'<h2>{escape(title)}</h2><img alt="{escape(title)}" src="data:image/png;base64,{data}">')
+    parts += ["<h2>How to read this</h2>", _list(line[2:] for line in _unwrapped(HOW))]
+    sources = [f"{row.label}: {row.source}" for row in table.rows if row.source != "this report"]
+    if sources:
+        parts += ["<h2>Sources of the literature's rows</h2>", _list(sources)]
+    head = f'<meta charset="utf-8"><title>Report</title><style>{STYLE}</style>'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(parts) + "\n</body></html>\n"
+
+
+def paper_table(table: Table) -> str:
+    """Return the table in the paper's layout."""
+    families = "".join(
+        f'<th colspan="{len(list(group))}">{escape(family)}</th>'
+        for family, group in groupby(table.columns, key=lambda column: column.family)
+    )
+    names = "".join(
+        f"<th>{escape(c.dataset)}<br>{escape(c.metric)} {'↓' if c.direction == 'min' else '↑'}</th>"
+        for c in table.columns
+    )
+    bodies = "".join(f"<tbody>{''.join(_row(row, table) for row in block)}</tbody>" for block in table.blocks)
+    head = f"<thead><tr><th></th>{families}</tr><tr><th>Model</th>{names}</tr></thead>"
+    return f'<table class="paper">{head}{bodies}</table>'
+
+
+def _row(row: Row, table: Table) -> str:
+    cells = "".join(_cell(row.entries.get(column.dataset)) for column in table.columns)
+    return f'<tr><td title="{escape(row.source)}">{escape(row.label)}</td>{cells}</tr>'
+
+
+def _cell(entry: Entry | None) -> str:
+    """Return a cell of the table, which tells the validation score when pointed at."""
+    validation = " ± ".join(text for text in entry.validation if text) if entry else ""
+    title = f' title="validation {escape(validation)}"' if validation else ""
+    return f"<td{title}>{_entry(entry)}</td>"
+
+
+def _entry(entry: Entry | None) -> str:
+    if entry is None:
+        return "-"
+    classes = " ".join(["better"] * entry.better + [f"rank{entry.rank}"] * bool(entry.rank))
+    text = f'<span class="{classes}">{escape(entry.text)}</span>' if classes else escape(entry.text)
+    seeds = f' <span class="seeds">({escape(entry.seeds)})</span>' if entry.seeds else ""
+    return text + "*" * entry.stars + seeds
+
+
+def _ranks() -> str:
+    named = (("best", 1), ("second", 2), ("third", 3))
+    ranks = ", ".join(f'<span class="rank{rank}">{name}</span>' for name, rank in named)
+    return f'<p class="note">Highlighted: {ranks} of a column with at least four numbers.</p>'
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of plain text, the first row of which is its head."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _unwrapped(text: str) -> list[str]:
+    return text.replace("\n  ", " ").split("\n")
+
+
+def _list(lines: Iterable[str]) -> str:
+    return '<ul class="note">' + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _wide(table: str) -> str:
+    return f'<div class="wide">{table}</div>'

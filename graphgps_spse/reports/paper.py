@@ -1,0 +1,203 @@
+"""Table 1 of the paper (Airale et al. 2025) as data: what it prints, how its columns are read, what its marks say."""
+
+import csv
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from graphgps_spse.reports.stats import LEVEL, Summary, hedges_g, holm, t_test
+
+TABLE_FILE = "paper_table.csv"
+GAINS_IN_TEXT = 21
+"""In how many of the 24 pairs section 5.2 says that SPSE is better."""
+LITERATURE = ("message passing", "transformers")
+"""Blocks of rows that nobody retrained."""
+
+
+class Column(NamedTuple):
+    """A data set as a table shows it."""
+
+    dataset: str
+    family: str
+    metric: str
+    direction: str
+    """"min" or "max"."""
+    scale: int
+    """Factor from a record to the table: 100 where it prints percent."""
+    digits: int
+
+
+COLUMNS = (
+    ("ZINC", "Molecular", "MAE", "min", 1, 3),
+    ("Peptides-func", "Molecular", "AP", "max", 1, 4),
+    ("Peptides-struct", "Molecular", "MAE", "min", 1, 4),
+    ("PCQM4Mv2", "Molecular", "MAE", "min", 1, 4),
+    ("PATTERN", "SBM", "Accuracy", "max", 100, 3),
+    ("CLUSTER", "SBM", "Accuracy", "max", 100, 3),
+    ("MNIST", "Superpixel", "Accuracy", "max", 100, 3),
+    ("CIFAR10", "Superpixel", "Accuracy", "max", 100, 3),
+)
+"""The fields of a Column for each data set, in the paper's order."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One number of the paper's table, as it stands there."""
+
+    block: str
+    model: str
+    encoding: str
+    """RWSE or SPSE in the block "compared", empty in the literature."""
+    dataset: str
+    mean: str
+    std: str
+    """Empty where none is printed."""
+    seeds: int
+    """0 where the table does not say."""
+    underline: bool
+    star: bool
+    rank: str
+    """best, second, third or empty."""
+    source: str
+
+    @property
+    def summary(self) -> Summary:
+        """The numbers; std is nan where none is printed."""
+        return Summary(float(self.mean), float(self.std or "nan"), self.seeds)
+
+
+def read_paper_table() -> list[Printed]:
+    """Return every number of the table, row after row as the paper has them."""
+    with Path(__file__).with_name(TABLE_FILE).open(newline="", encoding="utf-8") as file:
+        return [
+            Printed(
+                **{key: row[key] for key in ("block", "model", "encoding", "dataset", "mean", "std", "rank", "source")},
+                seeds=int(row["seeds"] or 0),
+                underline=row["underline"] == "yes",
+                star=row["star"] == "yes",
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def paper_columns() -> list[Column]:
+    """Return the paper's columns, in its order."""
+    return [Column(*fields) for fields in COLUMNS]
+
+
+def find_column(dataset: str, metric: str, direction: str) -> Column:
+    """Return how the paper shows a data set, or for one that it does not have a plain column with four digits."""
+    for column in paper_columns():
+        if column.dataset == dataset:
+            return column
+    return Column(dataset, "", metric, direction, 1, 4)
+
+
+class StarCheck(NamedTuple):
+    """A pair of the paper's table, recomputed from its printed means and deviations."""
+
+    model: str
+    dataset: str
+    difference: float
+    """SPSE minus RWSE, in the table's unit."""
+    gain: bool
+    printed_star: bool
+    student_p: float | None
+    """None where one run was made."""
+    p_of_roundings: tuple[float, float] | None
+    """Least and greatest p of all means and deviations that round to the printed ones."""
+    population_p: float | None
+    """p if the printed deviations are those of the population (ddof 0), which the paper does not say."""
+    welch_p: float | None
+    g: float | None
+    holm_p: float | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the star is where p <= 0.05 puts one, on gains and losses alike."""
+        return self.student_p is not None and self.printed_star != (self.student_p <= LEVEL)
+
+
+def recompute_stars() -> list[StarCheck]:
+    """Recompute every pair of the paper's table with two-sided tests from its printed numbers."""
+    pairs = _printed_pairs()
+    tested = [p for before, after in pairs if (p := _student(before.summary, after.summary)) is not None]
+    adjusted = iter(holm(tested))
+    checks = []
+    for before, after in pairs:
+        first, second = before.summary, after.summary
+        student, direction = _student(first, second), find_column(after.dataset, "", "").direction
+        difference = round(second.mean - first.mean, 6)
+        checks.append(
+            StarCheck(
+                model=after.model,
+                dataset=after.dataset,
+                difference=difference,
+                gain=(difference < 0) == (direction == "min"),
+                printed_star=before.star or after.star,
+                student_p=student,
+                p_of_roundings=None if student is None else p_of_roundings(before, after),
+                population_p=None if student is None else _student(_as_sample(first), _as_sample(second)),
+                welch_p=t_test(first, second, equal_variances=False),
+                g=None if student is None else hedges_g(first, second),
+                holm_p=None if student is None else next(adjusted),
+            )
+        )
+    return checks
+
+
+def differing_ranks() -> list[str]:
+    """Return where the table's colours are not those of its numbers, equal numbers sharing a rank."""
+    table, found = read_paper_table(), []
+    for column in paper_columns():
+        numbers = [printed for printed in table if printed.dataset == column.dataset]
+        values = sorted({float(p.mean) for p in numbers}, reverse=column.direction == "max")
+        for printed in numbers:
+            place = values.index(float(printed.mean))
+            rank = ("best", "second", "third")[place] if place < 3 else ""
+            if rank != printed.rank:
+                row = f"{printed.model} {printed.encoding}".strip()
+                colours = f"printed {printed.rank or 'without colour'}, by value {rank or 'none of the first three'}"
+                found.append(f"{column.dataset}, {row}, {printed.mean}: {colours}")
+    return found
+
+
+def _printed_pairs() -> list[tuple[Printed, Printed]]:
+    compared = {(p.model, p.dataset, p.encoding): p for p in read_paper_table() if p.block == "compared"}
+    return [
+        (compared[model, dataset, "RWSE"], after)
+        for (model, dataset, encoding), after in compared.items()
+        if encoding == "SPSE"
+    ]
+
+
+def _student(first: Summary, second: Summary) -> float | None:
+    return t_test(first, second, equal_variances=True)
+
+
+def _as_sample(summary: Summary) -> Summary:
+    """Turn a population deviation into a sample deviation."""
+    return summary._replace(std=summary.std * (summary.n / (summary.n - 1)) ** 0.5)
+
+
+def p_of_roundings(before: Printed, after: Printed) -> tuple[float, float]:
+    """Return the least and greatest p of Student's test over all numbers that round to the printed ones.
+
+    They lie at corners, as p falls with the distance of the means and grows with the deviations, but for p = 1 where
+    the means may be equal.
+    """
+    choices = [_unrounded(p.mean) for p in (before, after)] + [_unrounded(p.std) for p in (before, after)]
+    found = []
+    for first_mean, second_mean, first_std, second_std in itertools.product(*choices):
+        n = before.seeds
+        found.append(_student(Summary(first_mean, first_std, n), Summary(second_mean, second_std, after.seeds)))
+    known = [p for p in found if p is not None]
+    overlap = choices[0][0] <= choices[1][1] and choices[1][0] <= choices[0][1]  # the means may be equal
+    return min(known), 1.0 if overlap else max(known)
+
+
+def _unrounded(text: str) -> tuple[float, float]:
+    """Return the least and greatest number that prints as `text`."""
+    half = 0.5 * 10.0 ** -len(text.partition(".")[2])
+    return float(text) - half, float(text) + half

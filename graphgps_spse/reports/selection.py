@@ -1,0 +1,39 @@
+"""Which configuration to choose: the best on validation, never on test, whose scores a choice would make too good."""
+
+import math
+from collections.abc import Sequence
+
+from graphgps_spse.reports.cells import Cell
+
+
+def rank_on_validation(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return the cells of each data set and metric by their mean on validation, the best first.
+
+    Cells without a finite mean come last; equal means keep the order of `cells`.
+    """
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.first.dataset, cell.first.metric), []).append(cell)
+    return [sorted(group, key=_order) for group in groups.values()]
+
+
+def choose(cells: Sequence[Cell]) -> list[str]:
+    """Return a line for each data set: the best configuration on validation, and what it scores on test."""
+    return [_describe(ranking) for ranking in rank_on_validation(cells)]
+
+
+def _order(cell: Cell) -> tuple[bool, float]:
+    mean = cell.validation.mean
+    return math.isnan(mean), mean if cell.column.direction == "min" else -mean
+
+
+def _describe(ranking: Sequence[Cell]) -> str:
+    best = ranking[0]
+    dataset, metric = best.first.dataset, best.first.metric
+    if math.isnan(best.validation.mean):
+        return f"{dataset}: no configuration has a finite {metric} on validation"
+    of = f"the best of {len(ranking)} configurations" if len(ranking) > 1 else "the only configuration"
+    return (
+        f"{dataset}: {best.label} is {of} on validation, {metric} {best.format(best.validation)}; on test it has "
+        f"{best.format(best.summary)} ({best.seeds} seeds)"
+    )

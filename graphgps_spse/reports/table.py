@@ -1,0 +1,153 @@
+"""The paper's table: a row for each model, a column for each data set, literature above, marked as in the paper."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from graphgps_spse.reports.cells import MODEL_ORDER, Cell, format_number
+from graphgps_spse.reports.comparison import Report
+from graphgps_spse.reports.paper import LITERATURE, Column, Printed, paper_columns, read_paper_table
+
+MIN_RANKED = 4
+"""A column with fewer numbers than this has no best, second and third: all would be coloured."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of the table."""
+
+    mean: str
+    std: str = ""
+    """Sample deviation, empty for one seed."""
+    seeds: str = ""
+    """Finished and intended seeds where they differ, e.g. 7/10."""
+    better: bool = False
+    """The better one of a pair, underlined."""
+    stars: int = 0
+    """On the better one: 1 for p <= 0.05, 2 where it is so after Holm's correction over the table."""
+    rank: int = 0
+    """1, 2 or 3 in its column, 0 beyond."""
+    validation: tuple[str, str] = ("", "")
+    """Mean and sample deviation on validation; empty where they are not known."""
+
+    @property
+    def text(self) -> str:
+        """Mean and deviation without marks."""
+        return f"{self.mean} ± {self.std}" if self.std else self.mean
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of the table."""
+
+    block: str
+    label: str
+    source: str
+    """Whose numbers these are."""
+    entries: dict[str, Entry]
+    """Data set -> number."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in blocks, over some of the data sets."""
+
+    columns: list[Column]
+    rows: list[Row]
+
+    @property
+    def blocks(self) -> list[list[Row]]:
+        """Rows that stand between two rules."""
+        names = dict.fromkeys(row.block for row in self.rows)
+        return [[row for row in self.rows if row.block == name] for name in names]
+
+
+CAPTION = (
+    "Test results at the best validation epoch: mean and sample standard deviation (ddof 1) over seeds; finished of "
+    "intended seeds where some are missing. The better one of walks and paths is underlined; * marks a difference "
+    "with p <= 0.05 in a two-sided Student t-test, gain or loss, ** one that holds after Holm's correction over all "
+    "pairs of the table. Fewer than 3 seeds are not tested."
+)
+
+
+def lay_out(report: Report, *, literature: bool = True) -> Table:
+    """Return the table of a report; the literature's rows as far as they have its data sets."""
+    shown = {cell.column.dataset: cell.column for cell in report.cells}
+    columns = [column for column in paper_columns() if column.dataset in shown]
+    columns += [column for name, column in sorted(shown.items()) if column not in columns]
+    rows = _literature_rows(columns) if literature else []
+    return Table(columns, _with_ranks(columns, rows + _measured_rows(report)))
+
+
+def _literature_rows(columns: Sequence[Column]) -> list[Row]:
+    known, rows = {column.dataset for column in columns}, dict[str, Row]()
+    for printed in read_paper_table():
+        if printed.block in LITERATURE and printed.dataset in known:
+            row = rows.setdefault(printed.model, Row(printed.block, printed.model, printed.source, {}))
+            row.entries[printed.dataset] = _printed_entry(printed)
+    return list(rows.values())
+
+
+def _printed_entry(printed: Printed) -> Entry:
+    return Entry(printed.mean, printed.std)
+
+
+def _measured_rows(report: Report) -> list[Row]:
+    """Return a row for each model with and without paths; where there are several, each says which cells it holds."""
+    rows: dict[tuple[str, int], list[Cell]] = {}
+    for cell in sorted(report.cells, key=_row_order):
+        number = sum(c.first.dataset == cell.first.dataset for n in rows for c in rows[n] if n[0] == row_label(cell))
+        rows.setdefault((row_label(cell), number), []).append(cell)
+    several = {label for label, number in rows if number}
+    measured = []
+    for (label, _), cells in sorted(rows.items(), key=lambda item: (*_row_order(item[1][0])[:2], item[0][1])):
+        names = f" [{', '.join(cell.label for cell in cells)}]" if label in several else ""
+        entries = {cell.first.dataset: _entry(cell, report) for cell in cells}
+        measured.append(Row(f"compared, {cells[0].model}", label + names, "this report", entries))
+    return measured
+
+
+def row_label(cell: Cell) -> str:
+    """Return the model and its encoding as the paper writes them."""
+    if cell.model == "GPS":
+        return f"GPS + {cell.encoding}" if cell.uses_paths else "GPS"
+    return f"{cell.model}-{cell.encoding}"
+
+
+def _row_order(cell: Cell) -> tuple[tuple[int, str], tuple[bool, str], str]:
+    place = MODEL_ORDER.index(cell.model) if cell.model in MODEL_ORDER else len(MODEL_ORDER)
+    return (place, cell.model), (cell.uses_paths, row_label(cell)), cell.label
+
+
+def _entry(cell: Cell, report: Report) -> Entry:
+    mean, std, n = cell.summary
+    digits, better, stars = cell.column.digits, False, 0
+    validation = ["" if math.isnan(value) else format_number(value, digits) for value in cell.validation[:2]]
+    for pair in report.pairs:
+        if pair.gain is not None and cell is (pair.paths if pair.gain else pair.walks):
+            better, stars = True, max(stars, pair.stars)
+    return Entry(
+        mean=format_number(mean, digits),
+        std="" if math.isnan(std) else format_number(std, digits),
+        seeds="" if n == cell.num_intended else cell.seeds,
+        better=better,
+        stars=stars,
+        validation=(validation[0], validation[1]),
+    )
+
+
+def _with_ranks(columns: Sequence[Column], rows: list[Row]) -> list[Row]:
+    """Rank the paper's columns by what is printed, so that equal numbers share a rank, as there."""
+    for column in columns:
+        numbers = [float(row.entries[column.dataset].mean) for row in rows if column.dataset in row.entries]
+        is_ranked = column in paper_columns() and len(numbers) >= MIN_RANKED
+        values = sorted(set(numbers), reverse=column.direction == "max")[:3] if is_ranked else []
+        ranked = []
+        for row in rows:
+            entry = row.entries.get(column.dataset)
+            if entry is not None and float(entry.mean) in values:
+                changed = replace(entry, rank=values.index(float(entry.mean)) + 1)
+                row = replace(row, entries={**row.entries, column.dataset: changed})
+            ranked.append(row)
+        rows = ranked
+    return rows

@@ -1,0 +1,332 @@
+"""A sweep file becomes runs: configurations x grid points x seeds, each checked, none twice; and their manifest."""
+
+import hashlib
+import itertools
+import json
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import escape, glob
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from graphgps_spse.config import Config, load_config
+from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
+from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
+from graphgps_spse.registry import nearest
+from graphgps_spse.sweeps.grid import name_point, read_grid, read_items
+from graphgps_spse.sweeps.launch import LaunchTask, main_command
+from graphgps_spse.yaml_reader import Node, parse_word, read_mapping
+
+log = logging.getLogger(__name__)
+
+SCHEMA = 2
+MANIFEST = "sweep.json"
+KEYS = {
+    "out_dir": "folder of all runs; results/<name of this file> if absent",
+    "configs": "YAML files or patterns, relative to this file",
+    "seeds": "a number, or a list of seeds",
+    "overrides": "key=value words for every run",
+    "grid": "dotted keys, each with a list of values; every combination is run; `key: same` follows the key above",
+    "include": "other sweep files, relative to this one, in place of all other keys",
+}
+MAX_RUNS = 100_000
+"""Of one sweep; the paper's whole table has 426."""
+MAX_SHOWN = 20
+"""Configurations that one message lists."""
+MAX_NAME = 255
+"""Bytes of a file's name on Linux."""
+OURS = ("name", "seed", "out_dir")
+"""Keys that place a run, which the sweep sets by itself."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One seed of one configuration at one grid point."""
+
+    config: Path
+    own_name: str
+    """What the configuration is called by itself: its `name`, or its file's."""
+    name: str
+    """The same and the grid point."""
+    seed: int
+    out_dir: Path
+    """The sweep's folder, which holds the manifest."""
+    group: str
+    """The configuration's folder, e.g. GRIT: it tells configurations of the same name apart. May be empty."""
+    overrides: tuple[str, ...]
+    where: str
+    """file:line that asks for it."""
+    cfg: Config
+    """The resolved configuration, of any seed."""
+
+    @property
+    def relative_dir(self) -> str:
+        """The run's folder below the sweep's, e.g. GRIT/zinc-SPSE/3."""
+        return "/".join(part for part in (self.group, self.name, str(self.seed)) if part)
+
+    @property
+    def run_dir(self) -> Path:
+        """Where main.py keeps everything of this run."""
+        return self.out_dir / self.relative_dir
+
+    def resolved(self) -> dict[str, Any]:
+        """The configuration as nested dicts, with this run's seed."""
+        return {**self.cfg.to_dict(), "seed": self.seed}
+
+    def task(self, num_threads: int = 0) -> LaunchTask:
+        """The process that does it, with so many threads unless the configuration or the sweep sets them itself."""
+        placed = [f"name={self.name}"] if self.name != self.own_name else []
+        placed += [f"seed={self.seed}", f"out_dir={_as_text(str(self.out_dir / self.group))}"]
+        threads = [f"num_threads={num_threads}"] if num_threads and not self.cfg.num_threads else []
+        words = [*main_command(), "--cfg", str(self.config), *self.overrides, *placed, *threads]
+        return LaunchTask(self.relative_dir, self.run_dir, tuple(words))
+
+
+def read_sweep(path: Path) -> list[PlannedRun]:
+    """Return every run that a sweep file asks for. Raises ConfigError, naming file and line, for what cannot be run."""
+    first: dict[Path, PlannedRun] = {}
+    for run in _read(path):
+        if len(first) == MAX_RUNS:
+            raise ConfigError(
+                f"{run.where}: the included files together ask for more than {MAX_RUNS:,} runs, the limit"
+            )
+        if run.run_dir in first:
+            raise ConfigError(
+                f"{run.where}: {run.run_dir} is listed twice, first at {first[run.run_dir].where}; "
+                "a run has one place, so remove one of the two"
+            )
+        first[run.run_dir] = run
+    return list(first.values())
+
+
+def check_buildable(runs: Sequence[PlannedRun], build: Callable[[Config], None]) -> None:
+    """Raise ConfigError that lists every configuration of these runs which `build` refuses; each is built once.
+
+    What cannot be read here, such as data that lies on other machines, is logged and no reason to refuse.
+    """
+    problems = []
+    for run in {run.run_dir.parent: run for run in runs}.values():
+        label = run.relative_dir.rpartition("/")[0]
+        try:
+            build(run.cfg)
+        except ConfigError as err:
+            problems.append(f"{run.where}: {label}: {err}")
+        except DataError as err:
+            log.warning("%s: %s: cannot be checked here: %s", run.where, label, err)
+    refuse(problems)
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise ConfigError with all problems, or the first ones where there are too many to read."""
+    if problems:
+        more = [f"and {len(problems) - MAX_SHOWN} more"] if len(problems) > MAX_SHOWN else []
+        several = f"{len(problems)} configurations of this sweep cannot be run:\n" if len(problems) > 1 else ""
+        raise ConfigError(several + "\n".join([*problems[:MAX_SHOWN], *more]))
+
+
+def write_manifest(sweep: str, runs: Sequence[PlannedRun]) -> None:
+    """Write sweep.json into every folder of these runs: what is intended, so that reports can say 7/10.
+
+    Several sweeps may share a folder: each replaces the runs that it alone listed before and keeps the others'.
+    """
+    for out_dir in sorted({run.out_dir for run in runs}):
+        try:
+            out_dir.mkdir(parents=True, exist_ok=True)
+            with (out_dir / f".{MANIFEST}.lock").open("a") as lock:
+                wait_for_lock(lock)
+                _update_manifest(out_dir / MANIFEST, sweep, [run for run in runs if run.out_dir == out_dir])
+        except OSError as err:
+            raise LaunchError(f"{out_dir}: cannot be written ({err.strerror}); choose another out_dir") from err
+
+
+def read_manifest(path: Path) -> list[dict[str, Any]]:
+    """Return the runs of a sweep.json. Raises DataError where it is damaged or of another schema."""
+    try:
+        record = read_record(path, (BEFORE_DIGESTS, SCHEMA))
+        return [dict(run, sweeps=list(run["sweeps"]), dir=str(run["dir"])) for run in record["runs"]]
+    except (TypeError, KeyError) as err:
+        raise DataError(f"{path} cannot be read as a sweep's manifest: {err!r}; move it aside") from err
+    except (OSError, ValueError) as err:
+        raise DataError(f"{path} cannot be read as a sweep's manifest: {err}; move it aside") from err
+
+
+def _update_manifest(path: Path, sweep: str, runs: Sequence[PlannedRun]) -> None:
+    listed = {}
+    for old in read_manifest(path) if path.is_file() else []:
+        others = [name for name in old["sweeps"] if name != sweep]
+        if others:
+            listed[old["dir"]] = {**old, "sweeps": others}
+    for run in runs:
+        sweeps = {*listed.get(run.relative_dir, {}).get("sweeps", []), sweep}
+        listed[run.relative_dir] = {
+            "config": shorten(run.config),
+            "name": run.name,
+            "seed": run.seed,
+            "dir": run.relative_dir,
+            "overrides": list(run.overrides),
+            "sweeps": sorted(sweeps),
+        }
+    write_record(path, {"schema": SCHEMA, "runs": [listed[key] for key in sorted(listed, key=_by_seed)]})
+
+
+def shorten(path: Path) -> str:
+    """Return a path relative to the current folder where it lies below it."""
+    absolute = Path(os.path.abspath(path))
+    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
+
+
+def _by_seed(relative_dir: str) -> tuple[str, int]:
+    head, _, seed = relative_dir.rpartition("/")
+    return head, int(seed)
+
+
+def _read(path: Path, is_included: bool = False) -> Iterator[PlannedRun]:
+    keys = _read_keys(path)
+    if "include" in keys:
+        if is_included or set(keys) != {"include"}:
+            why = "an included file includes no other" if is_included else "include stands alone; no other key applies"
+            raise ConfigError(f"{keys['include'].where}: {why}")
+        for item in read_items("include", keys["include"]):
+            yield from _read(path.parent / _text(item), is_included=True)
+        return
+    if "configs" not in keys:
+        raise ConfigError(f"{path}: no configs, so nothing to run; keys: {', '.join(KEYS)}")
+    out_dir = Path(_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
+    _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
+    seeds = _read_seeds(keys["seeds"]) if "seeds" in keys else [0]
+    words = _read_overrides(keys["overrides"]) if "overrides" in keys else []
+    axes = read_grid(keys["grid"], _check_key) if "grid" in keys else []
+    configs = list(_read_configs(path, keys["configs"]))
+    factors = {"configurations": (len(configs), "configs"), "grid points": (prod(map(len, axes)), "grid")}
+    factors["seeds"] = (len(seeds), "seeds")
+    _check_number({what: (number, keys[key].where if key in keys else "") for what, (number, key) in factors.items()})
+    points = [name_point([setting for part in point for setting in part]) for point in itertools.product(*axes)]
+    problems: list[str] = []
+    for config, where in configs:
+        folder = Path(os.path.abspath(config)).parent.name
+        group = "" if folder == out_dir.name else folder
+        twins: dict[str, str] = {}
+        for suffix, assignments in points:
+            overrides = (*words, *assignments)
+            try:
+                cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
+            except ConfigError as err:
+                problems.append(f"{where}: {err}")
+                continue
+            resolved = hashlib.sha256(json.dumps(cfg.to_dict(), sort_keys=True).encode()).hexdigest()
+            twin = twins.setdefault(resolved, suffix)
+            if twin != suffix:
+                raise ConfigError(
+                    f"{keys['grid'].where}: grid: '{twin[1:]}' and '{suffix[1:]}' are the same "
+                    f"run of {config}, written in two ways; remove one of the two"
+                )
+            own_name, name = cfg.name, cfg.name + suffix
+            _check_names([name], where)
+            cfg = cfg.with_values(name=name)
+            for seed in seeds:
+                yield PlannedRun(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
+    refuse(problems)
+
+
+def _check_out_dir(folder: Path, where: str) -> None:
+    """Raise ConfigError where a folder of results can be neither read nor made, so that a plan says it too."""
+    try:
+        _check_names(folder.parts, f"{where}: out_dir")
+        problem = "" if stat.S_ISDIR(folder.stat().st_mode) else "is a file"
+    except FileNotFoundError:
+        return
+    except OSError as err:
+        problem = f"cannot be used ({err.strerror})"
+    if problem:
+        raise ConfigError(f"{where}: out_dir: {folder} {problem}; choose another")
+
+
+def _check_names(names: Iterable[str], where: str) -> None:
+    """Raise ConfigError for a name that no folder can have, though nothing of the path may be there yet to say so."""
+    for name in names:
+        if len(os.fsencode(name)) > MAX_NAME:
+            raise ConfigError(f"{where}: {show(name)} is longer than {MAX_NAME} bytes, the limit of a folder's name")
+
+
+def _check_number(factors: dict[str, tuple[int, str]]) -> None:
+    """Raise ConfigError where a file asks for too many runs, before they are written out. Factors have their place."""
+    total = prod(number for number, _ in factors.values())
+    if total > MAX_RUNS:
+        listing = " x ".join(f"{_shorten_number(number)} {what}" for what, (number, _) in factors.items())
+        raise ConfigError(
+            f"{max(factors.values())[1]}: {_shorten_number(total)} runs ({listing}); {MAX_RUNS:,} is the limit of a "
+            "sweep, so use fewer seeds or values"
+        )
+
+
+def _shorten_number(number: int) -> str:
+    digits = len(str(number))
+    return f"{number:,}" if digits <= 18 else f"about 10^{digits - 1}"
+
+
+def _read_keys(path: Path) -> dict[str, Node]:
+    keys: dict[str, Node] = {}
+    for key, where, node in read_mapping(path, "sweep").value:
+        if key not in KEYS:
+            known = "; ".join(f"{name} ({meaning})" for name, meaning in KEYS.items())
+            raise ConfigError(f"{where}: unknown key '{key}'.{nearest(key, list(KEYS))} Keys: {known}")
+        keys[key] = node
+    return keys
+
+
+def _read_configs(path: Path, node: Node) -> Iterator[tuple[Path, str]]:
+    for item in read_items("configs", node):
+        pattern = _text(item)
+        matches = (
+            sorted(glob(os.path.join(escape(str(path.parent)), pattern))) if "*" in pattern else [path.parent / pattern]
+        )
+        if not matches:
+            raise ConfigError(f"{item.where}: no configuration file matches {os.path.relpath(path.parent / pattern)}")
+        yield from ((Path(os.path.relpath(match)), item.where) for match in matches)
+
+
+def _read_seeds(node: Node) -> Sequence[int]:
+    value = node.plain()
+    if type(value) is int and value > 0:
+        return range(value)
+    if not value or not isinstance(value, list) or not all(type(seed) is int and seed >= 0 for seed in value):
+        raise ConfigError(
+            f"{node.where}: seeds: {show(value)} leaves nothing to run; write their number, e.g. 10 for 0 to 9, or a "
+            "list of numbers, e.g. [0, 1, 2]"
+        )
+    return value
+
+
+def _read_overrides(node: Node) -> list[str]:
+    words = []
+    for item in read_items("overrides", node):
+        word = _text(item)
+        _check_key(word.partition("=")[0], item.where)
+        if "=" not in word:
+            raise ConfigError(f"{item.where}: overrides: '{word}' is not of the form key=value")
+        words.append(word)
+    return words
+
+
+def _check_key(key: str, where: str) -> None:
+    if key in OURS:
+        raise ConfigError(f"{where}: '{key}' is set by the sweep itself, from configs, seeds and out_dir")
+
+
+def _text(node: Node) -> str:
+    if node.is_mapping or node.is_list or not node.text:
+        raise ConfigError(f"{node.where}: expected one word, not {show(node.plain())}")
+    return node.text
+
+
+def _as_text(text: str) -> str:
+    """Return a text as an override that means it: quoted where YAML would read something else."""
+    try:
+        is_itself = parse_word(text, "out_dir") == text
+    except ConfigError:
+        is_itself = False
+    return text if is_itself else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,145 @@
+"""Which cells are compared, and what a report refuses."""
+
+from dataclasses import replace
+
+import pytest
+from records import record, write_cell, write_pair, write_run
+from scipy import stats
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.reports.collect import collect_runs
+from graphgps_spse.reports.comparison import build_report
+
+WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
+
+
+def report_of(root):
+    return build_report(collect_runs(root))
+
+
+def test_gains_and_losses_are_marked_alike(tmp_path):
+    write_pair(tmp_path / "GRIT", WALKS, PATHS)
+    write_pair(tmp_path / "CSA", PATHS, WALKS, model="CSAModel")
+    write_pair(tmp_path / "GPS", WALKS, [0.29, 0.31, 0.33], model="GPSModel")
+    report = report_of(tmp_path)
+    found = {pair.paths.model: pair for pair in report.pairs}
+    assert list(found) == ["GPS", "CSA", "GRIT"]
+    p = stats.ttest_ind(WALKS, PATHS).pvalue
+    assert found["GRIT"].comparison.student_p == pytest.approx(p)
+    assert found["GRIT"].holm_p == pytest.approx(3 * p) and found["CSA"].holm_p == pytest.approx(3 * p)
+    assert {model: pair.gain for model, pair in found.items()} == {"GRIT": True, "CSA": False, "GPS": None}
+    assert {model: pair.stars for model, pair in found.items()} == {"GRIT": 2, "CSA": 2, "GPS": 0}
+    assert found["CSA"].verdict == "loss **" and found["GPS"].verdict == "equal, not significant"
+
+
+def test_one_star_where_holm_takes_the_second_away(tmp_path):
+    weak = [0.275, 0.285, 0.295]
+    p = stats.ttest_ind(WALKS, weak).pvalue
+    assert 0.025 < p < 0.05
+    write_pair(tmp_path / "GRIT", WALKS, weak)
+    write_pair(tmp_path / "CSA", WALKS, WALKS, model="CSAModel")
+    pair = next(pair for pair in report_of(tmp_path).pairs if pair.paths.model == "GRIT")
+    assert pair.holm_p == pytest.approx(2 * p) and pair.stars == 1 and pair.verdict == "gain *"
+
+
+def test_a_higher_metric_gains_upwards(tmp_path):
+    write_pair(tmp_path, [0.5, 0.6, 0.7], [0.6, 0.7, 0.8], dataset="Cycles", metric="accuracy", direction="max")
+    (pair,) = report_of(tmp_path).pairs
+    assert pair.gain is True and pair.stars == 0 and pair.verdict == "gain, not significant"
+
+
+def test_two_seeds_are_shown_and_not_tested(tmp_path):
+    write_pair(tmp_path, WALKS, PATHS[:2])
+    (pair,) = report_of(tmp_path).pairs
+    assert pair.holm_p is None and pair.stars == 0 and pair.verdict == "no test: fewer than 3 seeds"
+
+
+def test_several_candidates_are_told_apart_by_name(tmp_path):
+    for stem in ("easy", "hard"):
+        write_pair(tmp_path, WALKS, PATHS, stem=stem)
+    write_cell(tmp_path, PATHS, name="other-SPSE")
+    report = report_of(tmp_path)
+    assert {(pair.walks.label, pair.paths.label) for pair in report.pairs} == {
+        ("easy-RWSE", "easy-SPSE"),
+        ("hard-RWSE", "hard-SPSE"),
+    }
+    assert [note for note in report.notes if "other-SPSE" in note and "easy-RWSE, hard-RWSE" in note]
+
+
+def test_one_baseline_serves_all_variants(tmp_path):
+    write_pair(tmp_path, WALKS, PATHS)
+    write_cell(tmp_path, PATHS, name="zinc-SPSE-dag")
+    assert [pair.walks.label for pair in report_of(tmp_path).pairs] == ["zinc-RWSE"] * 2
+
+
+def test_walks_are_the_counterpart_where_there_are_others(tmp_path):
+    write_pair(tmp_path, WALKS, PATHS)
+    write_cell(tmp_path, PATHS, name="zinc-LapPE", encoding="LapPE")
+    report = report_of(tmp_path)
+    assert [pair.walks.label for pair in report.pairs] == ["zinc-RWSE"] and not report.notes
+
+
+def test_a_counterpart_without_walks_is_noted(tmp_path):
+    write_cell(tmp_path, WALKS, name="zinc-LapPE", encoding="LapPE")
+    write_cell(tmp_path, PATHS, name="zinc-SPSE")
+    report = report_of(tmp_path)
+    assert [pair.walks.label for pair in report.pairs] == ["zinc-LapPE"]
+    assert report.notes == ["zinc-SPSE is compared with zinc-LapPE, which has LapPE, for want of RWSE"]
+
+
+def test_other_data_is_not_compared(tmp_path):
+    write_cell(tmp_path, WALKS, name="zinc-RWSE", encoding="RRWP", fingerprints={"train": "other"})
+    write_cell(tmp_path, PATHS, name="zinc-SPSE")
+    report = report_of(tmp_path)
+    assert not report.pairs
+    assert any("their fingerprints differ" in note for note in report.notes)
+    assert any("not made on the same data: zinc-RWSE / zinc-SPSE" in note for note in report.notes)
+
+
+def test_a_cell_that_mixes_runs_is_refused_and_the_rest_reported(tmp_path):
+    write_pair(tmp_path, WALKS, PATHS)
+    config = {"optim.base_lr": 1e-3}
+    write_run(tmp_path, record(0.1, 0, name="mixed", config=config))
+    write_run(tmp_path, record(0.1, 1, name="mixed", config={"optim.base_lr": 1e-4}))
+    report = report_of(tmp_path)
+    assert [cell.label for cell in report.cells] == ["zinc-RWSE", "zinc-SPSE"]
+    (refused,) = report.refused
+    assert "mixed" in refused and "seeds 1 differ from seeds 0" in refused and "optim.base_lr" in refused
+
+
+def test_nothing_is_dropped_silently(tmp_path):
+    write_cell(tmp_path, WALKS, expected={"mean": 0.3, "std": 0.01, "seeds": 10})
+    (tmp_path / "exp/7").mkdir()
+    (tmp_path / "exp/7/config.yaml").touch()
+    report = report_of(tmp_path)
+    assert report.cells[0].seeds == "3/10"
+    assert report.absent == [
+        "exp/7: no result, before any checkpoint",
+        "exp: 6 more of the 10 seeds of expected.seeds, not begun",
+    ]
+
+
+def test_a_report_over_nothing_says_what_is_there(tmp_path):
+    (tmp_path / "exp/7").mkdir(parents=True)
+    (tmp_path / "exp/7/config.yaml").touch()
+    with pytest.raises(DataError, match="(?s)no finished run.*exp/7: no result"):
+        report_of(tmp_path)
+
+
+def test_what_else_differs_is_noted(tmp_path):
+    shared = {"optim.max_epoch": 10, "dataset.node_encoder_name": "A"}
+    walks = shared | {"posenc_RRWP.enable": True}
+    paths = shared | {"posenc_SPSE.enable": True, "dataset.node_encoder_name": "A+SPSE"}
+    write_cell(tmp_path / "same", WALKS, name="zinc-RWSE", encoding="RRWP", config=walks)
+    write_cell(tmp_path / "same", PATHS, name="zinc-SPSE", config=paths)
+    assert report_of(tmp_path).notes == []
+    write_cell(tmp_path / "other", PATHS, name="zinc-SPSE", config=paths | {"optim.max_epoch": 20})
+    assert any("optim.max_epoch 10 and 20" in note for note in report_of(tmp_path).notes)
+
+
+def test_seeds_of_different_code_are_noted(tmp_path):
+    for seed, commit in enumerate(("a", "a", "b+changes")):
+        write_run(tmp_path, replace(record(0.1, seed), environment={"commit": commit}))
+    notes = report_of(tmp_path).notes
+    assert any("seeds differ in commit: a, b+changes" in note for note in notes)
+    assert any("changes that no commit holds" in note for note in notes)

@@ -1,0 +1,84 @@
+"""The LaTeX table: balanced, and compiled where pdflatex is installed."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from graphgps_spse.reports.latex import escape, latex_table, standalone
+from graphgps_spse.reports.paper import Column, paper_columns
+from graphgps_spse.reports.table import Entry, Row, Table
+
+CYCLES = Column("Cycles_50%", "Other & own", "accuracy", "max", 1, 4)
+TABLE = Table(
+    [*paper_columns()[:2], paper_columns()[4], CYCLES],
+    [
+        Row("transformers", "SAN (+RWSE)", "paper", {"ZINC": Entry("0.139", "0.006")}),
+        Row("compared, GRIT", "GRIT-RWSE", "this", {"ZINC": Entry("0.065", "0.005", rank=3)}),
+        Row(
+            "compared, GRIT",
+            "GRIT-SPSE [a_b]",
+            "this",
+            {
+                "ZINC": Entry("0.059", "0.001", seeds="7/10", better=True, stars=2, rank=1),
+                "PATTERN": Entry("87.2", better=True),
+                CYCLES.dataset: Entry("0.99", rank=2),
+            },
+        ),
+    ],
+)
+
+
+def balanced(text):
+    """Whether braces and environments close what they open."""
+    plain = re.sub(r"\\[\\{}%&_#$]", "", text)
+    depth = 0
+    for character in plain:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth < 0:
+            return False
+    stack = []
+    for kind, name in re.findall(r"\\(begin|end)\{([^}]*)\}", text):
+        if kind == "begin":
+            stack.append(name)
+        elif not stack or stack.pop() != name:
+            return False
+    return depth == 0 and not stack and plain.count("$") % 2 == 0
+
+
+def columns_of(line):
+    plain = line.replace(r"\&", "")
+    spans = [int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", plain)]
+    return plain.count("&") + 1 + sum(spans)
+
+
+def test_structure():
+    text = latex_table(TABLE)
+    assert balanced(text) and balanced(standalone(TABLE))
+    assert r"\begin{tabular}{lcccc}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert [columns_of(row) for row in rows] == [5] * 6
+    assert text.count(r"\midrule") == 2 and text.count(r"\cmidrule") == 3
+    assert not balanced(text.replace(r"\end{tabular}", "")) and not balanced(text + "}")
+
+
+def test_marks():
+    text = latex_table(TABLE)
+    best = r"\textcolor{cyan}{\underline{$\mathbf{0.059} \pm \mathbf{0.001}$}}\textbf{**} {\scriptsize (7/10)}"
+    assert f"GRIT-SPSE [a\\_b] & {best} & $-$ & \\underline{{$87.2$}} & " in text
+    assert r"\textcolor{brown}{$\mathbf{0.065} \pm \mathbf{0.005}$}" in text
+    assert r"Cycles\_50\%" in text and r"Other \& own" in text
+
+
+def test_escapes():
+    assert escape("a_b & 50% {x} $y$ #1 \\") == r"a\_b \& 50\% \{x\} \$y\$ \#1 \textbackslash{}"
+    assert escape("é ß α\n\x00\x85😀") == "é ß U+03B1   U+1F600"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_compiles(tmp_path):
+    (tmp_path / "table.tex").write_text(standalone(TABLE))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]

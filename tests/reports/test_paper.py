@@ -1,0 +1,106 @@
+"""The paper's table as data, and its stars recomputed."""
+
+import itertools
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from graphgps_spse.reports.paper import (
+    differing_ranks,
+    find_column,
+    p_of_roundings,
+    paper_columns,
+    read_paper_table,
+    recompute_stars,
+)
+
+TEX = Path(__file__).resolve().parents[3] / "shared" / "paper" / "spse.tex"
+
+
+def printed(model, encoding, dataset):
+    (found,) = (p for p in read_paper_table() if (p.model, p.encoding, p.dataset) == (model, encoding, dataset))
+    return found
+
+
+def test_numbers_of_the_table():
+    table = read_paper_table()
+    assert len(table) == 105 and len({(p.model, p.encoding, p.dataset) for p in table}) == 105
+    assert {p.dataset for p in table} == {column.dataset for column in paper_columns()}
+    grit = printed("GRIT", "SPSE", "ZINC")
+    assert grit.summary == (0.059, 0.001, 10) and grit.star and grit.underline and grit.rank == "best"
+    assert printed("GRIT", "RWSE", "PCQM4Mv2").seeds == 1
+    assert printed("GIN", "", "CLUSTER").summary[:2] == (64.716, 1.553)
+    assert all("Airale et al. 2025, table 1" in p.source for p in table)
+    assert sum(p.star for p in table) == 10 and sum(p.underline for p in table) == 24
+
+
+@pytest.mark.skipif(not TEX.is_file(), reason="the paper's source is not beside the checkout")
+def test_table_holds_every_number_of_the_source_in_order():
+    text = TEX.read_text()
+    body = text[text.index(r"\midrule", text.index("tab:benchgnn")) :]
+    body = body[: body.index(r"\bottomrule")]
+    rows = [line for line in body.splitlines() if line.count("&") == 8 and "multicolumn" not in line]
+    theirs = [number for row in rows for number in re.findall(r"\d+\.\d+", row)]
+    ours = [number for p in read_paper_table() for number in (p.mean, p.std) if number]
+    assert ours == theirs
+
+
+def test_stars_against_simulated_seeds():
+    """Ten numbers with exactly the printed mean and sample deviation give the same p in scipy's test of samples."""
+
+    def samples(summary):
+        values = np.arange(summary.n, dtype=float)
+        return summary.mean + summary.std * (values - values.mean()) / values.std(ddof=1)
+
+    for check in recompute_stars():
+        before, after = (printed(check.model, e, check.dataset).summary for e in ("RWSE", "SPSE"))
+        if check.student_p is None:
+            assert check.dataset == "PCQM4Mv2"
+            continue
+        a, b = samples(before), samples(after)
+        assert check.student_p == pytest.approx(stats.ttest_ind(a, b).pvalue)
+        assert check.welch_p == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+        wider = [m + (x - m) * (10 / 9) ** 0.5 for x, m in ((a, before.mean), (b, after.mean))]
+        assert check.population_p == pytest.approx(stats.ttest_ind(*wider).pvalue)
+        low, high = check.p_of_roundings
+        assert low <= check.student_p <= high
+
+
+def test_the_two_losses_without_a_star():
+    differing = [check for check in recompute_stars() if check.differs]
+    assert [(c.model, c.dataset, c.gain, c.printed_star) for c in differing] == [
+        ("CSA", "CLUSTER", False, False),
+        ("GRIT", "CLUSTER", False, False),
+    ]
+    assert [c.student_p for c in differing] == pytest.approx([0.0322, 0.0383], abs=5e-5)
+    assert sum(check.gain for check in recompute_stars()) == 22
+
+
+def test_roundings_hold_all_p_of_numbers_that_print_alike():
+    check = next(c for c in recompute_stars() if (c.model, c.dataset) == ("GPS", "ZINC"))
+    means = np.linspace(-0.0005, 0.0005, 5)
+    found = [
+        stats.ttest_ind_from_stats(0.070 + a, 0.003 + s, 10, 0.068 + b, 0.003 + t, 10).pvalue
+        for a, b, s, t in itertools.product(means, repeat=4)
+    ]
+    assert check.p_of_roundings == pytest.approx((min(found), max(found)))
+
+
+def test_means_that_may_be_equal_may_have_p_of_one():
+    before, after = (printed("GPS", encoding, "ZINC") for encoding in ("RWSE", "SPSE"))
+    assert p_of_roundings(before, replace(after, mean="0.071"))[1] == 1.0
+    assert p_of_roundings(before, replace(after, mean="0.072"))[1] < 1.0
+
+
+def test_colours_that_are_not_those_of_the_numbers():
+    assert differing_ranks() == ["Peptides-func, GraphViT, 0.6970: printed third, by value second"]
+
+
+def test_columns():
+    assert find_column("CLUSTER", "accuracy-SBM", "max").scale == 100
+    other = find_column("Cycles", "accuracy", "max")
+    assert (other.scale, other.digits, other.metric, other.direction) == (1, 4, "accuracy", "max")

@@ -1,0 +1,98 @@
+"""The table in the paper's layout: rows, marks, ranks."""
+
+import numpy as np
+from records import write_cell, write_pair
+
+from graphgps_spse.reports.collect import collect_runs
+from graphgps_spse.reports.comparison import build_report
+from graphgps_spse.reports.paper import find_column, paper_columns, read_paper_table
+from graphgps_spse.reports.table import format_number, lay_out
+
+MODELS = {"GPS": "GPSModel", "CSA": "CSAModel", "GRIT": "GritTransformer"}
+
+
+def table_of(root, **options):
+    return lay_out(build_report(collect_runs(root)), **options)
+
+
+def row_of(table, label):
+    (row,) = (row for row in table.rows if row.label == label)
+    return row
+
+
+def test_numbers_that_would_be_too_long_are_powers_of_ten():
+    texts = [format_number(value, 3, "+") for value in (0.5, -123456789.0, 1.5e12, -1e69)]
+    assert texts == ["+0.500", "-123456789.000", "+1.500e+12", "-1.000e+69"]
+
+
+def test_one_data_set(tmp_path):
+    write_pair(tmp_path, [0.06, 0.065, 0.07], [0.058, 0.059, 0.0605], expected={"mean": 0.1, "std": 0.1, "seeds": 10})
+    table = table_of(tmp_path)
+    assert [column.dataset for column in table.columns] == ["ZINC"]
+    assert [row.label for row in table.rows[-2:]] == ["GRIT-RWSE", "GRIT-SPSE"]
+    assert [len(block) for block in table.blocks] == [5, 5, 2]
+    assert "Peptides" not in str(table) and row_of(table, "GCN").entries["ZINC"].text == "0.367 ± 0.011"
+    walks, paths = (row_of(table, f"GRIT-{e}").entries["ZINC"] for e in ("RWSE", "SPSE"))
+    assert (walks.text, walks.better, walks.stars, walks.rank, walks.seeds) == ("0.065 ± 0.005", False, 0, 2, "3/10")
+    assert (paths.text, paths.better, paths.stars, paths.rank) == ("0.059 ± 0.001", True, 0, 1)
+    assert row_of(table, "GPS + GPSE").entries["ZINC"].rank == 2  # equal numbers share a rank
+
+
+def test_a_data_set_of_ones_own_has_no_literature_and_no_ranks(tmp_path):
+    write_pair(tmp_path, [0.5, 0.6, 0.7], [0.91, 0.92, 0.93], dataset="Cycles", metric="accuracy", direction="max")
+    table = table_of(tmp_path)
+    assert [row.label for row in table.rows] == ["GRIT-RWSE", "GRIT-SPSE"]
+    entry = table.rows[1].entries["Cycles"]
+    assert (entry.text, entry.better, entry.stars, entry.rank) == ("0.9200 ± 0.0100", True, 2, 0)
+
+
+def test_a_significant_loss_is_marked_on_the_better_one(tmp_path):
+    write_pair(tmp_path, [0.20, 0.21, 0.22], [0.30, 0.31, 0.32])
+    table = table_of(tmp_path, literature=False)
+    walks, paths = (row.entries["ZINC"] for row in table.rows)
+    assert (walks.better, walks.stars) == (True, 2) and (paths.better, paths.stars) == (False, 0)
+
+
+def test_second_cells_of_a_kind_get_rows_that_name_them(tmp_path):
+    write_pair(tmp_path, [0.3], [0.2])
+    write_cell(tmp_path, [0.1], name="zinc-SPSE-dag")
+    labels = [row.label for row in table_of(tmp_path, literature=False).rows]
+    assert labels == ["GRIT-RWSE", "GRIT-SPSE [zinc-SPSE]", "GRIT-SPSE [zinc-SPSE-dag]"]
+
+
+def test_the_papers_own_numbers_give_the_papers_table(tmp_path):
+    """Ten seeds with the printed means and deviations: every mark is the paper's, but for its own slips."""
+    places = np.arange(10) - 4.5
+    places /= places.std(ddof=1)
+    compared = [p for p in read_paper_table() if p.block == "compared"]
+    for p in compared:
+        column = find_column(p.dataset, "", "")
+        mean, std, n = p.summary
+        scores = (mean + std * places) / column.scale if n == 10 else [mean]
+        metric = {"MAE": "mae", "AP": "ap", "Accuracy": "accuracy"}[column.metric]
+        encoding = {"SPSE": "SPSE", "RWSE": "RRWP" if p.model == "GRIT" else "RWSE"}[p.encoding]
+        write_cell(
+            tmp_path / p.model, [float(x) for x in scores], name=f"{p.dataset}-{p.encoding}", dataset=p.dataset,
+            model=MODELS[p.model], encoding=encoding, metric=metric, direction=column.direction,
+        )  # fmt: skip
+    table = table_of(tmp_path)
+    assert table.columns == paper_columns()
+    assert len(table.rows) == 13 + 6
+    without_star = []
+    for p in compared:
+        label = {"GPS": ("GPS", "GPS + SPSE")}.get(p.model, (f"{p.model}-RWSE", f"{p.model}-SPSE"))[
+            p.encoding == "SPSE"
+        ]
+        entry = row_of(table, label).entries[p.dataset]
+        assert (entry.mean, entry.std) == (p.mean, p.std)
+        assert entry.better == p.underline, (label, p.dataset)
+        if bool(entry.stars) != p.star:
+            without_star.append((label, p.dataset))
+    assert without_star == [("CSA-RWSE", "CLUSTER"), ("GRIT-RWSE", "CLUSTER")]
+    ranks = {
+        (row.label, d): ("", "best", "second", "third")[e.rank] for row in table.rows for d, e in row.entries.items()
+    }
+    for p in read_paper_table():
+        if p.block != "compared" and (p.model, p.dataset) != ("GraphViT", "Peptides-func"):
+            assert ranks[p.model, p.dataset] == p.rank
+    assert ranks["GraphViT", "Peptides-func"] == "second"

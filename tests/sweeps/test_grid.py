@@ -1,0 +1,76 @@
+"""Grids: combinations of axes, keys that follow another, joint values, and what is refused with its line."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.sweeps.grid import name_point, read_grid
+from graphgps_spse.yaml_reader import read_mapping
+
+
+def refuse_seed(key, where):
+    if key == "seed":
+        raise ConfigError(f"{where}: no seed")
+
+
+@pytest.fixture
+def points(tmp_path, monkeypatch):
+    """A function that returns suffix and words of every combination of a grid."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(text: str):
+        Path("s.yaml").write_text("grid:\n" + text)
+        axes = read_grid(read_mapping(Path("s.yaml"), "sweep").value[0].node, refuse_seed)
+        return [name_point([one for part in point for one in part]) for point in itertools.product(*axes)]
+
+    return read
+
+
+def test_every_combination(points):
+    assert points("  gt.layers: [2, 3]\n  optim.steps: [[1, 2]]\n") == [
+        ("-layers2-steps_1__2_", ["gt.layers=2", "optim.steps=[1, 2]"]),
+        ("-layers3-steps_1__2_", ["gt.layers=3", "optim.steps=[1, 2]"]),
+    ]
+
+
+def test_a_key_that_follows_another_has_its_values_and_no_part_of_the_name(points):
+    text = "  gt.dim_hidden: [16, 32]\n  gnn.dim_inner: same\n  posenc_SPSE.dim_pe: same\n  gt.layers: [2]\n"
+    assert points(text) == [
+        (
+            f"-dim_hidden{d}-layers2",
+            [f"gt.dim_hidden={d}", f"gnn.dim_inner={d}", f"posenc_SPSE.dim_pe={d}", "gt.layers=2"],
+        )
+        for d in (16, 32)
+    ]
+
+
+def test_joint_values_are_one_axis(points):
+    text = "  gt.layers, gt.dim_hidden: [[2, 16], [4, 32]]\n  optim.base_lr: [1e-3, 1e-4]\n"
+    assert [suffix for suffix, _ in points(text)] == [
+        *("-layers2-dim_hidden16-base_lr1e-3", "-layers2-dim_hidden16-base_lr1e-4"),
+        *("-layers4-dim_hidden32-base_lr1e-3", "-layers4-dim_hidden32-base_lr1e-4"),
+    ]
+    assert points(text)[0][1] == ["gt.layers=2", "gt.dim_hidden=16", "optim.base_lr=1e-3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("  gt.layers: same\n", ["s.yaml:2", "'gt.layers: same' takes the values of the one key above"]),
+        ("  a, b: [[1, 2]]\n  c: same\n", ["s.yaml:3", "'c: same' takes", "joint values"]),
+        ("  a: [1]\n  b, c: same\n", ["s.yaml:3", "'b, c: same'"]),
+        ("  a, b: [[1, 2], [3]]\n", ["s.yaml:2", "[3] must be a list of 2 values, of a, b"]),
+        ("  a, b: [1, 2]\n", ["s.yaml:2", "1 must be a list of 2 values"]),
+        ("  a, : [[1, 2]]\n", ["s.yaml:2", "a key is empty"]),
+        ("  a: [1]\n  a, b: [[1, 2]]\n", ["s.yaml:3", "'a' stands twice"]),
+        ("  a, seed: [[1, 2]]\n", ["s.yaml:2: no seed"]),
+        ("  a: different\n", ["s.yaml:2: grid: a: expected a list that is not empty"]),
+    ],
+)
+def test_what_is_refused(points, text, words):
+    with pytest.raises(ConfigError) as error:
+        points(text)
+    for word in words:
+        assert word in str(error.value)

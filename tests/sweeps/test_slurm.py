@@ -1,0 +1,310 @@
+"""SLURM: options and scripts without one; and a real one, in which tasks are killed, preempted and requeued."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from slurm_box import SlurmBox, missing_daemons
+
+from graphgps_spse.config import load_config
+from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.files import try_lock
+from graphgps_spse.run import fill_store, run_seeds
+from graphgps_spse.sweeps import slurm
+from graphgps_spse.sweeps.launch import LaunchTask, read_attempts
+from graphgps_spse.sweeps.slurm import MAX_ARRAY, QueuedTask, SlurmOptions, release_lock_of_dead_job, script, submit
+from graphgps_spse.sweeps.states import ask_live_jobs
+from graphgps_spse.training.history import WALL_TIME_KEYS
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = {
+    "dataset": {
+        "format": "cycles",
+        "edge_encoder_name": "DummyEdge",
+        "cycles": {"num_graphs": [32, 8, 8], "max_count": 1, "max_length": 5},
+    },
+    "posenc_SPSE": {"enable": True, "max_length": 4},
+    "train": {"batch_size": 4},
+    "gnn": {"dim_inner": 16},
+    "gt": {"layers": 3, "n_heads": 2, "dim_hidden": 16, "dropout": 0.1, "attn_dropout": 0.2},
+    "optim": {"max_epoch": 60, "num_warmup_epochs": 1},
+    "accelerator": "cpu",
+    "num_threads": 1,
+}
+
+HOLD = """
+import time
+from pathlib import Path
+from graphgps_spse.registry import loggers
+from graphgps_spse.training.loggers import Logger
+
+@loggers.register("hold")
+class Hold(Logger):
+    @classmethod
+    def from_cfg(cls, cfg, info, stream):
+        return cls()
+
+    def epoch(self, record):
+        if Path(__file__).with_name("held").exists():
+            time.sleep(1)
+"""
+"""A plugin that makes an epoch last a second while a file is there, so that no run ends before it was stopped."""
+
+
+@pytest.fixture
+def box(tmp_path):
+    if missing_daemons():
+        pytest.skip(f"needs SLURM: no {', '.join(missing_daemons())} here (apt-get install slurm-wlm munge)")
+    pytest.importorskip("submitit", reason="needs submitit (pip install submitit)")
+    with SlurmBox(tmp_path / "box") as started:
+        yield started
+
+
+def run_sweep(box, sweep: Path, *arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "scripts/sweep.py"), str(sweep), *arguments]
+    return subprocess.run(
+        command, cwd=sweep.parent, env=box.environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def events(folder: Path, kind: str) -> list[dict]:
+    return [event for event in read_attempts(folder) if event["event"] == kind]
+
+
+def stats(run_dir: Path) -> dict[str, list[dict]]:
+    splits = {}
+    for split in ("train", "val", "test"):
+        lines = [json.loads(line) for line in (run_dir / split / "stats.json").read_text().splitlines()]
+        splits[split] = [{k: v for k, v in line.items() if k not in WALL_TIME_KEYS} for line in lines]
+    return splits
+
+
+def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_machine(box, tmp_path):
+    """An array of two: one is killed, one preempted, the controller is lost and comes back, and both are finished."""
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "tiny.yaml").write_text(yaml.safe_dump({**TINY, "plugins": ["hold"]}))
+    held = tmp_path / "held"
+    held.touch()
+    (tmp_path / "hold.py").write_text(HOLD)
+    box.environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(
+        os.pathsep
+    )
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text("out_dir: results/cluster\nseeds: 2\nconfigs: [cluster/tiny.yaml]\n")
+    whole = tmp_path / "results" / "cluster" / "tiny"
+    killed, preempted = folders = [whole / "0", whole / "1"]
+    slurm_words = ("--slurm", "partition=low", "cpus=1", "hours=0.2", "array=3", "signal_seconds=30")
+
+    submitted = run_sweep(box, sweep, *slurm_words)
+    assert submitted.returncode == 75 and "submitted 2 runs" in submitted.stdout, submitted.stdout + submitted.stderr
+    again = run_sweep(box, sweep, *slurm_words)
+    assert again.returncode == 75 and "nothing to do" in again.stdout, again.stdout + again.stderr  # queued or running
+
+    for folder in folders:
+        box.wait_until((folder / "checkpoint.pt").exists, 60, "no first checkpoint")
+    box.kill_controller()
+    box.start_controller()
+    job = events(preempted, "submitted")[-1]["job"]
+    box.wait_until(lambda: box.ask("squeue", "--noheader", "--jobs", job, "--format=%T") == "RUNNING\n", 20, "job lost")
+    os.kill(events(killed, "started")[-1]["process"], signal.SIGKILL)
+    takes_all = f"--nodes={box.nodes}", "--wrap=sleep 300", "--output=/dev/null"
+    high = box.ask("sbatch", "--parsable", "--partition=high", *takes_all).strip()
+    box.wait_until(lambda: events(preempted, "ended"), 60, "not preempted")
+    assert events(preempted, "ended")[-1]["exit_code"] == 75
+    assert "the same command goes on from there" in (preempted / "log.txt").read_text()
+
+    box.wait_until(lambda: box.ask("squeue", "--noheader", "--partition=low", "--format=%T") == "PENDING\n", 30, "runs")
+    planned = run_sweep(box, sweep, "--plan").stdout
+    assert "1 queued, 1 interrupted" in planned and "killed by SIGKILL" in planned, planned
+    finished = run_sweep(box, sweep, *slurm_words)
+    assert "submitted 1 runs" in finished.stdout, finished.stdout + finished.stderr
+    held.unlink()
+    box.ask("scancel", high)
+    alone = [f"out_dir={tmp_path / 'alone'}", "plugins=[]"]
+    run_seeds(load_config(tmp_path / "cluster" / "tiny.yaml", alone), num_seeds=2)
+    for folder in folders:
+        box.wait_until((folder / "result.json").exists, 120, "not requeued, or not finished")
+    assert [len(events(folder, "submitted")) for folder in folders] == [2, 1]
+    assert [len(events(folder, "started")) for folder in folders] == [2, 2]
+    assert all("resuming in epoch" in (folder / "log.txt").read_text() for folder in folders)
+
+    for folder in folders:
+        assert stats(folder) == stats(tmp_path / "alone" / "tiny" / folder.name)
+    box.wait_until(lambda: json.loads((whole / "agg/test/best.json").read_text())["seeds"] == [0, 1], 30)
+    for split in ("train", "val", "test"):
+        mine, alone = (
+            json.loads((folder / "agg" / split / "best.json").read_text())
+            for folder in (whole, tmp_path / "alone/tiny")
+        )
+        for key in set(mine) - {f"{name}{end}" for name in WALL_TIME_KEYS for end in ("", "_std")}:
+            assert mine[key] == alone[key]
+
+
+TALK = """
+import pathlib, signal, sys, time
+def stop(number, frame):
+    pathlib.Path(sys.argv[1], "checkpoint.pt").write_text("state")
+    sys.exit(75)
+signal.signal(signal.SIGUSR2, stop)
+signal.signal(signal.SIGTERM, stop)
+print("up", flush=True)
+if pathlib.Path(sys.argv[1], "checkpoint.pt").exists():
+    pathlib.Path(sys.argv[1], "result.json").write_text("{}")
+    sys.exit(0)
+time.sleep(60)
+"""
+
+
+def talking_task(folder: Path) -> LaunchTask:
+    """Stops with 75 when it is asked to, and is done when it is started again."""
+    return LaunchTask(folder.name, folder, (sys.executable, "-c", TALK, str(folder)))
+
+
+def test_printed_script_requeues_and_a_cancelled_job_stays_away(box, tmp_path):
+    tasks = [talking_task(tmp_path / name) for name in ("warned", "cancelled")]
+    text = script(tasks, SlurmOptions.parse(["partition=low", "cpus=1", "hours=1"]), "plain")
+    (tmp_path / "plain.sbatch").write_text(text)
+    array = box.ask("sbatch", "--parsable", f"--chdir={tmp_path}", str(tmp_path / "plain.sbatch")).strip()
+    for task in tasks:
+        box.wait_until(lambda task=task: says(task, "up"), 30, "not started")
+    box.ask("scancel", "--signal=USR2", f"{array}_0")  # what SLURM sends before a time limit
+    box.ask("scancel", f"{array}_1")
+    box.wait_until((tmp_path / "warned" / "result.json").exists, 40, "not requeued")
+    assert [event["exit_code"] for event in events(tmp_path / "warned", "ended")][0] == 75
+    box.wait_until(lambda: not box.ask("squeue", "--noheader"), 30, "the queue is not empty")
+    assert not (tmp_path / "cancelled" / "result.json").exists()
+    assert box.ask("squeue", "--noheader", "--states=all", "--jobs", f"{array}_1", "--format=%T") == "CANCELLED\n"
+
+
+def says(task: LaunchTask, word: str) -> bool:
+    log = task.folder / "log.txt"
+    return log.is_file() and word in log.read_text().splitlines()
+
+
+def test_cancelled_job_of_submitit_stays_away_and_a_done_task_costs_nothing(box, tmp_path, monkeypatch):
+    for key, value in box.environment.items():
+        monkeypatch.setenv(key, value)
+    tasks = [talking_task(tmp_path / "cancelled"), talking_task(tmp_path / "done")]
+    tasks[1].folder.mkdir()
+    (tasks[1].folder / "result.json").write_text("{}")
+    options = SlurmOptions.parse(["partition=low", "cpus=1", "hours=1"])
+    cancelled, _ = submit(tasks, options, "two", tmp_path / "slurm")
+    assert slurm_knows(cancelled)
+    box.wait_until(lambda: says(tasks[0], "up"), 30, "not started")
+    box.ask("scancel", cancelled)
+    box.wait_until(lambda: not box.ask("squeue", "--noheader"), 30, "the queue is not empty")
+    assert (tasks[0].folder / "checkpoint.pt").exists() and not (tasks[0].folder / "result.json").exists()
+    assert [event["event"] for event in read_attempts(tasks[0].folder)] == ["submitted", "started", "ended"]
+    assert [event["event"] for event in read_attempts(tasks[1].folder)] == ["submitted"]
+    over = box.ask("squeue", "--noheader", "--states=all", "--jobs", cancelled, "--format=%A").strip()
+    lock = tasks[0].folder / "run.lock"
+    lock.write_text(f"elsewhere.invalid 1 {over}")
+    release_lock_of_dead_job(tasks[0].folder)
+    assert lock.read_text() == ""
+    lock.write_text("elsewhere.invalid 1 777777")  # SLURM has forgotten it
+    release_lock_of_dead_job(tasks[0].folder)
+    assert lock.read_text() == ""
+    with pytest.raises(LaunchError, match="SLURM does not take the jobs.*partition"):
+        submit(tasks[:1], SlurmOptions.parse(["partition=nowhere"]), "two", tmp_path / "slurm")
+
+
+def test_encoding_shards_as_an_array_equal_one_process(box, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+    told = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/encode.py"), "--cfg", "tiny.yaml", "store.mode=always", "store.dir=array"]
+        + ["--shards", "2", "--slurm", "partition=low", "cpus=1", "hours=1"],
+        cwd=tmp_path,
+        env=box.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0 and "submitted 2 tasks" in told.stdout, told.stdout + told.stderr
+    fill_store(load_config(tmp_path / "tiny.yaml", ["store.mode=always", f"store.dir={tmp_path / 'alone'}"]))
+    box.wait_until(lambda: not box.ask("squeue", "--noheader"), 60, "the queue is not empty")
+    shards = tmp_path / "results" / "encode" / tmp_path.name / "tiny"
+    for shard in ("1-of-2", "2-of-2"):
+        assert [event["exit_code"] for event in events(shards / shard, "ended")] == [0], box.tail()
+    array, alone = (
+        {path.relative_to(tmp_path / store): path.read_bytes() for path in (tmp_path / store).rglob("*.arrow")}
+        for store in ("array", "alone")
+    )
+    assert array == alone and array
+
+
+def test_a_job_whose_run_another_process_holds_has_failed_and_one_whose_run_is_done_has_not(tmp_path):
+    task = QueuedTask(LaunchTask("x", tmp_path, ("true",)), requeues=0)
+    with (tmp_path / "attempts.jsonl").open("a+") as journal:
+        assert try_lock(journal)
+        with pytest.raises(LaunchError, match="x: another process is at it"):
+            task()
+        (tmp_path / "result.json").write_text("{}")
+        assert task() == 0
+
+
+def slurm_knows(job: str) -> bool:
+    return job in (ask_live_jobs() or set())
+
+
+def test_lock_of_a_job_that_cannot_be_asked_about_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm, "_ask", lambda command: (1, "Unable to contact slurm controller"))
+    for text in ("elsewhere.invalid 1 77", "elsewhere.invalid 1 -", f"{socket.gethostname()} 1 77", "", "damaged"):
+        (tmp_path / "run.lock").write_text(text)
+        release_lock_of_dead_job(tmp_path)
+        assert (tmp_path / "run.lock").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("partion=gpu", "Did you mean 'partition'"),
+        ("gpus", "key=value"),
+        ("gpus=one", "gpus is a int"),
+        ("hours=0", "above 0"),
+        ("hours=-1", "above 0"),
+        ("hours=0.03", "leaves no time to train in"),
+        ("hours=nan", "no number to count with"),
+        ("mem_gb=inf", "no number to count with"),
+        ("gpus=-1", "below 0"),
+    ],
+)
+def test_bad_options_are_named(word, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        SlurmOptions.parse(["partition=gpu", word])
+    assert word in str(error.value)
+
+
+def test_options_in_the_units_of_slurm(tmp_path):
+    options = SlurmOptions.parse(["partition=gpu", "gpus=1", "hours=1.5", "array=8", "mem_gb=0.5", "account=lab"])
+    assert options.minutes == 90
+    tasks = [LaunchTask(f"r/{number}", tmp_path / f"a b{number}", ("python", "main.py", "x y")) for number in range(3)]
+    text = script(tasks, options, "my sweep")
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+    for line in ("--array=0-2%8", "--time=90", "--gpus-per-node=1", "--mem=512M", "--account=lab", "--partition=gpu"):
+        assert f"#SBATCH {line}" in text.splitlines()
+    assert "qos" not in text and "#SBATCH --requeue" in text and "#SBATCH --signal=USR2@120" in text
+    assert f"2) run {shlex.quote(str(tmp_path / 'a b2'))} python main.py 'x y' ;;" in text.splitlines()
+    with pytest.raises(LaunchError, match="more than one array takes"):
+        script(tasks * MAX_ARRAY, options, "s")
+
+
+def test_no_slurm_here_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(LaunchError, match=r"no SLURM on this machine.*--dry-run.*--jobs"):
+        submit([LaunchTask("r", tmp_path, ("true",))], SlurmOptions(), "s", tmp_path)
+    assert ask_live_jobs() is None
+
+
+def test_no_submitit_here_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(LaunchError, match=r"pip install 'graphgps_spse\[slurm\]'"):
+        submit([LaunchTask("r", tmp_path, ("true",))], SlurmOptions(), "s", tmp_path)

@@ -1,0 +1,245 @@
+"""What run directories say of their runs: every state, from files alone, and the plan."""
+
+import json
+import os
+import socket
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from unprivileged import as_nobody
+
+from graphgps_spse.errors import LaunchError
+from graphgps_spse.identity import identity_of
+from graphgps_spse.results import RunResult, hash_config
+from graphgps_spse.rundir import RunDir
+from graphgps_spse.sweeps.launch import note_submitted
+from graphgps_spse.sweeps.states import knows_slurm, plan, predict_hours, read_state
+from graphgps_spse.sweeps.sweep import PlannedRun, read_sweep
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> list[PlannedRun]:
+    """Two seeds of one configuration of 10 epochs, of which nothing has begun."""
+    (tmp_path / "A").mkdir()
+    (tmp_path / "A/x.yaml").write_text("dataset: {format: cycles}\noptim: {max_epoch: 10}\n")
+    (tmp_path / "s.yaml").write_text("configs: [A/x.yaml]\nseeds: 2\n")
+    monkeypatch.chdir(tmp_path)
+    return read_sweep(Path("s.yaml"))
+
+
+def journal(run: PlannedRun, *events: dict) -> None:
+    run.run_dir.mkdir(parents=True, exist_ok=True)
+    with (run.run_dir / "attempts.jsonl").open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+
+
+def begin(run: PlannedRun, epochs: int = 0, **config) -> None:
+    """A run directory with a checkpoint after so many epochs, unlocked."""
+    RunDir.open(run.run_dir, {**run.resolved(), **config}).close()
+    (run.run_dir / "checkpoint.pt").write_bytes(b"state")
+    (run.run_dir / "train").mkdir()
+    (run.run_dir / "train" / "stats.json").write_text("{}\n" * epochs + '{"epo')
+
+
+def result_of(run: PlannedRun, seconds: float = 36.0) -> RunResult:
+    config = {key: value for key, value in identity_of(run.resolved()).items() if key not in ("seed", "name")}
+    config = json.loads(json.dumps(config))
+    best = {split: {"mae": 0.1} for split in ("train", "val", "test")}
+    return RunResult(
+        name=run.name, dataset="d", model="m", encoding="e", seed=run.seed, metric="mae", direction="min", best_epoch=0,
+        best=best, epochs=10, seconds=seconds, seconds_per_epoch=seconds / 10, num_params=1,
+        config_hash=hash_config(config), fingerprints={}, encodings={}, expected={}, environment={}, config=config,
+    )  # fmt: skip
+
+
+def finish(run: PlannedRun, **changes) -> None:
+    run.run_dir.mkdir(parents=True, exist_ok=True)
+    replace(result_of(run), **changes).write(run.run_dir / "result.json")
+
+
+ENDED = {"event": "ended", "exit_code": 1, "reason": "exit code 1: loss is nan"}
+
+
+def test_missing_failed_interrupted_done(runs):
+    run = runs[0]
+    assert (read_state(run).kind, read_state(run).detail) == ("missing", "")
+    journal(run, {**ENDED, "exit_code": -9, "reason": "killed by SIGKILL"})
+    assert (read_state(run).kind, read_state(run).detail) == ("missing", "killed by SIGKILL")  # before a checkpoint
+    journal(run, ENDED)
+    assert (read_state(run).kind, read_state(run).detail) == ("failed", "exit code 1: loss is nan")
+    begin(run, epochs=4)
+    assert read_state(run).kind == "failed"
+    journal(run, {"event": "ended", "exit_code": 75, "reason": ""})
+    assert (read_state(run).kind, read_state(run).detail) == ("interrupted", "after 4 of 10 epochs")
+    journal(run, {**ENDED, "exit_code": 137, "reason": None})  # as the plain script writes it
+    assert "4 of 10 epochs, killed by SIGKILL" in read_state(run).detail
+    journal(run, {"event": "ended", "exit_code": 75, "reason": "No space left on device"})
+    assert read_state(run).detail == "after 4 of 10 epochs, No space left on device"
+    assert read_state(run).needs_running(retry_failed=False)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    journal(run, ENDED, {"event": "started", "host": socket.gethostname(), "process": ended.pid, "job": "-"})
+    assert read_state(run).kind == "interrupted"  # begun again after the failure, and killed together with its sweep
+    journal(run, ENDED)
+    finish(run)
+    assert read_state(run).kind == "done"  # a success supersedes the failures before it
+
+
+def test_a_shortage_of_memory_shows_as_what_it_was(runs):
+    """Row 13 of the matrix of faults: an error of the run's own, and a kill by the kernel, which nobody announces."""
+    run = runs[0]
+    run.run_dir.mkdir(parents=True)
+    (run.run_dir / "log.txt").write_text(
+        "--- started now on host: main.py\nerror: out of memory (2 GB more were wanted): batches have 32 graphs\n"
+    )
+    journal(run, {"event": "ended", "exit_code": 1, "reason": ""})
+    state = read_state(run)
+    assert state.kind == "failed" and not state.needs_running(retry_failed=False)
+    assert state.detail == "exit code 1: out of memory (2 GB more were wanted): batches have 32 graphs"
+    journal(run, {"event": "ended", "exit_code": -9, "reason": ""})
+    assert read_state(run).detail == "killed by SIGKILL (by hand, or memory ran out)"
+    assert not (run.run_dir / "result.json").exists()
+
+
+def test_what_is_run_again(runs):
+    journal(runs[0], ENDED)
+    begin(runs[1])
+    states = [read_state(run) for run in runs]
+    assert [state.needs_running(retry_failed=False) for state in states] == [False, True]
+    assert [state.needs_running(retry_failed=True) for state in states] == [True, True]
+
+
+def test_running_is_who_holds_the_files(runs):
+    run = runs[0]
+    with RunDir.open(run.run_dir, run.resolved()):  # started by hand
+        assert read_state(run).kind == "running" and f"process {os.getpid()}" in read_state(run).detail
+    assert read_state(run).kind == "missing"
+    host = socket.gethostname()
+    with (run.run_dir / "attempts.jsonl").open("a") as held:
+        journal(run, {"event": "started", "host": host, "process": os.getpid(), "job": "-"})
+        assert read_state(run).kind == "running"
+        held.close()
+    assert read_state(run).kind == "missing"  # the process lives, and has nothing to do with it
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (run.run_dir / "run.lock").write_text(f"{host} {ended.pid} -")  # killed
+    assert read_state(run).kind == "missing"
+
+
+def test_other_hosts_count_as_alive_unless_slurm_says_otherwise(runs):
+    run = runs[0]
+    begin(run)
+    for words in ("elsewhere.invalid 1 77", "elsewhere.invalid 1 -"):
+        (run.run_dir / "run.lock").write_text(words)
+        assert read_state(run).kind == "running" and "elsewhere.invalid" in read_state(run).detail
+    (run.run_dir / "run.lock").write_text("elsewhere.invalid 1 77")
+    assert read_state(run, live_jobs={"77"}).kind == "running"
+    assert read_state(run, live_jobs={"78"}).kind == "interrupted"
+    (run.run_dir / "run.lock").write_text("damaged")
+    assert read_state(run).kind == "interrupted"
+
+
+def test_queued_is_what_slurm_knows(runs):
+    run = runs[0]
+    begin(run)
+    assert not knows_slurm(run)
+    (run.run_dir / "run.lock").write_text("elsewhere.invalid 1 77")
+    assert knows_slurm(run)
+    (run.run_dir / "run.lock").write_text("")
+    note_submitted(run.run_dir, "12_3")
+    assert knows_slurm(run)
+    assert read_state(run, live_jobs={"12_3"}).kind == "queued"
+    assert read_state(run, live_jobs={"12_4"}).kind == read_state(run).kind == "interrupted"
+    journal(run, {"event": "ended", "exit_code": 75, "reason": ""})
+    assert read_state(run, live_jobs={"12_3"}).kind == "queued"  # requeued
+
+
+def test_another_configuration_is_not_this_run(runs):
+    begin(runs[0], num_threads=7)  # how, not what
+    assert read_state(runs[0]).kind == "interrupted"
+    begin(runs[1], optim={**runs[1].resolved()["optim"], "max_epoch": 3})
+    state = read_state(runs[1])
+    assert state.kind == "differs" and "optim.max_epoch 3 there, 10 here" in state.detail
+    assert not state.needs_running(retry_failed=True)
+    other = {**result_of(runs[0]).config, "gt.layers": 3}
+    finish(runs[0], config=other, config_hash=hash_config(other))
+    assert read_state(runs[0]).kind == "differs" and "gt.layers 3 there, 10 here" in read_state(runs[0]).detail
+
+
+def test_damaged_records_are_said(runs):
+    begin(runs[0])
+    (runs[0].run_dir / "config.yaml").write_text("[broken")
+    assert read_state(runs[0]).kind == "differs" and "cannot be read" in read_state(runs[0]).detail
+    (runs[0].run_dir / "result.json").write_text("{")
+    assert read_state(runs[0]).kind == "failed" and "move it aside" in read_state(runs[0]).detail
+
+
+def test_a_run_directory_that_cannot_be_read_is_said(runs, open_folder):
+    closed = replace(runs[0], out_dir=open_folder / "closed")
+    closed.run_dir.mkdir(parents=True)
+    (open_folder / runs[0].group).mkdir()
+    (open_folder / "closed").chmod(0)
+    for read in (read_state, knows_slurm):
+        answer = as_nobody(lambda read=read: read(closed))
+        assert answer.startswith("LaunchError('s.yaml:1: ") and "cannot be read (Permission denied)" in answer, answer
+    with pytest.raises(
+        LaunchError, match=r"^s\.yaml:1: .*cannot be read \(File name too long\); choose another out_dir"
+    ):
+        read_state(replace(runs[0], out_dir=open_folder, name="x" * 300))
+
+
+def test_hours_come_from_epochs_of_the_same_configuration(runs):
+    states = [read_state(run) for run in runs]
+    assert predict_hours(runs[0], states[0], []) is None
+    assert "still to go: unknown for 2 runs" in plan(runs, states)[-1]
+    finish(runs[0])
+    begin(runs[1], epochs=4)
+    states = [read_state(run) for run in runs]
+    assert predict_hours(runs[0], states[0], []) == pytest.approx(0.01)  # it took 36 s
+    assert predict_hours(runs[1], states[1], states) == pytest.approx(6 * 3.6 / 3600)
+    lines = plan(runs, states, num_threads=2)
+    assert lines[1].split()[:2] == ["done", "0.01"] and lines[2].split()[:2] == ["interrupted", "0.01"]
+    assert lines[2].endswith("main.py --cfg A/x.yaml seed=1 out_dir=results/s/A num_threads=2")
+    assert "A/x/1: after 4 of 10 epochs" in lines[3]
+    assert lines[4] == "2 runs: 1 done, 1 interrupted" and "0.01 h" in lines[5] and "unknown" not in lines[5]
+
+
+def test_hours_come_from_unfinished_seeds_too(runs):
+    """Seed 0 has 6 of 10 epochs to go and says 72 s: 12 s an epoch."""
+    begin(runs[0])
+    lines = [json.dumps({"epoch": epoch, "eta": 12.0 * (9 - epoch)}) for epoch in range(4)]
+    (runs[0].run_dir / "train" / "stats.json").write_text("\n".join([*lines, '{"epoch": 4, "et']))
+    states = [read_state(run) for run in runs]
+    assert [state.epochs for state in states] == [4, 0]
+    assert predict_hours(runs[0], states[0], states) == pytest.approx(6 * 12 / 3600)
+    assert predict_hours(runs[1], states[1], states) == pytest.approx(10 * 12 / 3600)
+    finish(runs[1])  # 10 epochs of 3.6 s
+    states = [read_state(run) for run in runs]
+    assert predict_hours(runs[0], states[0], states) == pytest.approx(6 * (4 * 12 + 10 * 3.6) / 14 / 3600)
+    for foreign in ("[]", "[" * 100_000, '{"eta": 1' + "0" * 400 + "}", '{"eta": null}'):
+        (runs[0].run_dir / "train" / "stats.json").write_text(f"{foreign}\n" * 4)
+        assert predict_hours(runs[0], read_state(runs[0]), [read_state(runs[0])]) is None
+
+
+def test_hours_come_from_failed_seeds_too(runs):
+    """Seed 0 failed after 4 of 10 epochs of 12 s each, as the disk was full."""
+    begin(runs[0])
+    lines = [json.dumps({"epoch": epoch, "eta": 12.0 * (9 - epoch)}) + "\n" for epoch in range(4)]
+    (runs[0].run_dir / "train" / "stats.json").write_text("".join(lines))
+    journal(runs[0], ENDED)
+    states = [read_state(run) for run in runs]
+    assert [state.kind for state in states] == ["failed", "missing"]
+    assert predict_hours(runs[1], states[1], states) == pytest.approx(10 * 12 / 3600)
+    assert "unknown" not in plan(runs, states)[-1]
+
+
+def test_states_are_read_and_nothing_is_written(runs):
+    begin(runs[0])
+    before = {path: path.read_bytes() for path in Path("results").rglob("*") if path.is_file()}
+    read_state(runs[0])
+    read_state(runs[1])
+    assert before == {path: path.read_bytes() for path in Path("results").rglob("*") if path.is_file()}
+    assert yaml.safe_load((runs[0].run_dir / "config.yaml").read_text())["seed"] == 0

@@ -1,0 +1,290 @@
+"""Sweep files: what they expand to, what they refuse and where they say it, and the manifest that they leave."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graphgps_spse.config import load_config
+from graphgps_spse.errors import ConfigError, DataError, LaunchError
+from graphgps_spse.sweeps import sweep as sweep_module
+from graphgps_spse.sweeps.sweep import check_buildable, read_manifest, read_sweep, write_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+SWEEPS = ROOT / "configs" / "sweeps"
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    """A current folder with configs/A/x.yaml, configs/B/x.yaml and configs/B/y.yaml."""
+    for place in ("A/x", "B/x", "B/y"):
+        path = tmp_path / "configs" / f"{place}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("dataset: {format: cycles}\noptim: {max_epoch: 5}\n")
+    (tmp_path / "configs" / "sweeps").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sweep(lab, text: str, name: str = "s") -> Path:
+    path = lab / "configs" / "sweeps" / f"{name}.yaml"
+    path.write_text(text)
+    return path.relative_to(lab)
+
+
+def test_grid_of_configs_seeds_and_values(lab):
+    path = sweep(
+        lab,
+        "configs: [../A/x.yaml, ../B/*.yaml]\nseeds: [3, 5]\noverrides: [optim.max_epoch=7]\n"
+        "grid:\n  optim.base_lr: [1e-3, 1e-4]\n  optim.steps: [[1, 2]]\n",
+    )
+    runs = read_sweep(path)
+    assert len(runs) == 3 * 2 * 2
+    assert (
+        runs[0].relative_dir == "A/x-base_lr1e-3-steps_1__2_/3"
+        and runs[0].run_dir == Path("results/s") / runs[0].relative_dir
+    )
+    assert [run.relative_dir for run in runs[-2:]] == [f"B/y-base_lr1e-4-steps_1__2_/{seed}" for seed in (3, 5)]
+    words = runs[0].task(num_threads=2).command
+    assert words[-8:] == (
+        "configs/A/x.yaml",
+        "optim.max_epoch=7",
+        "optim.base_lr=1e-3",
+        "optim.steps=[1, 2]",
+        "name=x-base_lr1e-3-steps_1__2_",
+        "seed=3",
+        "out_dir=results/s/A",
+        "num_threads=2",
+    )
+    assert (runs[0].cfg.optim.max_epoch, runs[0].cfg.optim.base_lr, runs[0].resolved()["seed"]) == (7, 1e-3, 3)
+
+
+def test_same_name_in_two_folders_gets_two_places_and_threads_that_are_set_stay(lab):
+    runs = read_sweep(sweep(lab, "configs: [../A/x.yaml, ../B/x.yaml]\noverrides: [num_threads=3]\n"))
+    assert [run.relative_dir for run in runs] == ["A/x/0", "B/x/0"]
+    assert runs[0].task(num_threads=8).command[-3:] == ("num_threads=3", "seed=0", "out_dir=results/s/A")
+    own = read_sweep(sweep(lab, "configs: [../A/x.yaml]\nout_dir: results/A\n"))  # no results/A/A
+    assert own[0].run_dir == Path("results/A/x/0")
+
+
+def test_a_configuration_that_names_itself_runs_under_that_name(lab):
+    """main.py would put its run there; and so a run's own config.yaml can be listed, whose name is not its file's."""
+    path = lab / "configs" / "A" / "config.yaml"
+    path.write_text("name: z\n" + (lab / "configs/A/x.yaml").read_text())
+    (run,) = read_sweep(sweep(lab, "configs: [../A/config.yaml]\n"))
+    assert run.relative_dir == "A/z/0" and not any(word.startswith("name=") for word in run.task().command)
+    (run,) = read_sweep(sweep(lab, "configs: [../A/config.yaml]\ngrid: {gt.layers: [3]}\n"))
+    assert run.relative_dir == "A/z-layers3/0" and "name=z-layers3" in run.task().command
+    assert run.cfg.name == "z-layers3" and run.cfg.gt.layers == 3
+    with pytest.raises(ConfigError, match="A/z/0 is listed twice"):
+        path.with_name("z.yaml").write_text(path.read_text())
+        read_sweep(sweep(lab, "configs: [../A/config.yaml, ../A/z.yaml]\n"))
+
+
+def test_paths_do_not_depend_on_the_current_folder(lab, monkeypatch):
+    path = sweep(lab, "configs: [../A/x.yaml]\nout_dir: results\n")
+    monkeypatch.chdir(lab / "configs" / "A")
+    (run,) = read_sweep(Path("../sweeps") / path.name)
+    assert run.relative_dir == "A/x/0" and run.config.resolve() == lab / "configs/A/x.yaml"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "number"),
+    [
+        ("*.yaml", 1),
+        ("x*.yaml", 1),
+        ("../A/x*.yaml", 1),
+        ("../?/x*.yaml", 2),
+        ("../*/x.yaml", 2),
+        ("ABSOLUTE/x*.yaml", 1),
+    ],
+)
+def test_patterns_are_relative_to_the_sweep_file_from_any_folder(lab, monkeypatch, pattern, number):
+    (lab / "configs/A/sweep.yml").write_text(f"configs: ['{pattern.replace('ABSOLUTE', str(lab / 'configs/A'))}']\n")
+    found = []
+    for folder in ("configs/A", "configs", ".", "configs/sweeps"):
+        monkeypatch.chdir(lab / folder)
+        runs = read_sweep(Path(os.path.relpath(lab / "configs/A/sweep.yml")))
+        found.append([(run.relative_dir, run.config.resolve()) for run in runs])
+    assert len(found[0]) == number and all(other == found[0] for other in found)
+
+
+@pytest.mark.parametrize("out_dir", ["runs #1", "a: b", "[x]", "@home", "it's é"])
+def test_main_finds_the_folder_whatever_its_name(lab, out_dir):
+    (run,) = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nout_dir: {json.dumps(out_dir)}\n"))
+    words = run.task().command
+    cfg = load_config(words[words.index("--cfg") + 1], words[words.index("--cfg") + 2 :])
+    assert Path(cfg.out_dir, cfg.name, str(cfg.seed)) == run.run_dir == Path(out_dir, "A/x/0")
+
+
+def test_included_sweeps_keep_their_own_folder(lab):
+    sweep(lab, "configs: [../A/x.yaml]\nout_dir: results/table\n", "one")
+    sweep(lab, "configs: [../B/*.yaml]\nout_dir: results/table\nseeds: 2\n", "two")
+    runs = read_sweep(sweep(lab, "include: [one.yaml, two.yaml]\n"))
+    assert {run.out_dir for run in runs} == {Path("results/table")} and len(runs) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("configs: [../A/x.yaml]\nseedz: 3\n", ["s.yaml:2", "unknown key 'seedz'", "Did you mean 'seeds'"]),
+        ("configs:\n  - ../A/x.yaml\n  - ../A/z.yaml\n", ["s.yaml:3", "no configuration file", "x.yaml"]),
+        ("configs:\n  - ../A/z*.yaml\n", ["s.yaml:2", "no configuration file matches"]),
+        ("configs: [../A/x.yaml]\noverrides: [gt.lyers=3]\n", ["s.yaml:1", "unknown key 'gt.lyers'", "gt.layers"]),
+        ("configs: [../A/x.yaml]\noverrides:\n  - gt.layers\n", ["s.yaml:3", "key=value"]),
+        ("configs: [../A/x.yaml]\noverrides: [seed=3]\n", ["s.yaml:2", "'seed' is set by the sweep"]),
+        ("configs: [../A/x.yaml]\ngrid:\n  out_dir: [a, b]\n", ["s.yaml:3", "'out_dir' is set by the sweep"]),
+        ("configs:\n  - ../A/x.yaml\n  - ../A/*.yaml\n", ["s.yaml:3", "results/s/A/x/0 is listed twice", "s.yaml:2"]),
+        ("configs: [../A/x.yaml]\nseeds: [1, 1]\n", ["A/x/1 is listed twice"]),
+        (
+            "configs: [../A/x.yaml]\ngrid:\n  optim.base_lr: [1e-3, 2e-3, 0.001]\n",
+            ["s.yaml:3", "'base_lr1e-3' and 'base_lr0.001' are the same run of configs/A/x.yaml"],
+        ),
+        ("configs: [../A/x.yaml]\nseeds: 0\n", ["s.yaml:2", "nothing to run"]),
+        ("configs: [../A/x.yaml]\nseeds: [a]\n", ["s.yaml:2", "seeds"]),
+        ("configs: [../A/x.yaml]\nseeds: true\n", ["s.yaml:2", "seeds"]),
+        ("configs: []\n", ["s.yaml:1", "not empty"]),
+        ("seeds: 3\n", ["no configs"]),
+        ("configs: [../A/x.yaml]\ngrid:\n  gt.layers: []\n", ["s.yaml:3", "gt.layers", "not empty"]),
+        ("configs: [../A/x.yaml]\ngrid: 3\n", ["s.yaml:2", "grid"]),
+        ("configs: [[a]]\n", ["s.yaml:1", "one word"]),
+        ("configs: [../A/x.yaml]\nconfigs: [../B/x.yaml]\n", ["s.yaml:2", "stands twice"]),
+        ("include: [s.yaml]\n", ["s.yaml:1", "includes no other"]),
+        ("include: [one.yaml]\nseeds: 3\n", ["s.yaml:1", "stands alone"]),
+        ("include: [absent.yaml]\n", ["no sweep file", "absent.yaml"]),
+        ("- a\n", ["not a YAML mapping"]),
+        ("configs: [\n", ["not valid YAML"]),
+        ("configs: [../A/x.yaml]\ngrid:\n  wandb.project: [a, " + "b" * 250 + "]\n", ["s.yaml:1", "longer than 255"]),
+        ("configs: [../A/x.yaml]\nseeds: 1000000000\n", ["s.yaml:2", "1,000,000,000 runs", "100,000 is the limit"]),
+        ("configs: [../*/x.yaml]\nseeds: 9223372036854775807\n", ["s.yaml:2", "2 configurations", "limit"]),
+        ("configs: [../A/x.yaml]\nseeds: 99999999999999999999\n", ["s.yaml:2", "beyond"]),
+        (
+            "configs: [../A/x.yaml]\nseeds: 20\ngrid:\n" + "".join(f"  a{k}: [1, 2, 3]\n" for k in range(400)),
+            ["s.yaml:4", "about 10^190 grid points", "20 seeds", "100,000 is the limit"],
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_file_and_line(lab, text, words):
+    with pytest.raises(ConfigError) as error:
+        read_sweep(sweep(lab, text))
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_included_files_together_are_bounded(lab, monkeypatch):
+    monkeypatch.setattr(sweep_module, "MAX_RUNS", 5)
+    for name in "AB":
+        sweep(lab, f"configs: [../{name}/x.yaml]\nseeds: 3\n", name)
+    assert len(read_sweep(sweep(lab, "include: [A.yaml]\n"))) == 3
+    with pytest.raises(ConfigError, match=r"B\.yaml:1: .*together.* more than 5 runs"):
+        read_sweep(sweep(lab, "include: [A.yaml, B.yaml]\n"))
+
+
+def test_out_dir_that_can_hold_no_runs_is_refused(lab):
+    Path("file").write_text("")
+    for out_dir, reason in (
+        ("x" * 300, "longer than 255 bytes"),
+        ("absent/" + "é" * 200, "longer than 255 bytes"),
+        ("x/" * 2200, "4,096"),
+        ("file", "is a file; choose another"),
+        ("file/x", r"cannot be used \(Not a directory\); choose another"),
+    ):
+        with pytest.raises(ConfigError, match=rf"s\.yaml:2: .*{reason}") as error:
+            read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nout_dir: {out_dir}\n"))
+        assert "\n" not in str(error.value)
+
+
+def test_all_configurations_that_cannot_be_read_are_told_at_once(lab):
+    (lab / "configs/B/x.yaml").write_text("gt: {layers: 0.5}\n")
+    grid = "grid:\n  optim.max_epoch: [1, 0, -2]\n"
+    with pytest.raises(ConfigError) as error:
+        read_sweep(sweep(lab, f"configs:\n  - ../A/x.yaml\n  - ../B/x.yaml\n{grid}"))
+    told = str(error.value)
+    assert told.startswith("5 configurations of this sweep cannot be run:\n") and told.count("\n") == 5
+    assert told.count("s.yaml:2: ") == 2 and told.count("s.yaml:3: ") == 3 and "optim.max_epoch=-2" in told
+
+
+def test_what_cannot_be_built_is_told_at_once_and_built_once(lab, caplog):
+    built = []
+
+    def build(cfg):
+        built.append(cfg.gt.layers)
+        if cfg.gt.layers > 25:
+            raise ConfigError(f"too many layers: {cfg.gt.layers}")
+        if cfg.gt.layers == 2:
+            raise DataError("no data here")
+
+    grid = "grid:\n  gt.layers: [1, 2, 26, 27]\n"
+    runs = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\nseeds: 3\n{grid}"))
+    with pytest.raises(ConfigError) as error:
+        check_buildable(runs, build)
+    assert built == [1, 2, 26, 27]
+    assert str(error.value) == (
+        "2 configurations of this sweep cannot be run:\nconfigs/sweeps/s.yaml:1: A/x-layers26: too many layers: 26\n"
+        "configs/sweeps/s.yaml:1: A/x-layers27: too many layers: 27"
+    )
+    assert "A/x-layers2: cannot be checked here: no data here" in caplog.text
+    check_buildable(runs[:3], build)
+    many = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\ngrid:\n  gt.layers: {list(range(26, 66))}\n"))
+    with pytest.raises(ConfigError, match=r"^40 configurations .*\n(.*\n){20}and 20 more$"):
+        check_buildable(many, build)
+
+
+def test_manifest_says_what_is_intended_and_sweeps_share_a_folder(lab):
+    one = sweep(lab, "configs: [../A/x.yaml]\nseeds: 11\nout_dir: results/t\n", "one")
+    two = sweep(lab, "configs: [../A/x.yaml, ../B/x.yaml]\nout_dir: results/t\noverrides: [gt.layers=2]\n", "two")
+    write_manifest("one", read_sweep(one))
+    write_manifest("two", read_sweep(two))
+    listed = read_manifest(lab / "results/t/sweep.json")
+    assert [run["dir"] for run in listed] == [*(f"A/x/{seed}" for seed in range(11)), "B/x/0"]
+    assert listed[0] == {
+        "config": "configs/A/x.yaml",
+        "name": "x",
+        "seed": 0,
+        "dir": "A/x/0",
+        "overrides": ["gt.layers=2"],
+        "sweeps": ["one", "two"],
+    }
+    sweep(lab, "configs: [../A/x.yaml]\nseeds: 2\nout_dir: results/t\n", "one")  # fewer seeds are intended now
+    write_manifest("one", read_sweep(one))
+    assert [run["dir"] for run in read_manifest(lab / "results/t/sweep.json")] == ["A/x/0", "A/x/1", "B/x/0"]
+
+
+def test_manifest_that_is_damaged_or_cannot_be_written_is_said(lab):
+    runs = read_sweep(sweep(lab, "configs: [../A/x.yaml]\nout_dir: t\n"))
+    (lab / "t").write_text("a file")
+    with pytest.raises(LaunchError, match=r"t: cannot be written .*out_dir"):
+        write_manifest("s", runs)
+    (lab / "t").unlink()
+    (lab / "t").mkdir()
+    for text in (
+        "{",
+        "[]",
+        json.dumps({"schema": 99, "runs": []}),
+        json.dumps({"schema": 1, "runs": [{"dir": "a/0"}]}),
+    ):
+        (lab / "t" / "sweep.json").write_text(text)
+        with pytest.raises(DataError, match=r"sweep\.json"):
+            write_manifest("s", runs)
+        assert (lab / "t" / "sweep.json").read_text() == text
+    (lab / "t" / "sweep.json").unlink()
+    write_manifest("s", runs)
+    changed = (lab / "t" / "sweep.json").read_text().replace("A/x/0", "A/x/8")
+    (lab / "t" / "sweep.json").write_text(changed)
+    with pytest.raises(DataError, match=r"sweep\.json .*does not fit its digest.*move it aside"):
+        read_manifest(lab / "t" / "sweep.json")
+
+
+def test_shipped_sweeps(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    files = [path for path in SWEEPS.glob("*.yaml") if not path.name.startswith("wandb-")]  # those are W&B's own
+    sweeps = {path.stem: read_sweep(path) for path in files}
+    table = {run.run_dir for run in sweeps.pop("table1")}
+    assert len(table) == 7 * 6 * 10 + 6  # 7 data sets with 10 seeds, PCQM4Mv2 with 1, each in 3 models x 2 encodings
+    assert {run.run_dir for runs in sweeps.values() for run in runs if run.out_dir == Path("results/table1")} == table
+    assert len(sweeps["synthetic"]) == 12 * 10 and len(sweeps["quickstart"]) == 2 * 5
+    for run in sweeps["zinc"]:
+        assert run.cfg.expected.seeds == 10
+    assert all(yaml.safe_load(path.read_text()) for path in SWEEPS.glob("*.yaml"))

@@ -1,0 +1,201 @@
+"""The record of a run and its aggregate."""
+
+import json
+import math
+import random
+from dataclasses import asdict, replace
+
+import pytest
+from records import RESULT, record, stamped, write_run
+
+from graphgps_spse import results
+from graphgps_spse.errors import DataError
+from graphgps_spse.results import RunResult, aggregate, check_one_cell, differing_parts, hash_config
+
+CONFIG = {"optim.base_lr": 1e-3, "model.type": "GritTransformer", "gt.layers": 10, "plugins": []}
+
+
+def test_round_trip_and_aggregate(tmp_path):
+    write_run(tmp_path, record(0.1, 0, config=CONFIG))
+    path = tmp_path / "exp/1/result.json"
+    path.parent.mkdir()
+    record(0.3, 1, config=CONFIG).write(path)
+    assert RunResult.read(path) == record(0.3, 1, config=CONFIG) and RunResult.read(path).score == 0.3
+    for _ in range(2):  # idempotent
+        aggregate(tmp_path / "exp")
+        best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
+        assert best["seeds"] == [0, 1]
+        assert best["mae"] == pytest.approx(0.2) and best["mae_std"] == pytest.approx(0.1 * 2**0.5)
+
+
+def test_a_run_that_was_put_aside_counts_for_no_seed(tmp_path):
+    for seed in (0, 2, 10):
+        (tmp_path / f"exp/{seed}").mkdir(parents=True)
+        record(0.1 * seed, seed, config=CONFIG).write(tmp_path / f"exp/{seed}/result.json")
+    for name in ("0.old", "00"):
+        (tmp_path / f"exp/{name}").mkdir()
+        record(9.0, 0, config=CONFIG).write(tmp_path / f"exp/{name}/result.json")
+    aggregate(tmp_path / "exp")
+    best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
+    assert best["seeds"] == [0, 2, 10] and best["mae"] == pytest.approx(0.4)
+
+
+def test_a_record_that_its_epochs_contradict_is_not_averaged(tmp_path):
+    for seed in range(2):
+        write_run(tmp_path, record(0.1, seed, schema=1))
+    path = tmp_path / "exp/1/val/stats.json"
+    path.write_text(path.read_text().replace('"mae": 0.1}', '"mae": 0.4}'))
+    with pytest.raises(DataError, match="1/result.json: val mae is 0.1 at its best epoch, 3, and 0.4 in .*stats.json"):
+        aggregate(tmp_path / "exp")
+
+
+def test_a_seed_that_ends_meanwhile_is_not_lost(tmp_path, monkeypatch):
+    """Another process writes its result and the aggregate over both while this one writes that over the first."""
+    write_run(tmp_path, record(0.1, 0))
+    write = results.write_atomic
+
+    def write_after_the_other(path, content):
+        monkeypatch.setattr(results, "write_atomic", write)
+        write_run(tmp_path, record(0.3, 1))
+        aggregate(tmp_path / "exp")
+        write(path, content)
+
+    monkeypatch.setattr(results, "write_atomic", write_after_the_other)
+    aggregate(tmp_path / "exp")
+    for split in ("train", "val", "test"):
+        assert json.loads((tmp_path / "exp/agg" / split / "best.json").read_text())["seeds"] == [0, 1]
+
+
+def test_seeds_whose_metrics_are_not_the_same_or_not_finite_are_aggregated(tmp_path):
+    for seed, more in enumerate(({"mse": 1.0, "old": 2.0}, {"mse": math.inf})):
+        first = record(0.1, seed)
+        write_run(tmp_path, replace(first, best={**first.best, "test": {**first.best["test"], **more}}))
+    aggregate(tmp_path / "exp")
+    best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
+    assert best["mae"] == 0.1 and math.isnan(best["mse"]) and math.isnan(best["mse_std"]) and "old" not in best
+
+
+def test_records_older_than_config_resources_and_digests_are_read(tmp_path):
+    old = {key: v for key, v in asdict(RESULT).items() if key not in ("config", "resources", "history_digests")}
+    (tmp_path / "result.json").write_text(json.dumps({**old, "schema": 1}))
+    assert RunResult.read(tmp_path / "result.json") == replace(RESULT, schema=1)
+
+
+def test_a_record_without_its_digest_is_refused(tmp_path):
+    """Whoever takes the digest away would have to call the record one of an older version as well."""
+    (tmp_path / "result.json").write_text(json.dumps(asdict(RESULT)))
+    with pytest.raises(DataError, match="result.json .*it lacks its digest; move it aside"):
+        RunResult.read(tmp_path / "result.json")
+
+
+def test_no_flipped_bit_changes_a_number(tmp_path):
+    resources = {"peak_process_bytes": 2**30 + 7, "energy_joules": 1 / 3, "energy_whole_run": True}
+    encodings = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 123456}}}
+    result = record(0.123456789012345678, 7, config=CONFIG, resources=resources, encodings=encodings)
+    path, chance, refused = tmp_path / "result.json", random.Random(0), 0
+    result.write(path)
+    content = path.read_bytes()
+    head = range(8 * content.index(b'"name"'))
+    tail = range(8 * content.index(b'"schema"'), 8 * len(content))
+    for bit in [*head, *tail, *(chance.randrange(8 * len(content)) for _ in range(4000))]:
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            assert RunResult.read(path) == result, f"bit {bit}"
+        except DataError as err:
+            refused += 1
+            assert "result.json" in str(err)
+    assert refused > 3500
+
+
+def test_damage_is_told_with_what_to_do(tmp_path):
+    path = tmp_path / "result.json"
+    record(0.1234).write(path)
+    path.write_text(path.read_text().replace("0.1234", "0.0234"))
+    with pytest.raises(
+        DataError, match="result.json .*does not fit its digest.* move it aside and start the run again"
+    ):
+        RunResult.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (stamped({})[:50], "cannot be read"),
+        ('{"schema": 99}', "schema 99"),
+        ("[1, 2]", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ('{"schema": 1, "name": "exp"}', "cannot be read"),
+        (json.dumps({**asdict(RESULT), "name": "\ud800", "schema": 1}), "cannot be read .*surrogates"),
+        (stamped({"seed": True}), "seed is True"),
+        (stamped({"seconds": math.nan}), "seconds is nan"),
+        (stamped({"num_params": 10**400}), "num_params is a whole number of about 401 digits"),
+        (stamped({"resources": {"energy_joules": 1e308}}), r"energy_joules is 1e\+308"),
+        (
+            stamped({"encodings": {"SPSE": {"train": {"status": [None]}}}}),
+            r"SPSE is {'train': {'status': \[None\]}}, not a",
+        ),
+        (
+            stamped({"encodings": {"SPSE": {"train": {"num_graphs": "9"}}}}),
+            "SPSE is {'train': {'num_graphs': '9'}}, not a",
+        ),
+        (stamped({"seed": "0"}), "seed is '0'"),
+        (stamped({"best": {"test": {"mae": 0.1}}}), "cannot be read .*it lacks 'train'"),
+        (stamped({"metric": "ap"}), "no number for ap on train"),
+        (stamped({"direction": "up"}), "direction is 'up'"),
+        (stamped({"best_epoch": 5}), "best epoch is 5 of 5"),
+        (stamped({"encodings": []}), r"encodings is \[\]"),
+        (stamped({"encodings": {"SPSE": "exact"}}), "encodings.SPSE is 'exact'"),
+        (stamped({"encodings": {"SPSE": {"train": None}}}), "encodings.SPSE is {'train': None}"),
+        (stamped({"resources": {"peak_device_bytes": "1 GiB"}}), "peak_device_bytes is '1 GiB'"),
+        (stamped({"best": {**RESULT.best, "test": {"mae": 0.1, "x": []}}}), r"x on test is \[\]"),
+        (stamped({"config": CONFIG}), "does not have the hash"),
+    ],
+)
+def test_damaged_foreign_and_contradictory_records_are_named(tmp_path, text, message):
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=rf"result\.json.*{message}"):
+        RunResult.read(path)
+
+
+def test_seeds_of_two_configurations_are_not_averaged(tmp_path):
+    write_run(tmp_path, record(0.1, 0))
+    write_run(tmp_path, record(0.3, 1, config_hash="other"))
+    with pytest.raises(DataError, match="'exp' mixes runs .*config_hash"):
+        aggregate(tmp_path / "exp")
+    assert not (tmp_path / "exp/agg").exists()
+
+
+def test_differences_name_runs_and_keys():
+    runs = [record(0.1, seed, config=CONFIG) for seed in range(3)]
+    other = record(0.1, 3, config=CONFIG | {"optim.base_lr": 5e-4})
+    check_one_cell(runs)
+    with pytest.raises(
+        DataError, match="seeds 3 differ from seeds 0, 1, 2 in config_hash .optim.base_lr 0.001 and 0.0"
+    ):
+        check_one_cell([*runs, other])
+    assert differing_parts(runs[0], replace(runs[1], fingerprints={"train": "f", "test": "g"})) == ["the data (test)"]
+    assert differing_parts(runs[0], replace(runs[1], num_params=1)) == ["num_params (473473 and 1)"]
+
+
+def test_encodings_count_by_what_they_are_not_by_where_they_were_kept():
+    counted = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 7}}}
+    stored = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 9, "stored": {"a": 1}}}}
+    bounds = {"SPSE": {"train": {"method": "auto", "status": ["exact", "lower_bound"], "work": 7}}}
+    first = record(encodings=counted)
+    assert not differing_parts(first, record(encodings=stored))
+    assert differing_parts(first, record(encodings=bounds)) == ["the encodings (SPSE.train.status)"]
+    here = {"SPSE": {"train": {**counted["SPSE"]["train"], "place": "memory"}}}
+    fly = {"method": "auto", "status": ["exact", "exact"], "place": "on the fly", "sampled_graphs": 9, "num_graphs": 99}
+    assert not differing_parts(record(encodings=here), record(encodings=stored))
+    assert not differing_parts(record(encodings=here), record(encodings={"SPSE": {"train": fly}}))
+    other = differing_parts(record(encodings=here), record(encodings={"SPSE": {"train": {**fly, "method": "exact"}}}))
+    assert other == ["the encodings (SPSE.train.method)"]
+    assert differing_parts(first, record(encodings={})) == ["the encodings (SPSE.train.method, SPSE.train.status)"]
+
+
+def test_hash_does_not_depend_on_the_order_of_keys():
+    assert hash_config(CONFIG) == hash_config(dict(reversed(CONFIG.items())))
+    assert hash_config(CONFIG) != hash_config(CONFIG | {"gt.layers": 9})
