@@ -26,7 +26,11 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--select", choices=["val"], help="only print the best configuration on validation, with its test score"
     )
     parser.add_argument("--no-literature", action="store_true", help="leave the literature's rows out of the table")
-    parser.add_argument("--paper", action="store_true", help="recompute the paper's stars from its printed numbers")
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="recompute the paper's stars from its printed numbers, and compare it with the published baselines",
+    )
     arguments = parser.parse_args(words)
     if arguments.results is None and not arguments.paper:
         parser.error("name the folder of results, or --paper")
@@ -38,11 +42,12 @@ def write_report(arguments: argparse.Namespace) -> None:
     from graphgps_spse.reports.collect import collect_runs
     from graphgps_spse.reports.comparison import build_report
     from graphgps_spse.reports.markdown import cell_lines, leftovers, pair_lines, stars_text
+    from graphgps_spse.reports.published_baselines import published_baselines_text
     from graphgps_spse.reports.report import make_report
     from graphgps_spse.reports.selection import choose
 
     if arguments.paper:
-        print(stars_text(), end="")
+        print(stars_text(), published_baselines_text(), sep="\n", end="")
         return
     if arguments.select:
         report, paths = build_report(collect_runs(arguments.results)), []

@@ -5,6 +5,8 @@ import json
 import re
 from pathlib import Path
 
+from graphgps_spse.reports.published_baselines import published_baselines_text
+
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "expressivity"
 KS = (0, 2, 3, 5, 6, 7, 8, 9, 12, 16, 20)
@@ -51,3 +53,9 @@ def test_what_the_text_says_of_the_other_graphs():
     for encoding in ("resistance", "Laplacian spectrum", "heat kernel at all times", "shortest path distance"):
         assert refined("sr25", encoding, 0) == 0
     assert record("brec_relabel")["relabelings"] == {"graphs": 800, "K": 8, "exact": 0, "dag": 794}
+
+
+def test_published_baselines_are_those_of_the_command():
+    page = (ROOT / "docs" / "results.md").read_text()
+    shown = re.search(r"<!-- table: published baselines -->\n(.*?)<!-- end -->", page, re.S)[1]
+    assert shown == published_baselines_text().partition("\n\n")[2]

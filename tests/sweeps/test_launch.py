@@ -89,7 +89,8 @@ def test_second_attempt_is_turned_away_even_after_the_first_starter_has_died(tmp
     starter = (
         "import sys, time\nfrom pathlib import Path\nfrom graphgps_spse.sweeps.launch import Attempt, LaunchTask\n"
         "sleep = (sys.executable, '-S', '-c', 'import time; time.sleep(60)')\n"
-        "a = Attempt.start(LaunchTask('x', Path(sys.argv[1]), sleep))\nprint(a.process.pid, flush=True)\ntime.sleep(60)\n"
+        "a = Attempt.start(LaunchTask('x', Path(sys.argv[1]), sleep))\n"
+        "print(a.process.pid, flush=True)\ntime.sleep(60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", starter, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     child = int(parent.stdout.readline())
