@@ -105,18 +105,22 @@ class SlurmBox:
         for pid in self._processes():
             self._signal(pid, signal.SIGKILL)
 
-    def _processes(self) -> list[int]:
-        """Every process with a file of this box open or in its folder: daemons, steps of jobs, what a job started."""
+    def _processes(self, *paths: str, variable: str = "") -> list[int]:
+        """Processes with an open file or a working folder at `paths` (default: in this box), or with a variable.
+
+        By rising number: the daemons, the steps of jobs, what a job started.
+        """
         pids = []
         for about in Path("/proc").iterdir():
             if about.name.isdecimal() and int(about.name) != os.getpid() and is_alive(int(about.name)):
                 try:
                     links = [about / "cwd", *(about / "fd").iterdir()]
-                    if any(os.path.realpath(link).startswith(f"{self.folder}/") for link in links):
+                    is_open = any(os.path.realpath(link).startswith(paths or f"{self.folder}/") for link in links)
+                    if is_open or variable and variable.encode() in (about / "environ").read_bytes().split(b"\0"):
                         pids.append(int(about.name))
                 except OSError:  # it has ended, or is another user's
                     continue
-        return pids
+        return sorted(pids)
 
     def start_controller(self) -> None:
         self._daemon("slurmctld")
@@ -125,6 +129,12 @@ class SlurmBox:
         pid = self._pid(self.folder / "slurmctld.pid")
         self._signal(pid, signal.SIGKILL)
         self.wait_until(lambda: not is_alive(pid))
+
+    def kill_node(self, node: str) -> None:
+        """End a node's daemons and all processes of its jobs at once, parents first, as when the power fails."""
+        daemons = (f"{self.folder}/spool.{node}", f"{self.folder}/slurmd.{node}.log")
+        for pid in self._processes(*daemons, variable=f"SLURMD_NODENAME={node}"):
+            self._signal(pid, signal.SIGKILL)
 
     def ask(self, *command: str) -> str:
         answer = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=False)

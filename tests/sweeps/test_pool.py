@@ -270,6 +270,46 @@ def test_a_run_that_a_full_disk_stopped_is_picked_up_by_the_next_plain_start(lab
     assert "1 runs: 1 missing" in planned and "No space left on device" in planned
 
 
+KILLED = """
+import os, signal
+from pathlib import Path
+from graphgps_spse.registry import loggers
+from graphgps_spse.training.loggers import Logger
+
+@loggers.register("killed")
+class Killed(Logger):
+    @classmethod
+    def from_cfg(cls, cfg, info, stream):
+        return cls()
+
+    def epoch(self, record):
+        marker = Path(__file__).with_name("marker")
+        if record.epoch == 1 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""A plugin that kills its process in the second epoch, once, as the kernel does when memory runs out."""
+
+
+def test_a_run_that_the_kernel_killed_for_memory_is_picked_up_by_the_next_plain_start(lab, monkeypatch, capsys):
+    """The next start needs no --retry, and goes on from the checkpoint."""
+    monkeypatch.chdir(lab)
+    (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 1\noverrides: [optim.max_epoch=3]\n")
+    (lab / "A/tiny.yaml").write_text(yaml.safe_dump({**TINY, "plugins": ["killed"]}))
+    (lab / "killed.py").write_text(KILLED)
+    monkeypatch.setenv("PYTHONPATH", f"{lab}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(str(lab))
+    assert sweep_script.main(["s.yaml", "--jobs", "1"]) == 75
+    assert "0 done now, 0 failed, 1 stopped" in capsys.readouterr().out
+    killed = lab / "results/s/A/tiny/0"
+    assert not (killed / "result.json").exists()
+    assert sweep_script.main(["s.yaml", "--plan"]) == 0
+    planned = capsys.readouterr().out
+    assert "1 runs: 1 interrupted" in planned and "killed by SIGKILL (by hand, or memory ran out)" in planned
+    assert sweep_script.main(["s.yaml", "--jobs", "1"]) == 0
+    assert "resuming in epoch" in (killed / "log.txt").read_text() and (killed / "result.json").exists()
+
+
 def test_a_sweep_with_a_run_in_other_hands_is_not_done(lab, monkeypatch, capsys):
     """What holds the run may have died, or fail: only a run that is done lets the sweep end with 0."""
     monkeypatch.chdir(lab)

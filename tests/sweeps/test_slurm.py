@@ -15,11 +15,12 @@ import yaml
 from slurm_box import SlurmBox, missing_daemons
 
 from graphgps_spse.config import load_config
-from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.errors import ConfigError, LaunchError, RunDirError
 from graphgps_spse.files import try_lock
 from graphgps_spse.run import fill_store, run_seeds
+from graphgps_spse.rundir import RunDir
 from graphgps_spse.sweeps import slurm
-from graphgps_spse.sweeps.launch import LaunchTask, read_attempts
+from graphgps_spse.sweeps.launch import LaunchTask, note_submitted, read_attempts
 from graphgps_spse.sweeps.slurm import MAX_ARRAY, QueuedTask, SlurmOptions, release_lock_of_dead_job, script, submit
 from graphgps_spse.sweeps.states import ask_live_jobs
 from graphgps_spse.training.history import WALL_TIME_KEYS
@@ -35,7 +36,7 @@ TINY = {
     "train": {"batch_size": 4},
     "gnn": {"dim_inner": 16},
     "gt": {"layers": 3, "n_heads": 2, "dim_hidden": 16, "dropout": 0.1, "attn_dropout": 0.2},
-    "optim": {"max_epoch": 60, "num_warmup_epochs": 1},
+    "optim": {"num_warmup_epochs": 1},
     "accelerator": "cpu",
     "num_threads": 1,
 }
@@ -87,18 +88,31 @@ def stats(run_dir: Path) -> dict[str, list[dict]]:
     return splits
 
 
+def write_held_sweep(box, folder: Path, num_seeds: int, num_epochs: int = 60) -> tuple[Path, Path]:
+    """Write a sweep of TINY into results/cluster/tiny. Return it, and the file that makes its epochs last a second."""
+    (folder / "cluster").mkdir()
+    (folder / "cluster" / "tiny.yaml").write_text(
+        yaml.safe_dump({**TINY, "plugins": ["hold"], "optim": {**TINY["optim"], "max_epoch": num_epochs}})
+    )
+    (folder / "hold.py").write_text(HOLD)
+    path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    box.environment["PYTHONPATH"] = os.pathsep.join(path)
+    sweep, held = folder / "sweep.yaml", folder / "held"
+    sweep.write_text(f"out_dir: results/cluster\nseeds: {num_seeds}\nconfigs: [cluster/tiny.yaml]\n")
+    held.touch()
+    return sweep, held
+
+
+def run_alone(folder: Path, num_seeds: int) -> Path:
+    """Run what `write_held_sweep` wrote on this machine, and return the folder of the runs."""
+    overrides = [f"out_dir={folder / 'alone'}", "plugins=[]"]
+    run_seeds(load_config(folder / "cluster" / "tiny.yaml", overrides), num_seeds=num_seeds)
+    return folder / "alone" / "tiny"
+
+
 def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_machine(box, tmp_path):
     """An array of two: one is killed, one preempted, the controller is lost and comes back, and both are finished."""
-    (tmp_path / "cluster").mkdir()
-    (tmp_path / "cluster" / "tiny.yaml").write_text(yaml.safe_dump({**TINY, "plugins": ["hold"]}))
-    held = tmp_path / "held"
-    held.touch()
-    (tmp_path / "hold.py").write_text(HOLD)
-    box.environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(
-        os.pathsep
-    )
-    sweep = tmp_path / "sweep.yaml"
-    sweep.write_text("out_dir: results/cluster\nseeds: 2\nconfigs: [cluster/tiny.yaml]\n")
+    sweep, held = write_held_sweep(box, tmp_path, num_seeds=2)
     whole = tmp_path / "results" / "cluster" / "tiny"
     killed, preempted = folders = [whole / "0", whole / "1"]
     slurm_words = ("--slurm", "partition=low", "cpus=1", "hours=0.2", "array=3", "signal_seconds=30")
@@ -128,8 +142,7 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     assert "submitted 1 runs" in finished.stdout, finished.stdout + finished.stderr
     held.unlink()
     box.ask("scancel", high)
-    alone = [f"out_dir={tmp_path / 'alone'}", "plugins=[]"]
-    run_seeds(load_config(tmp_path / "cluster" / "tiny.yaml", alone), num_seeds=2)
+    alone = run_alone(tmp_path, num_seeds=2)
     for folder in folders:
         box.wait_until((folder / "result.json").exists, 120, "not requeued, or not finished")
     assert [len(events(folder, "submitted")) for folder in folders] == [2, 1]
@@ -137,15 +150,36 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     assert all("resuming in epoch" in (folder / "log.txt").read_text() for folder in folders)
 
     for folder in folders:
-        assert stats(folder) == stats(tmp_path / "alone" / "tiny" / folder.name)
+        assert stats(folder) == stats(alone / folder.name)
     box.wait_until(lambda: json.loads((whole / "agg/test/best.json").read_text())["seeds"] == [0, 1], 30)
     for split in ("train", "val", "test"):
-        mine, alone = (
-            json.loads((folder / "agg" / split / "best.json").read_text())
-            for folder in (whole, tmp_path / "alone/tiny")
-        )
+        mine, theirs = (json.loads((folder / "agg" / split / "best.json").read_text()) for folder in (whole, alone))
         for key in set(mine) - {f"{name}{end}" for name in WALL_TIME_KEYS for end in ("", "_std")}:
-            assert mine[key] == alone[key]
+            assert mine[key] == theirs[key]
+
+
+def test_a_run_whose_node_goes_down_is_requeued_and_resumes_on_another(box, tmp_path):
+    """The node's daemon and its processes end at once, as when the power fails; the controller declares it down."""
+    sweep, held = write_held_sweep(box, tmp_path, num_seeds=1, num_epochs=15)
+    folder = tmp_path / "results" / "cluster" / "tiny" / "0"
+    submitted = run_sweep(box, sweep, "--slurm", "partition=low", "cpus=1", "hours=0.2", "signal_seconds=30")
+    assert "submitted 1 runs" in submitted.stdout, submitted.stdout + submitted.stderr
+    box.wait_until((folder / "checkpoint.pt").exists, 120, "no first checkpoint")
+    job = events(folder, "submitted")[-1]["job"]
+
+    def node() -> str:
+        return box.ask("squeue", "--noheader", "--jobs", job, "--format=%N").strip()
+
+    first = node()
+    box.kill_node(first)
+    box.ask("scontrol", "update", f"NodeName={first}", "State=DOWN", "Reason=power")
+    box.wait_until(lambda: len(events(folder, "started")) == 2, 60, "not requeued")
+    assert node() not in ("", first)
+    held.unlink()
+    box.wait_until((folder / "result.json").exists, 120, "not finished")
+    assert [len(events(folder, kind)) for kind in ("submitted", "started")] == [1, 2]
+    assert "resuming in epoch" in (folder / "log.txt").read_text()
+    assert stats(folder) == stats(run_alone(tmp_path, num_seeds=1) / "0")
 
 
 TALK = """
@@ -248,6 +282,48 @@ def test_a_job_whose_run_another_process_holds_has_failed_and_one_whose_run_is_d
             task()
         (tmp_path / "result.json").write_text("{}")
         assert task() == 0
+
+
+FAKE_SQUEUE = """#!/bin/sh
+case "$*" in *77*) echo 77 NODE_FAIL ;; *) echo "slurm_load_jobs error: Invalid job id specified" ; exit 1 ;; esac
+"""
+
+
+@pytest.mark.parametrize("dead_job", ["77", "78"])
+def test_a_run_goes_on_in_another_job_after_its_node_went_down(tmp_path, monkeypatch, dead_job):
+    """The lock that the dead node left is released: SLURM says NODE_FAIL, or has forgotten the job."""
+    (tmp_path / "squeue").write_text(FAKE_SQUEUE)
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "80")
+    run = RunDir.open(tmp_path / "run", {"seed": 0})
+    (run.path / "checkpoint.pt").write_text("state")
+    run.close()
+    (run.path / "run.lock").write_text(f"went-down.invalid 1 {dead_job}")
+    with pytest.raises(RunDirError, match=f"in use by another process .*went-down.invalid 1 {dead_job}"):
+        RunDir.open(run.path, {"seed": 0})
+    note_submitted(run.path, dead_job)
+    resume = (
+        "import sys; from pathlib import Path; from graphgps_spse.rundir import RunDir\n"
+        "with RunDir.open(Path(sys.argv[1]), {'seed': 0}) as run:\n"
+        "    assert (run.path / 'checkpoint.pt').exists(); run.result_path.touch()\n"
+    )
+    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)}
+    try:
+        assert QueuedTask(LaunchTask("x", run.path, (sys.executable, "-c", resume, str(run.path))), requeues=1)() == 0
+    finally:
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+    assert run.is_finished and events(run.path, "ended")[-1]["exit_code"] == 0
+
+
+def test_a_requeued_job_takes_the_lock_that_its_dead_node_left(tmp_path, monkeypatch):
+    """SLURM gives a requeued job its number again, so the lock is the job's own."""
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    RunDir.open(tmp_path, {"seed": 0}).close()
+    (tmp_path / "run.lock").write_text("went-down.invalid 1 77")
+    with RunDir.open(tmp_path, {"seed": 0}):
+        assert (tmp_path / "run.lock").read_text().startswith(f"{socket.gethostname()} {os.getpid()} 77")
 
 
 def slurm_knows(job: str) -> bool:
