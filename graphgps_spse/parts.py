@@ -19,7 +19,7 @@ from graphgps_spse.identity import identity_of
 from graphgps_spse.memory import find_memory
 from graphgps_spse.models.build import build_model
 from graphgps_spse.registry import datasets
-from graphgps_spse.reports.wandb_aggregate import group_name
+from graphgps_spse.results import group_name
 from graphgps_spse.sizes import check_model, memory_of
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler

@@ -144,6 +144,11 @@ def _is_foreign_encoding(splits: Any) -> bool:
     return False
 
 
+def group_name(*, dataset: str, model: str, encoding: str, name: str) -> str:
+    """Return the W&B group of a configuration: its seeds and their aggregate share it, and no other model does."""
+    return f"{dataset}/{model}/{encoding}/{name}"
+
+
 def hash_config(config: dict[str, Any]) -> str:
     """Return the SHA-256 of a configuration with dotted keys: what tells the seeds of one experiment from others."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()

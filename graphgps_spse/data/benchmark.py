@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch_geometric.datasets import GNNBenchmarkDataset
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, as_split, download_only
+from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, as_split, download_raw_files
 from graphgps_spse.data.unpickle import as_tensor, read_torch
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import datasets, nearest
@@ -16,6 +15,7 @@ from graphgps_spse.registry import datasets, nearest
 SPLITS = ("train", "val", "test")
 SBM_NAMES = ("PATTERN", "CLUSTER")
 SUPERPIXEL_NAMES = ("MNIST", "CIFAR10")
+URL = "https://data.pyg.org/datasets/benchmarking-gnns/{}_v2.zip"
 
 
 def benchmark_spec(name: str, suffix: str = "") -> DatasetSpec:
@@ -61,14 +61,14 @@ class Benchmark:
 
     def load(self) -> dict[str, GraphDataset]:
         """Read, and at first download, the three splits. Raises DataError with a way out."""
-        url = GNNBenchmarkDataset.urls[self.name]
+        url = URL.format(self.name)
         archive, folder = url.rpartition("/")[2], self.root / self.name / "raw"
         file = archive.replace(".zip", ".pt")
         raw = RawFiles(
             name=self.name, folder=folder, files=(file,), url=url, kept=self.root / self.name, archive=archive
         )
         arrays = raw.read(
-            lambda: download_only(GNNBenchmarkDataset)(str(self.root), name=self.name),
+            lambda: download_raw_files("GNNBenchmarkDataset", self.root, name=self.name),
             lambda: self._read_splits(folder / file),
         )
         splits = {split: as_split(arrays, name=self.name, split=split, level=self.spec.level) for split in SPLITS}

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch_geometric.datasets import LRGBDataset
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS, fold_chirality
-from graphgps_spse.data.pyg import RawFiles, RawGraph, as_split, download_only
+from graphgps_spse.data.pyg import RawFiles, RawGraph, as_split, download_raw_files
 from graphgps_spse.data.unpickle import as_tensor, read_torch
 
 SPLITS = ("train", "val", "test")
+URLS = {
+    "peptides-func": "https://www.dropbox.com/s/ycsq37q8sxs1ou8/peptidesfunc.zip?dl=1",
+    "peptides-struct": "https://www.dropbox.com/s/zgv4z8fcpmknhs8/peptidesstruct.zip?dl=1",
+}
 
 
 class Peptides:
@@ -45,11 +48,11 @@ class Peptides:
             name=self.spec.name,
             folder=folder / "raw",
             files=tuple(f"{split}.pt" for split in SPLITS),
-            url=LRGBDataset.urls[self.pyg_name],
+            url=URLS[self.pyg_name],
             kept=folder,
         )
         arrays = raw.read(
-            lambda: download_only(LRGBDataset)(str(self.root), name=self.pyg_name),
+            lambda: download_raw_files("LRGBDataset", self.root, name=self.pyg_name),
             lambda: {split: self._read_graphs(raw.folder / f"{split}.pt") for split in SPLITS},
         )
         return {split: as_split(arrays, name=self.spec.name, split=split) for split in SPLITS}

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import InMemoryDataset
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
@@ -117,9 +116,13 @@ class RawFiles:
             raise DataError(f"{self.name}: a file in {self.folder} {problem}. Fetch it again from {self.url}") from err
 
 
-def download_only(pyg_class: type[InMemoryDataset]) -> Callable[..., Any]:
-    """Return a child of one of torch_geometric's classes that downloads the raw files when it is built, and no more."""
-    return type(pyg_class.__name__, (pyg_class,), {"has_process": False, "load": lambda self, path: None})
+def download_raw_files(class_name: str, root: Path, **options: Any) -> None:
+    """Download the raw files of one of torch_geometric's data sets into `root`, and process nothing."""
+    import torch_geometric.datasets  # here, as its import takes as long as torch's, and files are downloaded once
+
+    pyg_class = getattr(torch_geometric.datasets, class_name)
+    download_only = type(class_name, (pyg_class,), {"has_process": False, "load": lambda self, path: None})
+    download_only(str(root), **options)
 
 
 def as_split(arrays: Arrays, *, name: str, split: str, level: str = "graph") -> GraphDataset:

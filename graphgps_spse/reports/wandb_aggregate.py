@@ -14,6 +14,7 @@ from graphgps_spse.reports.cells import Cell, best_epochs, metric_names
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import Pair, Report, build_report
 from graphgps_spse.reports.stats import summarize
+from graphgps_spse.results import group_name
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +35,6 @@ class Aggregate:
     config: dict[str, Any]
     numbers: dict[str, float]
     texts: dict[str, str]
-
-
-def group_name(*, dataset: str, model: str, encoding: str, name: str) -> str:
-    """Return the W&B group of a configuration: its seeds and their aggregate share it, and no other model does."""
-    return f"{dataset}/{model}/{encoding}/{name}"
 
 
 def read_aggregates(results_dir: Path) -> tuple[list[Aggregate], Report]:

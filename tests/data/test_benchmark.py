@@ -12,7 +12,7 @@ from harmful import HOW, Harmful, as_pt
 from lay_benchmark import NUM_GRAPHS, lay_benchmark
 from torch_geometric.datasets import GNNBenchmarkDataset
 
-from graphgps_spse.data.benchmark import SBM_NAMES, SUPERPIXEL_NAMES, Benchmark
+from graphgps_spse.data.benchmark import SBM_NAMES, SUPERPIXEL_NAMES, URL, Benchmark
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import datasets
 
@@ -72,6 +72,10 @@ def test_specs(tmp_path):
 def test_other_names_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"dataset\.name: 'PATERN'.*Did you mean 'PATTERN'"):
         make(tmp_path, "PATERN")
+
+
+def test_urls_are_those_of_torch_geometric():
+    assert {name: URL.format(name) for name in NAMES}.items() <= GNNBenchmarkDataset.urls.items()
 
 
 def test_failed_download_says_what_was_tried_and_what_to_do(tmp_path):

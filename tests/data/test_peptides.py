@@ -17,7 +17,7 @@ from torch_geometric.datasets import LRGBDataset
 
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.ogb import OGB
-from graphgps_spse.data.peptides import Peptides
+from graphgps_spse.data.peptides import URLS, Peptides
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.features import ATOM_COLUMNS
 
@@ -85,6 +85,10 @@ class PlainUnpickler(pickle.Unpickler):
         assert (module.split(".")[0], name) in {("numpy", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"),
                                                 ("_codecs", "encode")}, (module, name)  # fmt: skip
         return super().find_class(module, name)
+
+
+def test_urls_are_those_of_torch_geometric():
+    assert URLS.items() <= LRGBDataset.urls.items()
 
 
 def test_failed_download_says_what_to_do(tmp_path, monkeypatch):

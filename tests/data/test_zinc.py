@@ -11,7 +11,7 @@ import torch
 from harmful import HOW, Harmful, as_pickle, as_pt
 from torch_geometric.datasets import ZINC
 
-from graphgps_spse.data.zinc import Zinc
+from graphgps_spse.data.zinc import URLS, Zinc
 from graphgps_spse.errors import ConfigError, DataError
 
 
@@ -62,6 +62,10 @@ def test_too_few_types_are_refused_before_training(zinc_root, what, needed):
         ConfigError, match=f"dataset.{what}_encoder_num_types: 3 leaves out type .* set at least {needed}"
     ):
         make_zinc(zinc_root, **{f"num_{what}_types": 3}).load()
+
+
+def test_urls_are_those_of_torch_geometric():
+    assert URLS == (ZINC.url, ZINC.split_url)
 
 
 def test_failed_download_says_what_was_tried_and_what_to_do(tmp_path, monkeypatch):

@@ -13,7 +13,8 @@ from records import record, write_cell, write_pair, write_run
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import DataError, SPSEError
 from graphgps_spse.parts import build_parts, describe_run
-from graphgps_spse.reports.wandb_aggregate import group_name, read_aggregates, send
+from graphgps_spse.reports.wandb_aggregate import read_aggregates, send
+from graphgps_spse.results import group_name
 
 ROOT = Path(__file__).resolve().parents[2]
 WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
