@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINEConv, GPSConv
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.models.gps import GPSModel
+from graphgps_spse.models.gps.model import GPSModel
 from graphgps_spse.ops.pair_layout import PairLayout
 
 PARTS = (

@@ -26,7 +26,7 @@ from graphgps_spse.identity import experiment_of, flatten, identity_of
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.models.build import describe as describe_model
 from graphgps_spse.models.build import prepare_kernels as prepare_model_kernels
-from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
+from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts, build_parts, build_training
 from graphgps_spse.registry import ALL
 from graphgps_spse.results import RunResult, aggregate, hash_config

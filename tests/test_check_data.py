@@ -17,7 +17,7 @@ from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.memory import Memory
-from graphgps_spse.models.grit import GritTransformer
+from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import reference
 from graphgps_spse.parts import build_parts
 

@@ -18,7 +18,7 @@ import yaml
 
 from graphgps_spse import results
 from graphgps_spse.files import try_lock
-from graphgps_spse.models.grit import GritTransformer
+from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
@@ -361,7 +361,7 @@ def test_help_and_usage_errors():
 def test_plugin_brings_a_component(tiny, monkeypatch, tmp_path):
     (tmp_path / "my_lab.py").write_text(
         "from graphgps_spse.registry import node_encoders\n"
-        "from graphgps_spse.models.features import TypeDictNode\n"
+        "from graphgps_spse.models.modules.raw_features import TypeDictNode\n"
         "@node_encoders.register('MyNode')\n"
         "class MyNode(TypeDictNode):\n    '''A node encoder of our own.'''\n"
     )

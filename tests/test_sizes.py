@@ -234,7 +234,7 @@ def test_a_shortage_ends_a_run_with_one_line(tiny, capsys, monkeypatch, where):
     target = {
         "load": ("graphgps_spse.data.cycles.Cycles.load", fail),
         "encode": ("graphgps_spse.run.encode", fail),
-        "forward": ("graphgps_spse.models.grit.GritTransformer.forward", fail),
+        "forward": ("graphgps_spse.models.grit.model.GritTransformer.forward", fail),
     }[where]
     monkeypatch.setattr(*target)
     assert tiny() == 1

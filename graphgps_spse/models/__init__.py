@@ -1,1 +1,1 @@
-"""Models: one file for each family, built from shared encoders, pair layout and heads."""
+"""Models: one folder for each family, and `modules/` with what the families share."""

@@ -16,7 +16,7 @@ from graphgps_spse.cores import count_cores
 from graphgps_spse.data import molecules
 from graphgps_spse.data.molecules import count_workers, featurise, featurise_block, featurise_many, fold_chirality
 from graphgps_spse.errors import DataError
-from graphgps_spse.models.features import ATOM_COLUMNS, BOND_COLUMNS
+from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 
 ODD = [
     "C", "[H][H]", "[NH4+].[Cl-]", "O=C=O", "*CC*", "[13CH4]", "[CH3]", "[C-]#[O+]", "C[N+](=O)[O-]", "F/C=C/F",

@@ -19,7 +19,7 @@ from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.ogb import OGB
 from graphgps_spse.data.peptides import URLS, Peptides
 from graphgps_spse.errors import DataError
-from graphgps_spse.models.features import ATOM_COLUMNS
+from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS
 
 
 def from_name(root, name):

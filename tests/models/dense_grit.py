@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.models.grit import GritLayer, GritTransformer
-from graphgps_spse.models.heads import NodeHead, SANNodesHead
+from graphgps_spse.models.grit.layer import GritLayer
+from graphgps_spse.models.grit.model import GritTransformer
+from graphgps_spse.models.modules.heads import NodeHead, SANNodesHead
 
 
 def masked_batch_norm(x: Tensor, mask: Tensor, norm: nn.Module) -> Tensor:

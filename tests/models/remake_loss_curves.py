@@ -13,11 +13,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import numpy as np  # noqa: E402
-import test_csa  # noqa: E402
-import test_gps  # noqa: E402
-import test_grit  # noqa: E402
 import torch  # noqa: E402
 from model_graphs import ENCODINGS, SPEC, random_graphs  # noqa: E402
+from small_configs import csa_config, gps_config, grit_config  # noqa: E402
 
 from graphgps_spse.models.build import build_model  # noqa: E402
 
@@ -25,12 +23,12 @@ STORED = HERE / "loss_curves.json"
 NUM_STEPS, BATCH = 10, 8
 SEED = 4  # one with which no signed root of GRIT's comes near 0, where its slope would blow rounding up
 MODELS = {  # configuration and the encodings that it reads
-    "GPS-RWSE": (lambda kernels: test_gps.small_config("GINE", kernels=kernels), ["RWSE"]),
-    "GPS-SPSE": (lambda kernels: test_gps.small_config("SPSE", kernels=kernels), ["RWSE", "SPSE"]),
-    "CSA-RWSE": (lambda kernels: test_csa.small_config("shared", kernels=kernels), ["walks"]),
-    "CSA-SPSE": (lambda kernels: test_csa.small_config("SPSE", kernels=kernels), ["RWSE", "SPSE"]),
-    "GRIT-RWSE": (lambda kernels: test_grit.small_config(kernels=kernels), ["RRWP"]),
-    "GRIT-SPSE": (lambda kernels: test_grit.small_config(kernels=kernels), ["SPSE"]),
+    "GPS-RWSE": (lambda kernels: gps_config("GINE", kernels=kernels), ["RWSE"]),
+    "GPS-SPSE": (lambda kernels: gps_config("SPSE", kernels=kernels), ["RWSE", "SPSE"]),
+    "CSA-RWSE": (lambda kernels: csa_config("shared", kernels=kernels), ["walks"]),
+    "CSA-SPSE": (lambda kernels: csa_config("SPSE", kernels=kernels), ["RWSE", "SPSE"]),
+    "GRIT-RWSE": (lambda kernels: grit_config(kernels=kernels), ["RRWP"]),
+    "GRIT-SPSE": (lambda kernels: grit_config(kernels=kernels), ["SPSE"]),
 }
 
 

@@ -5,9 +5,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-import test_csa
-import test_gps
-import test_grit
 import torch
 from dense_gps import dense_csa, dense_gps
 from dense_grit import dense_grit
@@ -24,6 +21,7 @@ from model_graphs import (
     random_graphs,
     shaken,
 )
+from small_configs import CSA_VARIANTS, GPS_VARIANTS, csa_config, gps_config, grit_config
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.encodings import build_encodings
@@ -55,11 +53,11 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "GRIT-RWSE": Case(test_grit.small_config, None, ["RRWP"], dense_grit),
-    "GRIT-SPSE": Case(test_grit.small_config, None, ["SPSE"], dense_grit),
-    "GRIT-SPD": Case(test_grit.small_config, None, ["SPD"], dense_grit),
-    **{f"GPS-{v}": Case(test_gps.small_config, v, test_gps.VARIANTS[v][3], dense_gps) for v in test_gps.VARIANTS},
-    **{f"CSA-{v}": Case(test_csa.small_config, v, test_csa.VARIANTS[v][1], dense_csa) for v in test_csa.VARIANTS},
+    "GRIT-RWSE": Case(grit_config, None, ["RRWP"], dense_grit),
+    "GRIT-SPSE": Case(grit_config, None, ["SPSE"], dense_grit),
+    "GRIT-SPD": Case(grit_config, None, ["SPD"], dense_grit),
+    **{f"GPS-{v}": Case(gps_config, v, GPS_VARIANTS[v][3], dense_gps) for v in GPS_VARIANTS},
+    **{f"CSA-{v}": Case(csa_config, v, CSA_VARIANTS[v][1], dense_csa) for v in CSA_VARIANTS},
 }
 
 
@@ -169,9 +167,9 @@ def test_every_model_reads_every_encoding(name):
     variant, node, edge, enabled = READERS[name]
     family = name.partition(",")[0]
     config, dense = {
-        "GPS": (test_gps.small_config, dense_gps),
-        "CSA": (test_csa.small_config, dense_csa),
-        "GRIT": (lambda _: test_grit.small_config(), dense_grit),
+        "GPS": (gps_config, dense_gps),
+        "CSA": (csa_config, dense_csa),
+        "GRIT": (lambda _: grit_config(), dense_grit),
     }[family]
     tree = config(variant)
     tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
@@ -221,12 +219,12 @@ def joined(family: str, chosen: list[Encoding]) -> Callable[[GraphBatch], GraphB
 def test_pair_encodings_compose(family, names):
     """Two and three encodings against a model that reads one, the concatenation of their arrays: equal to the bit."""
     chosen = [ENCODINGS[name] for name in names]
-    config, variant = {"GPS": (test_gps, "GINE"), "CSA": (test_csa, "walks"), "GRIT": (test_grit, None)}[family]
+    config = {"GPS": gps_config, "CSA": csa_config, "GRIT": grit_config}[family]
     join, models, several = joined(family, chosen), [], "".join(f"+{e.name}" for e in chosen)
     width = sum(e.dim_pair - int(e.has_identity and family != "GRIT") for e in chosen)
     one = encoding("RWSE", width, sum(e.dim_node for e in chosen) if family == "GRIT" else 0)
     for suffix, encodings in ((several, chosen), ("+RWSE", [one])):
-        tree = config.small_config() if variant is None else config.small_config(variant)
+        tree = config()
         tree.dataset.node_encoder_name = "TypeDictNode"
         tree.dataset.edge_encoder_name = "TypeDictEdge" + (suffix if family != "GRIT" else "")
         torch.manual_seed(1)

@@ -1,11 +1,9 @@
 """Sizes that no model can have are refused when they are read; `train.kernels` reaches every layer."""
 
 import pytest
-import test_csa
-import test_gps
-import test_grit
 import torch
 from model_graphs import ENCODINGS, SPEC
+from small_configs import csa_config, gps_config, grit_config
 
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError
@@ -14,9 +12,9 @@ from graphgps_spse.models.build import build_model, prepare_kernels
 from graphgps_spse.models.options import TransformerOptions
 
 MODELS = {
-    "GRIT": (test_grit.small_config, ["RRWP"]),
-    "CSA": (test_csa.small_config, ["walks"]),
-    "GPS": (test_gps.small_config, ["RWSE"]),
+    "GRIT": (grit_config, ["RRWP"]),
+    "CSA": (csa_config, ["walks"]),
+    "GPS": (gps_config, ["RWSE"]),
 }
 
 

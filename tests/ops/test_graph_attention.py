@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from graphgps_spse.models.gps import GraphAttention
+from graphgps_spse.models.gps.attention import GraphAttention
 from graphgps_spse.ops.dispatch import choose
 from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, cpu, cuda, node_blocks, reference
 

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.heads import ActivationOptions, build_activation
-from graphgps_spse.models.message_passing import GINE, GatedGCN
+from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
+from graphgps_spse.models.modules.message_passing import GINE, GatedGCN
 from graphgps_spse.models.options import TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.options import Options, option

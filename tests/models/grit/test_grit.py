@@ -18,6 +18,7 @@ from model_graphs import (
     random_graphs,
     shaken,
 )
+from small_configs import grit_config
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import GraphBatch, InputSpec
@@ -29,19 +30,9 @@ from graphgps_spse.ops.pair_layout import PairLayout
 ENCODING = ENCODINGS["RRWP"]
 
 
-def small_config(*, kernels: str = "auto", **gt: object):
-    tree = default_tree()
-    tree.train.kernels = kernels
-    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
-    tree.gt.n_heads, tree.gt.layers = 3, 3
-    for key, value in gt.items():
-        tree.gt[key] = value
-    return tree
-
-
 def small_model(encoding: str = "RRWP", dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
     torch.manual_seed(1)
-    return shaken(build_model(small_config(**gt), SPEC, [ENCODINGS[encoding]], 1), dtype)
+    return shaken(build_model(grit_config(**gt), SPEC, [ENCODINGS[encoding]], 1), dtype)
 
 
 @pytest.fixture(params=["fused", "fused, one query at a time", "plain"])
@@ -86,14 +77,14 @@ def test_a_zero_under_the_root_has_gradient_zero(kernels):
 
 
 def test_clamp_zero_means_no_clamp():
-    tree = small_config()
+    tree = grit_config()
     tree.gt.attn.clamp = 0.0
     assert build_model(tree, SPEC, [ENCODING], 1).layers[0].attention.clamp == math.inf
 
 
 def test_fused_gradients_equal_finite_differences():
     """A chain of two layers, so that the lazily applied BatchNorm is differentiated as well."""
-    tree = small_config(layers=2)
+    tree = grit_config(layers=2)
     tree.gnn.dim_inner = tree.gt.dim_hidden = 4
     tree.gt.n_heads = 2
     torch.manual_seed(3)
@@ -243,17 +234,17 @@ def test_initial_weights_have_the_official_spread():
 )
 def test_widths_that_do_not_fit_are_named(change, message):
     with pytest.raises(ConfigError, match=message):
-        build_model(small_config(**change), SPEC, [ENCODING], 1)
+        build_model(grit_config(**change), SPEC, [ENCODING], 1)
 
 
 @pytest.mark.parametrize("encodings", [[], [ENCODINGS["RWSE"]]])
 def test_an_encoding_of_pairs_is_needed(encodings):
     with pytest.raises(ConfigError, match="none is enabled; set posenc_RRWP.enable=True, posenc_SPSE.enable=True or"):
-        build_model(small_config(), SPEC, encodings, 1)
+        build_model(grit_config(), SPEC, encodings, 1)
 
 
 def test_pairs_are_read_without_a_plus():
-    tree = small_config()
+    tree = grit_config()
     tree.dataset.edge_encoder_name = "TypeDictEdge+RRWP"
     with pytest.raises(ConfigError, match="reads every encoding of pairs that is enabled; write TypeDictEdge in place"):
         build_model(tree, SPEC, [ENCODING], 1)
@@ -288,7 +279,7 @@ def test_families_of_data_sets_equal_the_dense_twin(kernels, family, training):
     level = "node" if head == "inductive_node" else "graph"
     y = torch.zeros(len(dataset.x_NF), 1) if level == "node" else dataset.y
     batch = replace(dataset, **features, level=level, y=y).batch(range(len(SIZES)))
-    tree = small_config(kernels=kernels, layers=2, dropout=0.0)
+    tree = grit_config(kernels=kernels, layers=2, dropout=0.0)
     tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node_encoder, edge_encoder
     tree.gnn.head, tree.gnn.layers_post_mp, tree.model.graph_pooling, tree.gnn.act = head, 2, pooling, "gelu"
     torch.manual_seed(1)
@@ -305,14 +296,14 @@ def test_families_of_data_sets_equal_the_dense_twin(kernels, family, training):
 
 
 def test_unknown_model_names_the_nearest():
-    tree = small_config()
+    tree = grit_config()
     tree.model.type = "GritTransfomer"
     with pytest.raises(ConfigError, match="Did you mean 'GritTransformer'"):
         build_model(tree, SPEC, [ENCODING], 1)
 
 
 def test_nodes_may_read_further_encodings_beside_the_pairs_own():
-    tree = small_config()
+    tree = grit_config()
     tree.dataset.node_encoder_name, tree.posenc_LapPE.dim_pe = "TypeDictNode+LapPE+RWSE", 4
     tree.posenc_RWSE.dim_pe = 3
     encodings = [ENCODINGS[name] for name in ("LapPE", "RRWP", "RWSE")]
@@ -324,17 +315,17 @@ def test_nodes_may_read_further_encodings_beside_the_pairs_own():
 
 def test_an_encoding_of_nodes_that_nothing_reads_is_named():
     with pytest.raises(ConfigError, match="nothing reads the node part of LapPE"):
-        build_model(small_config(), SPEC, [ENCODINGS["LapPE"], ENCODING], 1)
+        build_model(grit_config(), SPEC, [ENCODINGS["LapPE"], ENCODING], 1)
 
 
 @pytest.mark.parametrize(("key", "value"), [("bn_momentum", 2.0), ("dropout", 1.0), ("layers", 0)])
 def test_numbers_that_cannot_be_are_named(key, value):
     with pytest.raises(ConfigError, match=f"gt.{key}"):
-        build_model(small_config(**{key: value}), SPEC, [ENCODING], 1)
+        build_model(grit_config(**{key: value}), SPEC, [ENCODING], 1)
 
 
 def test_a_clamp_below_zero_is_named():
-    tree = small_config()
+    tree = grit_config()
     tree.gt.attn.clamp = -1.0
     with pytest.raises(ConfigError, match="gt.attn.clamp: -1.0"):
         build_model(tree, SPEC, [ENCODING], 1)

@@ -8,45 +8,17 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.models.encoders import (
-    EdgeEncoder,
-    NodeEncoder,
-    build_edge_encoder,
-    build_node_encoder,
-    check_all_used,
-    split_encoder_name,
-)
-from graphgps_spse.models.gps_layer import build_layer_type, build_layers
-from graphgps_spse.models.heads import build_head
-from graphgps_spse.models.layout import layout_of
+from graphgps_spse.models.gps.attention import GraphAttention
+from graphgps_spse.models.gps.layer import build_layer_type, build_layers
+from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
+from graphgps_spse.models.modules.encoder_names import check_all_used, split_encoder_name
+from graphgps_spse.models.modules.heads import build_head
+from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
-from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, graph_attention, prepare
+from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.registry import models
-
-
-class GraphAttention(nn.Module):
-    """Multi-head attention among the nodes of each graph, then a linear map.
-
-    Initial weights are those of torch.nn.MultiheadAttention: the stacked maps Xavier-uniform, biases zero.
-    """
-
-    def __init__(self, dim: int, num_heads: int, *, dropout: float, kernels: str = "auto") -> None:
-        super().__init__()
-        self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
-        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        nn.init.xavier_uniform_(self.qkv.weight)
-        nn.init.zeros_(self.qkv.bias)
-        nn.init.zeros_(self.out.bias)
-
-    def forward(self, x_ND: Tensor, blocks: NodeBlocks) -> Tensor:
-        """Return [N, D]."""
-        given = AttentionInput(blocks, self.num_heads, self.qkv(x_ND), self.dropout if self.training else 0.0)
-        return self.out(graph_attention(given, kernels=self.kernels))
-
-    def prepare_kernels(self) -> None:
-        """Raise ConfigError where `train.kernels` asks for kernels that the device of the weights does not have."""
-        prepare(self.qkv.weight, kernels=self.kernels)
 
 
 @models.register("GPSModel")

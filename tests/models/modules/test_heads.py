@@ -4,7 +4,7 @@ import torch
 from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.heads import MLP, GraphPooling, build_head
+from graphgps_spse.models.modules.heads import MLP, GraphPooling, build_head
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import heads
 

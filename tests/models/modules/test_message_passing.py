@@ -1,6 +1,6 @@
 import torch
 
-from graphgps_spse.models.message_passing import GINE, GatedGCN
+from graphgps_spse.models.modules.message_passing import GINE, GatedGCN
 from graphgps_spse.ops.edge_layout import EdgeLayout
 
 # 2 -> 0, 0 -> 1, 2 -> 1, 1 -> 2 and 2 -> 1 once more; node 3 has no edges

@@ -6,7 +6,7 @@ from model_graphs import encoding
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.positional import DeepSet, build_positional_encoder
+from graphgps_spse.models.modules.positional_encoders import DeepSet, build_positional_encoder
 
 
 def build(name: str, dim_node: int, **keys: object) -> torch.nn.Module:

@@ -1,81 +1,28 @@
 """CSA (Menegaux et al. 2023): the layers of GPS with chromatic self-attention, whose channels pair features filter.
 
-The features of pairs (csa_pairs.py) are the same in every layer; the attention itself is ops/chromatic_attention.
+The features of pairs (pair_features.py) are the same in every layer; the attention itself is ops/chromatic_attention.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.csa_pairs import PairEncoder, PairFeatures
-from graphgps_spse.models.encoders import (
-    NodeEncoder,
-    build_node_encoder,
-    build_pair_encoder,
-    check_all_used,
-    split_encoder_name,
-)
-from graphgps_spse.models.gps_layer import build_layer_type, build_layers
-from graphgps_spse.models.heads import build_head
-from graphgps_spse.models.layout import layout_of
+from graphgps_spse.models.csa.attention import ChromaticAttention, PairInput
+from graphgps_spse.models.csa.pair_features import PairEncoder
+from graphgps_spse.models.gps.layer import build_layer_type, build_layers
+from graphgps_spse.models.modules.encoder_names import check_all_used, split_encoder_name
+from graphgps_spse.models.modules.heads import build_head
+from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
+from graphgps_spse.models.modules.pair_encoder import build_pair_encoder
 from graphgps_spse.models.options import KernelOptions, TransformerOptions
-from graphgps_spse.ops.chromatic_attention import AttentionInput, PairMap, chromatic_attention, prepare
-from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.edge_layout import EdgeLayout
-from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import edge_encoders, models
-
-
-class PairInput(NamedTuple):
-    """What the attention of every layer reads of pairs."""
-
-    layout: PairLayout
-    features: PairFeatures
-    shared: tuple[PairMap, PairMap] | None
-    """A and B of all layers, where they are shared."""
-
-
-class ChromaticAttention(nn.Module):
-    """Attention whose scores and values are shifted, channel by channel, by maps of the pair features."""
-
-    def __init__(self, dim: int, num_heads: int, *, dropout: float, has_maps: bool, kernels: str = "auto") -> None:
-        """Without `has_maps` the layer reads those that all layers share."""
-        super().__init__()
-        self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
-        self.query, self.key, self.value = (nn.Linear(dim, dim, bias=False) for _ in range(3))
-        self.pair_score = nn.Linear(dim, dim, bias=False) if has_maps else None
-        self.pair_value = nn.Linear(dim, dim, bias=False) if has_maps else None
-        self.out = nn.Linear(dim, dim)
-
-    def forward(self, x_ND: Tensor, pairs: PairInput) -> Tensor:
-        """Return [N, D]."""
-        layout, features = pairs.layout, pairs.features
-        dropout_mask_P1 = None
-        if self.training and self.dropout:
-            dropout_mask_P1 = draw_dropout_mask(layout.num_pairs, 1, self.dropout, x_ND)
-        score, value = pairs.shared or (features.mapped(m) for m in (self.pair_score, self.pair_value) if m is not None)
-        given = AttentionInput(
-            layout=layout,
-            num_heads=self.num_heads,
-            q_ND=self.query(x_ND) * (x_ND.shape[1] // self.num_heads) ** -0.5,
-            k_ND=self.key(x_ND),
-            v_ND=self.value(x_ND),
-            z_PC=features.z_PC,
-            rows_E=features.rows_E,
-            score=score,
-            value=value,
-            dropout_mask_P1=dropout_mask_P1,
-        )
-        return self.out(chromatic_attention(given, kernels=self.kernels))
-
-    def prepare_kernels(self) -> None:
-        """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
-        prepare(self.query.weight, self.num_heads, kernels=self.kernels)
 
 
 @models.register("CSAModel")

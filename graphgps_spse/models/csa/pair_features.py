@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.models.encoders import PairEmbedding, PairLinear, edge_features
+from graphgps_spse.models.modules.edge_encoder import edge_features
+from graphgps_spse.models.modules.pair_encoder import PairEmbedding, PairLinear
 from graphgps_spse.ops.chromatic_attention import PairMap
 from graphgps_spse.ops.pair_layout import PairLayout
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphgps_spse.models.heads import build_activation
+from graphgps_spse.models.modules.activations import build_activation
 from graphgps_spse.ops.edge_layout import EdgeLayout
 
 

@@ -7,12 +7,11 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
 from graphgps_spse.models.options import LARGEST_DEPTH
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import heads
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class HeadOptions(Options, section="gnn"):
@@ -22,12 +21,6 @@ class HeadOptions(Options, section="gnn"):
         "san_graph",
         "name of the head, in the list of components; san_graph_nodes pools last, as CSA's code does",
     )
-
-
-class ActivationOptions(Options, section="gnn"):
-    """The activation of layers and heads."""
-
-    act: str = option("relu", "activation of the layers and of the san_graph heads", choices=tuple(ACTIVATIONS))
 
 
 class PoolingOptions(Options, section="model"):
@@ -43,11 +36,6 @@ class MLPOptions(Options, section="gnn"):
         1, "layers of the heads graph and inductive_node; 0 is 1, as in GraphGym", at_least=0, at_most=LARGEST_DEPTH
     )
     l2norm: bool = option(True, "scale hidden rows of the heads graph and inductive_node to length 1, as GraphGym does")
-
-
-def build_activation(name: str) -> nn.Module:
-    """Return the activation that `gnn.act` names."""
-    return ACTIVATIONS[name]()
 
 
 def build_head(cfg: Any, spec: DatasetSpec, dim: int, dim_out: int) -> nn.Module:

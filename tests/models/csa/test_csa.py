@@ -15,44 +15,21 @@ from model_graphs import (
     random_graphs,
     shaken,
 )
+from small_configs import CSA_VARIANTS, csa_config
 
-from graphgps_spse.config import default_tree
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import build_model
 from graphgps_spse.ops.chromatic_attention import cpu
 from graphgps_spse.ops.pair_layout import PairLayout
 
-VARIANTS = {  # edge encoder, encodings, whether maps are shared, rings as edges, local part
-    "walks": ("TypeDictEdge+RWSE", ["walks"], False, False, "None"),
-    "shared": ("TypeDictEdge+RWSE", ["walks"], True, False, "None"),
-    "SPSE": ("TypeDictEdge+SPSE", ["RWSE", "SPSE"], False, False, "None"),
-    "distances and rings": ("TypeDictEdge+SPD", ["RWSE", "SPD", "Rings"], False, False, "CustomGatedGCN"),
-    "rings as edges": ("TypeDictEdge+RWSE", ["walks", "Rings"], True, True, "GINE"),
-    "no encoding": ("TypeDictEdge+None", ["RWSE"], False, False, "GINE"),
-}
-
-
-def small_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
-    edge, _, shared, coalesce, local = VARIANTS[variant]
-    tree = default_tree()
-    tree.train.kernels = kernels
-    tree.model.type, tree.gt.layer_type = "CSAModel", f"{local}+CSA"
-    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = "TypeDictNode+RWSE", edge
-    tree.dataset.edge_encoder_shared, tree.dataset.rings_coalesce_edges = shared, coalesce
-    tree.posenc_RWSE.dim_pe, tree.posenc_RWSE.raw_norm_type, tree.posenc_SPD.max_length = 3, "BatchNorm", 3
-    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
-    tree.gt.n_heads, tree.gt.layers = 3, 3
-    tree.gt.update(gt)
-    return tree
-
 
 def small_model(variant: str = "walks", dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
     torch.manual_seed(1)
-    encodings = [ENCODINGS[name] for name in VARIANTS[variant][1]]
-    return shaken(build_model(small_config(variant, **gt), SPEC, encodings, 1), dtype)
+    encodings = [ENCODINGS[name] for name in CSA_VARIANTS[variant][1]]
+    return shaken(build_model(csa_config(variant, **gt), SPEC, encodings, 1), dtype)
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(params=CSA_VARIANTS)
 def variant(request):
     return request.param
 
@@ -198,18 +175,18 @@ def test_an_edge_that_stands_twice_adds_up_and_a_loop_keeps_the_diagonal():
 )
 def test_options_that_do_not_fit_are_named(variant, change, encodings, message):
     with pytest.raises(ConfigError, match=message):
-        build_model(small_config(variant, **change), SPEC, [ENCODINGS[name] for name in encodings], 1)
+        build_model(csa_config(variant, **change), SPEC, [ENCODINGS[name] for name in encodings], 1)
 
 
 def test_an_odd_width_cannot_be_halved():
-    tree = small_config(n_heads=1, dim_hidden=13)
+    tree = csa_config(n_heads=1, dim_hidden=13)
     tree.gnn.dim_inner = 13
     with pytest.raises(ConfigError, match="gt.dim_hidden=13 must be even"):
         build_model(tree, SPEC, [ENCODINGS["walks"]], 1)
 
 
 def test_rings_become_edges_only_where_edges_have_a_type():
-    tree = small_config("rings as edges")
+    tree = csa_config("rings as edges")
     tree.dataset.edge_encoder_name = "Bond+RWSE"
     bonds = replace(SPEC, edge_input=SPEC.edge_input._replace(kind="ogb", size=3))
     with pytest.raises(ConfigError, match="rings_coalesce_edges"):

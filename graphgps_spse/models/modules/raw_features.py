@@ -1,7 +1,8 @@
 """Encoders of raw node and edge features: what enters the first layer beside the encodings.
 
 A class registered as a node or edge encoder is built as `Encoder.from_spec(input_spec, dim)` and maps rows of raw
-features to rows of `dim` columns. What a model adds to them of encodings is in encoders.py.
+features to rows of `dim` columns. Encodings are appended by
+node_encoder.py and edge_encoder.py.
 """
 
 import math

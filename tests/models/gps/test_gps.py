@@ -15,39 +15,17 @@ from model_graphs import (
     random_graphs,
     shaken,
 )
+from small_configs import GPS_VARIANTS, gps_config
 
-from graphgps_spse.config import default_tree
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.models.build import build_model, count_parameters, describe
 from graphgps_spse.training import processes
 
-VARIANTS = {
-    "GINE": ("GINE+Transformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE"]),
-    "GatedGCN": ("CustomGatedGCN+Transformer", "TypeDictNode+LapPE", "TypeDictEdge", ["LapPE"]),
-    "SPSE": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "TypeDictEdge+SPSE", ["RWSE", "SPSE"]),
-    "local only": ("GINE+None", "TypeDictNode", "DummyEdge", []),
-    "global only": ("None+Transformer", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RWSE"]),
-    "no edge features": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "none", ["RWSE"]),
-}
-
-
-def small_config(variant: str = "GINE", *, kernels: str = "auto", **gt: object):
-    layer_type, node, edge, _ = VARIANTS[variant]
-    tree = default_tree()
-    tree.train.kernels = kernels
-    tree.model.type, tree.gt.layer_type = "GPSModel", layer_type
-    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
-    tree.posenc_RWSE.dim_pe, tree.posenc_LapPE.dim_pe, tree.posenc_RWSE.raw_norm_type = 3, 4, "BatchNorm"
-    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
-    tree.gt.n_heads, tree.gt.layers = 3, 3
-    tree.gt.update(gt)
-    return tree
-
 
 def small_model(variant: str = "GINE", dtype: torch.dtype = torch.float64, **gt: object) -> torch.nn.Module:
     torch.manual_seed(1)
-    encodings = [ENCODINGS[name] for name in VARIANTS[variant][3]]
-    return shaken(build_model(small_config(variant, **gt), SPEC, encodings, 1), dtype)
+    encodings = [ENCODINGS[name] for name in GPS_VARIANTS[variant][3]]
+    return shaken(build_model(gps_config(variant, **gt), SPEC, encodings, 1), dtype)
 
 
 def same_signs(monkeypatch) -> None:
@@ -55,7 +33,7 @@ def same_signs(monkeypatch) -> None:
     monkeypatch.setattr(torch, "rand", lambda *size, **options: torch.ones(*size))
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(params=GPS_VARIANTS)
 def variant(request):
     return request.param
 
@@ -110,7 +88,7 @@ def test_spse_reads_the_pair_from_sender_to_receiver():
 
 
 def test_gelu_and_dropout_reach_every_part():
-    tree = small_config("GatedGCN", dropout=0.3, attn_dropout=0.2)
+    tree = gps_config("GatedGCN", dropout=0.3, attn_dropout=0.2)
     tree.gnn.act = "gelu"
     model = build_model(tree, SPEC, [ENCODINGS["LapPE"]], 1)
     kinds = [type(m).__name__ for m in model.modules()]
@@ -168,7 +146,7 @@ def test_a_training_batch_of_one_edge_gives_what_several_processes_give(monkeypa
 )
 def test_options_that_do_not_fit_are_named(change, message):
     with pytest.raises(ConfigError, match=message):
-        build_model(small_config(**change), SPEC, [ENCODINGS["RWSE"]], 1)
+        build_model(gps_config(**change), SPEC, [ENCODINGS["RWSE"]], 1)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +163,7 @@ def test_options_that_do_not_fit_are_named(change, message):
 )
 def test_encodings_and_encoders_must_fit(encodings, message):
     with pytest.raises(ConfigError, match=message):
-        build_model(small_config(), SPEC, [ENCODINGS[name] for name in encodings], 1)
+        build_model(gps_config(), SPEC, [ENCODINGS[name] for name in encodings], 1)
 
 
 def test_describe_shows_layers_once_but_for_the_last():

@@ -1,0 +1,1 @@
+"""CSA: the layers of GPS with chromatic self-attention."""

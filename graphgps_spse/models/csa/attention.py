@@ -1,0 +1,57 @@
+"""Chromatic self-attention: the weights of a layer, brought to ops/chromatic_attention."""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from graphgps_spse.models.csa.pair_features import PairFeatures
+from graphgps_spse.ops.chromatic_attention import AttentionInput, PairMap, chromatic_attention, prepare
+from graphgps_spse.ops.dropout import draw_dropout_mask
+from graphgps_spse.ops.pair_layout import PairLayout
+
+
+class PairInput(NamedTuple):
+    """What the attention of every layer reads of pairs."""
+
+    layout: PairLayout
+    features: PairFeatures
+    shared: tuple[PairMap, PairMap] | None
+    """A and B of all layers, where they are shared."""
+
+
+class ChromaticAttention(nn.Module):
+    """Attention whose scores and values are shifted, channel by channel, by maps of the pair features."""
+
+    def __init__(self, dim: int, num_heads: int, *, dropout: float, has_maps: bool, kernels: str = "auto") -> None:
+        """Without `has_maps` the layer reads those that all layers share."""
+        super().__init__()
+        self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
+        self.query, self.key, self.value = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+        self.pair_score = nn.Linear(dim, dim, bias=False) if has_maps else None
+        self.pair_value = nn.Linear(dim, dim, bias=False) if has_maps else None
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x_ND: Tensor, pairs: PairInput) -> Tensor:
+        """Return [N, D]."""
+        layout, features = pairs.layout, pairs.features
+        dropout_mask_P1 = None
+        if self.training and self.dropout:
+            dropout_mask_P1 = draw_dropout_mask(layout.num_pairs, 1, self.dropout, x_ND)
+        score, value = pairs.shared or (features.mapped(m) for m in (self.pair_score, self.pair_value) if m is not None)
+        given = AttentionInput(
+            layout=layout,
+            num_heads=self.num_heads,
+            q_ND=self.query(x_ND) * (x_ND.shape[1] // self.num_heads) ** -0.5,
+            k_ND=self.key(x_ND),
+            v_ND=self.value(x_ND),
+            z_PC=features.z_PC,
+            rows_E=features.rows_E,
+            score=score,
+            value=value,
+            dropout_mask_P1=dropout_mask_P1,
+        )
+        return self.out(chromatic_attention(given, kernels=self.kernels))
+
+    def prepare_kernels(self) -> None:
+        """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
+        prepare(self.query.weight, self.num_heads, kernels=self.kernels)

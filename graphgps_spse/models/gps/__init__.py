@@ -1,0 +1,1 @@
+"""GPS: message passing beside attention among the nodes of each graph."""

@@ -1,0 +1,29 @@
+"""Multi-head attention among the nodes of each graph: the weights of a layer, brought to ops/graph_attention."""
+
+from torch import Tensor, nn
+
+from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, graph_attention, prepare
+
+
+class GraphAttention(nn.Module):
+    """Multi-head attention among the nodes of each graph, then a linear map.
+
+    Initial weights are those of torch.nn.MultiheadAttention: the stacked maps Xavier-uniform, biases zero.
+    """
+
+    def __init__(self, dim: int, num_heads: int, *, dropout: float, kernels: str = "auto") -> None:
+        super().__init__()
+        self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        nn.init.xavier_uniform_(self.qkv.weight)
+        nn.init.zeros_(self.qkv.bias)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x_ND: Tensor, blocks: NodeBlocks) -> Tensor:
+        """Return [N, D]."""
+        given = AttentionInput(blocks, self.num_heads, self.qkv(x_ND), self.dropout if self.training else 0.0)
+        return self.out(graph_attention(given, kernels=self.kernels))
+
+    def prepare_kernels(self) -> None:
+        """Raise ConfigError where `train.kernels` asks for kernels that the device of the weights does not have."""
+        prepare(self.qkv.weight, kernels=self.kernels)

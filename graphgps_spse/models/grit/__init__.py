@@ -1,0 +1,1 @@
+"""GRIT: attention that reads and updates a feature of every node pair."""

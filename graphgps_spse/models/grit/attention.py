@@ -1,0 +1,84 @@
+"""GRIT's attention: the weights of a layer's attention and of its update of pairs, brought to ops/grit_pairs."""
+
+import torch
+from torch import Tensor, nn
+
+from graphgps_spse.models.grit.pair_norm import PairNorm
+from graphgps_spse.ops.dropout import draw_dropout_mask
+from graphgps_spse.ops.grit_pairs import PairInput, PairStream, PairWeights, grit_pairs, prepare
+from graphgps_spse.ops.pair_layout import PairLayout
+
+
+class GritAttention(nn.Module):
+    """The weights of one attention: s = (q_i + k_j) * w_ij, e^_ij = relu(signed root of s + b_ij), softmax over j.
+
+    Shapes are the official code's: `pair` maps e to (head, w then b, position in head), `logit` is [D/H, H, 1] and
+    `mix` [D/H, H, D/H]. `forward` brings columns into the kernels' order, (position in head, head).
+    """
+
+    def __init__(self, dim: int, num_heads: int, *, clamp: float, dropout: float, kernels: str = "auto") -> None:
+        super().__init__()
+        dim_head = dim // num_heads
+        self.num_heads, self.clamp, self.dropout, self.kernels = num_heads, clamp, dropout, kernels
+        self.query = nn.Linear(dim, dim)
+        self.key = nn.Linear(dim, dim, bias=False)
+        self.value = nn.Linear(dim, dim, bias=False)
+        self.pair = nn.Linear(dim, 2 * dim)
+        self.logit = nn.Parameter(torch.empty(dim_head, num_heads, 1))
+        self.mix = nn.Parameter(torch.empty(dim_head, num_heads, dim_head))
+        for weight in (self.query.weight, self.key.weight, self.value.weight, self.pair.weight, self.logit, self.mix):
+            nn.init.xavier_normal_(weight)
+
+    def forward(
+        self,
+        x_ND: Tensor,
+        stream: PairStream,
+        layout: PairLayout,
+        out: nn.Linear | None,
+        dropout: float,
+        norm: PairNorm,
+    ) -> tuple[Tensor, PairStream | None]:
+        """Return what nodes receive, [N, D] by head, and the updated pairs: None where `out` is None."""
+        dim, heads = x_ND.shape[1], self.num_heads
+        maps = [_by_position(linear.weight, heads) for linear in (self.query, self.key, self.value)]
+        bias = nn.functional.pad(_by_position(self.query.bias, heads), (0, 2 * dim))
+        q_ND, k_ND, v_ND = nn.functional.linear(x_ND, torch.cat(maps), bias).chunk(3, dim=1)
+        weights = PairWeights(
+            map_WD=_by_position(self.pair.weight, heads, parts=2),
+            map_bias_W=_by_position(self.pair.bias, heads, parts=2),
+            logit_D=self.logit.flatten(),
+            out_DD=None if out is None else _by_position(out.weight.t(), heads).t(),
+            out_bias_D=None if out is None else out.bias,
+        )
+        given = PairInput(
+            layout=layout,
+            num_heads=heads,
+            pairs=stream,
+            q_ND=q_ND,
+            k_ND=k_ND,
+            v_ND=v_ND,
+            weights=weights,
+            clamp=self.clamp,
+            attention_dropout_mask_PH=self._dropout_mask(layout.num_pairs, heads, self.dropout, x_ND),
+            pair_dropout_mask_PD=None if out is None else self._dropout_mask(layout.num_pairs, dim, dropout, x_ND),
+            with_statistics=out is not None and norm.training,
+        )
+        result = grit_pairs(given, kernels=self.kernels)
+        value_NCH, pair_NCH = (sums.unflatten(1, (-1, heads)) for sums in (result.value_ND, result.pair_ND))
+        x_ND = (value_NCH.transpose(1, 2) + torch.einsum("nch,chd->nhd", pair_NCH, self.mix)).flatten(1)
+        if result.u_PD is None:
+            return x_ND, None
+        return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
+
+    def prepare_kernels(self) -> None:
+        """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
+        prepare(self.query.weight, self.num_heads, kernels=self.kernels)
+
+    def _dropout_mask(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
+        return draw_dropout_mask(rows, columns, rate, like) if self.training and rate else None
+
+
+def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:
+    """Bring rows ordered (head, part, position in head) into the kernels' order (part, position in head, head)."""
+    rows = weight.unflatten(0, (num_heads, parts, -1))
+    return rows.permute(1, 2, 0, *range(3, rows.dim())).flatten(0, 2)

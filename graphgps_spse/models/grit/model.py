@@ -1,0 +1,117 @@
+"""GRIT, the graph transformer of Ma et al. (2023), whose attention reads and updates a feature of every node pair.
+
+Each layer keeps a residual stream of nodes x [N, D] and one of pairs e [P, D], normalised after each update. The work
+on pairs is ops/grit_pairs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphgps_spse.data.base import DatasetSpec, GraphBatch
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.grit.layer import GritLayer, build_grit_layers
+from graphgps_spse.models.modules.edge_encoder import edge_features
+from graphgps_spse.models.modules.encoder_names import check_all_used, split_encoder_name
+from graphgps_spse.models.modules.heads import build_head
+from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
+from graphgps_spse.models.modules.pair_encoder import PairChannels, PairEmbedding
+from graphgps_spse.models.options import TransformerOptions
+from graphgps_spse.ops.grit_pairs import PairStream
+from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.registry import edge_encoders, models
+
+
+@models.register("GritTransformer")
+class GritTransformer(nn.Module):
+    """GRIT on packed pairs: a linear map of the channels of all pair encodings that are enabled, side by side."""
+
+    def __init__(
+        self,
+        *,
+        node_encoder: NodeEncoder,
+        edge_encoder: nn.Module,
+        encodings: Sequence[Encoding],
+        node_encoding: nn.Module | None,
+        pair_encoding: nn.Module,
+        layers: nn.ModuleList,
+        head: nn.Module,
+    ) -> None:
+        """`node_encoding` and `pair_encoding` map the parts of `encodings`; the result is added to raw features."""
+        super().__init__()
+        self.node_encoder, self.edge_encoder = node_encoder, edge_encoder
+        self.pair_channels = PairChannels(encodings, identity=True)
+        self.node_parts = [encoding.name for encoding in encodings if encoding.dim_node]
+        self.node_encoding, self.pair_encoding = node_encoding, pair_encoding
+        self.layers, self.head = layers, head
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GritTransformer":
+        """Read `gt`, `gnn` and the encoders' names. Raises ConfigError where no encoding is of pairs."""
+        of_pairs = [encoding for encoding in encodings if encoding.dim_pair > 0]
+        if not of_pairs:
+            raise ConfigError(
+                "GritTransformer reads encodings of node pairs, and none is enabled; set posenc_RRWP.enable=True, "
+                "posenc_SPSE.enable=True or both"
+            )
+        edge_name, edge_encodings = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
+        if edge_encodings:
+            raise ConfigError(
+                f"dataset.edge_encoder_name: GritTransformer reads every encoding of pairs that is enabled; write "
+                f"{edge_name} in place of {cfg.dataset.edge_encoder_name}"
+            )
+        dim, names = TransformerOptions.from_cfg(cfg).dim_hidden, [encoding.name for encoding in of_pairs]
+        node_names = cfg.dataset.node_encoder_name.split("+")
+        check_all_used(encodings, node_names=[*node_names, *names], pair_names=names)
+        dim_node = sum(encoding.dim_node for encoding in of_pairs)
+        return cls(
+            node_encoder=build_node_encoder(cfg, spec, encodings, dim),
+            edge_encoder=edge_encoders.get(edge_name).from_spec(spec.edge_input, dim),
+            head=build_head(cfg, spec, dim, dim_out),
+            encodings=of_pairs,
+            node_encoding=_xavier_linear(dim_node, dim) if dim_node else None,
+            pair_encoding=_pair_encoding(of_pairs, dim),
+            layers=build_grit_layers(cfg),
+        )
+
+    @property
+    def values_kept_of_pair(self) -> int:
+        """Values that training keeps of each node pair at least: in every layer its features, and two of each head."""
+        layers = [layer for layer in self.layers if isinstance(layer, GritLayer)]
+        return sum(layer.out_pair.in_features + 2 * layer.attention.num_heads for layer in layers)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+        layout = layout_of(batch, training=self.training)
+        x_ND, stream = self.encode(batch, layout)
+        log_deg_N = batch.log_deg_N.to(x_ND.dtype)
+        for layer in self.layers:
+            x_ND, stream = layer(x_ND, stream, layout, log_deg_N)
+        return self.head(x_ND, layout)
+
+    def encode(self, batch: GraphBatch, layout: PairLayout) -> tuple[Tensor, PairStream]:
+        """Return the features that enter the first layer: raw ones plus the encodings, of nodes and of pairs."""
+        x_ND = self.node_encoder(batch)
+        if self.node_encoding is not None:
+            parts = [batch.node[name] for name in self.node_parts]
+            x_ND = x_ND + self.node_encoding(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
+        rows_E = layout.reverse_edge_rows(batch.edge_index_2E)  # as published: the receiver of an edge is the query
+        e_PD = self.pair_encoding(self.pair_channels(batch.pair))
+        return x_ND, PairStream(e_PD.index_add(0, rows_E, self.edge_encoder(edge_features(batch)).to(e_PD.dtype)))
+
+
+def _pair_encoding(encodings: Sequence[Encoding], dim: int) -> nn.Module:
+    """Return the map of the channels of pairs: a vector for each category where there is one encoding of categories."""
+    if len(encodings) == 1 and encodings[0].pair_categories:
+        return PairEmbedding(encodings[0], dim)
+    return _xavier_linear(PairChannels(encodings, identity=True).number, dim)
+
+
+def _xavier_linear(num_channels: int, dim: int) -> nn.Linear:
+    linear = nn.Linear(num_channels, dim, bias=False)
+    nn.init.xavier_uniform_(linear.weight)
+    return linear

@@ -1,0 +1,1 @@
+"""Modules that the families of models share: encoders, heads, message passing."""

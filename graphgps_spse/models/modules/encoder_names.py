@@ -1,0 +1,64 @@
+"""Names of encoders, `X+A+B`: raw features X and the encodings A and B. Each must be enabled, and none left unread."""
+
+from collections.abc import Sequence
+
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.registry import encodings as known_encodings
+from graphgps_spse.registry import nearest
+
+
+def split_encoder_name(name: str, what: str) -> tuple[str, list[str]]:
+    """Return the raw encoder's name, and those of the encodings behind it, each after a "+"; None stands for none."""
+    raw, *names = name.split("+")
+    names = [part for part in names if part not in ("", "None")]
+    twice = next((part for part in names if names.count(part) > 1), "")
+    if twice:
+        raise ConfigError(f"dataset.{what}_encoder_name: {name} names {twice} twice")
+    return raw, names
+
+
+def enabled_encoding(encodings: Sequence[Encoding], name: str, part: str) -> Encoding:
+    """Return the encoding called `name`; ConfigError unless it is enabled and has the part, "node" or "pair"."""
+    found = next((encoding for encoding in encodings if encoding.name == name), None)
+    if found is not None and getattr(found, f"dim_{part}"):
+        return found
+    key = f"dataset.{'edge' if part == 'pair' else 'node'}_encoder_name"
+    if name not in known_encodings.names():
+        known = ", ".join(known_encodings.names())
+        raise ConfigError(f"{key}: +{name} names no encoding.{nearest(name, known_encodings.names())} Known: {known}")
+    switch = known_encodings.get(name).switches.get(part)
+    needed = [] if found is not None else [f"posenc_{name}.enable=True"]
+    needed += [] if switch is None else [switch.on]
+    if not needed:
+        raise ConfigError(f"{key}: {name} has no {part} part that +{name} could read; remove +{name}")
+    raise ConfigError(f"{key}: +{name} reads the {part} part of {name}, which is off; set {' and '.join(needed)}")
+
+
+def check_all_used(
+    encodings: Sequence[Encoding], *, node_names: Sequence[str], pair_names: Sequence[str], reads_edges: bool = True
+) -> None:
+    """Raise ConfigError for an encoding that no encoder reads, and for a part of one that could be switched off.
+
+    Without `reads_edges` the model has nothing that could read pairs.
+    """
+    for encoding in encodings:
+        name = encoding.name
+        cures = {"node": f"add +{name} to dataset.node_encoder_name"}
+        cures["pair"] = f"add +{name} to dataset.edge_encoder_name"
+        if not reads_edges:
+            cures["pair"] = "take a gt.layer_type with message passing, whose edges read it"
+        read = {"pair": name in pair_names, "node": name in node_names}
+        if read["node"] and not read["pair"] and encoding.pairs_must_be_read:
+            raise ConfigError(
+                f"nothing reads the path counts of {name}, as its node part holds random walks: {cures['pair']} "
+                "(and set posenc_SPSE.node_pe=none, as the shipped files of GPS do)"
+            )
+        for part in ("pair", "node"):
+            if not getattr(encoding, f"dim_{part}") or read[part]:
+                continue
+            switch = encoding.switches.get(part)
+            if any(read.values()) and switch is None:
+                continue
+            off = switch.off if switch is not None and any(read.values()) else f"posenc_{name}.enable=False"
+            raise ConfigError(f"nothing reads the {part} part of {name}: set {off}, or {cures[part]}")

@@ -1,0 +1,75 @@
+import pytest
+from model_graphs import ENCODINGS, SPEC, encoding
+from small_configs import encoder_config
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.modules.edge_encoder import build_edge_encoder
+from graphgps_spse.models.modules.encoder_names import check_all_used
+from graphgps_spse.models.modules.node_encoder import build_node_encoder
+
+
+@pytest.mark.parametrize(
+    ("node", "edge", "encodings", "message"),
+    [
+        (
+            "TypeDictNode+RWSE",
+            "none",
+            [],
+            r"\+RWSE reads the node part .* which is off; set posenc_RWSE.enable=True$",
+        ),
+        ("TypeDictNode+RWES", "none", ["RWSE"], r"node_encoder_name: \+RWES names no encoding. Did you mean 'RWSE'"),
+        ("TypeDictNod+RWSE", "none", ["RWSE"], "Did you mean 'TypeDictNode'"),
+        ("TypeDictNode+SPSE", "none", ["SPSE"], "which is off; set posenc_SPSE.node_pe=cycles"),
+        ("TypeDictNode+SPD", "none", ["SPD"], r"SPD has no node part that \+SPD could read; remove \+SPD"),
+        ("TypeDictNode+RWSE+RWSE", "none", ["RWSE"], r"dataset.node_encoder_name: .* names RWSE twice"),
+        ("TypeDictNode", "TypeDictEdge+SPSE", [], "which is off; set posenc_SPSE.enable=True$"),
+        ("TypeDictNode", "TypeDictEdge+RWSE", [], "set posenc_RWSE.enable=True and posenc_RWSE.enable_edges=True$"),
+        ("TypeDictNode", "TypeDictEdge+RWSE+SPSE", ["RWSE", "SPSE"], "off; set posenc_RWSE.enable_edges=True$"),
+        ("TypeDictNode", "TypeDictEdge+LapPE", ["LapPE"], r"LapPE has no pair part that \+LapPE could read; remove"),
+        ("TypeDictNode", "TypeDictEdg", [], "Did you mean 'TypeDictEdge'"),
+    ],
+)
+def test_names_that_do_not_fit(node, edge, encodings, message):
+    encodings = [ENCODINGS[name] for name in encodings]
+    with pytest.raises(ConfigError, match=message):
+        build_node_encoder(encoder_config(node, edge), SPEC, encodings, 16)
+        build_edge_encoder(encoder_config(node, edge), SPEC, encodings, 16)
+
+
+@pytest.mark.parametrize(
+    ("names", "node_names", "pair_names", "reads_edges", "message"),
+    [
+        (["LapPE"], [], [], True, "nothing reads the node part of LapPE: set posenc_LapPE.enable=False, or add .LapPE"),
+        (["SPSE"], [], [], True, r"pair part of SPSE: set posenc_SPSE.enable=False, or add \+SPSE to dataset.edge_enc"),
+        (
+            ["SPSE"],
+            [],
+            [],
+            False,
+            "pair part of SPSE: set posenc_SPSE.enable=False, or take a gt.layer_type",
+        ),
+        (["walks"], ["RWSE"], [], True, "pair part of RWSE: set posenc_RWSE.enable_edges=False, or add"),
+        (["RRWP"], ["RRWP"], [], True, ""),
+        (["RRWP"], [], ["RRWP"], True, ""),
+    ],
+)
+def test_encodings_that_nothing_reads_are_named(names, node_names, pair_names, reads_edges, message):
+    def check():
+        chosen = [ENCODINGS[name] for name in names]
+        check_all_used(chosen, node_names=node_names, pair_names=pair_names, reads_edges=reads_edges)
+
+    if not message:
+        check()
+        return
+    with pytest.raises(ConfigError, match=message):
+        check()
+
+
+def test_paths_that_nothing_reads_are_named():
+    """The node part of SPSE is that of random walks by default, so reading it alone reads no paths."""
+    paths = encoding("SPSE", 4, 4, node_pe="rwse")
+    with pytest.raises(ConfigError, match=r"nothing reads the path counts of SPSE.*add \+SPSE to dataset.edge_encoder"):
+        check_all_used([paths], node_names=["SPSE"], pair_names=[])
+    check_all_used([paths], node_names=["SPSE"], pair_names=["SPSE"])
+    with pytest.raises(ConfigError, match="nothing reads the node part of SPSE: set posenc_SPSE.node_pe=none"):
+        check_all_used([paths], node_names=[], pair_names=["SPSE"])

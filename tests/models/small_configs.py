@@ -1,0 +1,65 @@
+"""Small configurations of every model, in all variants that tests build."""
+
+from graphgps_spse.config import default_tree
+
+GPS_VARIANTS = {  # layer type, node encoder, edge encoder, encodings
+    "GINE": ("GINE+Transformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE"]),
+    "GatedGCN": ("CustomGatedGCN+Transformer", "TypeDictNode+LapPE", "TypeDictEdge", ["LapPE"]),
+    "SPSE": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "TypeDictEdge+SPSE", ["RWSE", "SPSE"]),
+    "local only": ("GINE+None", "TypeDictNode", "DummyEdge", []),
+    "global only": ("None+Transformer", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RWSE"]),
+    "no edge features": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "none", ["RWSE"]),
+}
+
+CSA_VARIANTS = {  # edge encoder, encodings, whether maps are shared, rings as edges, local part
+    "walks": ("TypeDictEdge+RWSE", ["walks"], False, False, "None"),
+    "shared": ("TypeDictEdge+RWSE", ["walks"], True, False, "None"),
+    "SPSE": ("TypeDictEdge+SPSE", ["RWSE", "SPSE"], False, False, "None"),
+    "distances and rings": ("TypeDictEdge+SPD", ["RWSE", "SPD", "Rings"], False, False, "CustomGatedGCN"),
+    "rings as edges": ("TypeDictEdge+RWSE", ["walks", "Rings"], True, True, "GINE"),
+    "no encoding": ("TypeDictEdge+None", ["RWSE"], False, False, "GINE"),
+}
+
+
+def gps_config(variant: str = "GINE", *, kernels: str = "auto", **gt: object):
+    layer_type, node, edge, _ = GPS_VARIANTS[variant]
+    tree = default_tree()
+    tree.train.kernels = kernels
+    tree.model.type, tree.gt.layer_type = "GPSModel", layer_type
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
+    tree.posenc_RWSE.dim_pe, tree.posenc_LapPE.dim_pe, tree.posenc_RWSE.raw_norm_type = 3, 4, "BatchNorm"
+    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
+    tree.gt.n_heads, tree.gt.layers = 3, 3
+    tree.gt.update(gt)
+    return tree
+
+
+def csa_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
+    edge, _, shared, coalesce, local = CSA_VARIANTS[variant]
+    tree = default_tree()
+    tree.train.kernels = kernels
+    tree.model.type, tree.gt.layer_type = "CSAModel", f"{local}+CSA"
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = "TypeDictNode+RWSE", edge
+    tree.dataset.edge_encoder_shared, tree.dataset.rings_coalesce_edges = shared, coalesce
+    tree.posenc_RWSE.dim_pe, tree.posenc_RWSE.raw_norm_type, tree.posenc_SPD.max_length = 3, "BatchNorm", 3
+    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
+    tree.gt.n_heads, tree.gt.layers = 3, 3
+    tree.gt.update(gt)
+    return tree
+
+
+def grit_config(*, kernels: str = "auto", **gt: object):
+    tree = default_tree()
+    tree.train.kernels = kernels
+    tree.gnn.dim_inner = tree.gt.dim_hidden = 12
+    tree.gt.n_heads, tree.gt.layers = 3, 3
+    for key, value in gt.items():
+        tree.gt[key] = value
+    return tree
+
+
+def encoder_config(node: str = "TypeDictNode", edge: str = "TypeDictEdge"):
+    tree = default_tree()
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
+    tree.posenc_RWSE.dim_pe, tree.posenc_LapPE.dim_pe = 3, 2
+    return tree
