@@ -1,5 +1,6 @@
 """What every script does around its work: logging, signals, errors as messages with an exit code."""
 
+import faulthandler
 import io
 import logging
 import os
@@ -31,6 +32,8 @@ def run_command(
     locks enters `stop_at_once()` or `StopSignals()` for it.
     """
     before, code = listen(exit_at_once), 0
+    if not faulthandler.is_enabled():
+        faulthandler.enable(2)  # a crash in compiled code, or of a mapped file that was cut short, says where
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text
     logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)

@@ -2,6 +2,10 @@
 
 `<folder>/x.npy`, `edge_index.npy` ([E, 2]), `edge_attr.npy`, `y.npy`, `node_ptr.npy`, `edge_ptr.npy` and `meta.json`,
 which says what they hold. Reading maps them: memory holds the pages in use, which all processes share.
+
+A file that is cut short while it is in use is an error at the next batch (`MappedFile.check`). Only a cut between that
+check and the access to a page, within the same batch, ends the process with SIGBUS. Shards of counts avoid this as each
+record is read from the file; these arrays are tensors, which code indexes everywhere, so they are mapped.
 """
 
 import json

@@ -134,5 +134,6 @@ def _explain(worker: BaseProcess) -> LoaderError:
             RESUMABLE,
         )
     end = f"crashed with {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    cure = "/dev/shm may be full" if -code == signal.SIGBUS else "num_workers=0 shows where"
-    return LoaderError(f"loader process {worker.pid} {end}; {cure}")
+    bus_error = "a file of the data set was cut short, or /dev/shm is full"
+    cause = bus_error if -code == signal.SIGBUS else "num_workers=0 shows where"
+    return LoaderError(f"loader process {worker.pid} {end}; {cause}")

@@ -30,6 +30,12 @@ FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", 
 """Signals that end a process through no fault of the run: a scheduler's, a person's, the kernel's without memory."""
 
 
+_LIKELY_CAUSES = {
+    "SIGKILL": " (by hand, or memory ran out)",
+    "SIGBUS": " (a file that was in use was cut short, or /dev/shm is full)",
+}
+
+
 @dataclass(frozen=True)
 class LaunchTask:
     """A command and the folder that keeps its log and journal."""
@@ -182,7 +188,7 @@ def describe_end(exit_code: int, log_path: Path) -> str:
         return "" if exit_code == 0 else last_error(log_path, otherwise="")
     name = signal_name(exit_code)
     if name:
-        return f"killed by {name}" + (" (by hand, or memory ran out)" if name == "SIGKILL" else "")
+        return f"killed by {name}{_LIKELY_CAUSES.get(name, '')}"
     return f"exit code {exit_code}: {last_error(log_path)}"
 
 

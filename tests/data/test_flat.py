@@ -4,6 +4,9 @@ import errno
 import fcntl
 import json
 import os
+import signal
+import subprocess
+import sys
 from itertools import product
 from multiprocessing import get_context
 
@@ -14,6 +17,7 @@ from test_base import make_dataset
 
 from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
 from graphgps_spse.errors import DataError
+from graphgps_spse.sweeps.launch import describe_end
 
 KINDS = {"x": np.uint8, "edge_index": np.int16, "edge_attr": np.int32, "y": np.float32}
 
@@ -171,6 +175,46 @@ def test_a_file_that_is_cut_while_it_is_mapped(tmp_path, name):
     os.truncate(tmp_path / "flat" / f"{name}.npy", 130)
     with pytest.raises(DataError, match=rf"{name}.npy was cut from \d+ to 130 bytes while it was in use"):
         graphs.batch([0, 2])
+
+
+CUT_WITHIN_A_BATCH = """
+import os, sys
+from pathlib import Path
+from graphgps_spse.command import run_command
+from graphgps_spse.data import base
+from graphgps_spse.data.flat import load_flat
+from graphgps_spse.data.loading import GraphLoader
+
+def check_and_cut(file):
+    if file.path.name == "x.npy":
+        os.truncate(file.path, 130)
+
+def work():
+    graphs = load_flat(Path(sys.argv[1]))
+    base.MappedFile.check = check_and_cut
+    list(GraphLoader(graphs, batch_size=1, seed=0, shuffle=False, num_workers=int(sys.argv[2])).epoch(0))
+
+sys.exit(run_command(work))
+"""
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_file_that_is_cut_after_the_check_of_a_batch_says_so(tmp_path, num_workers):
+    """The pages that a batch reads are gone: the process ends, and its end names the likely cause."""
+    writer = FlatWriter(tmp_path / "flat")
+    x, none = np.ones((20_000, 1), np.uint8), np.empty((2, 0), np.int16)
+    writer.append(sizes=[20_000], num_edges=[0], x=x, edge_index=none, edge_attr=None, y=np.ones((1, 1), np.float32))
+    writer.close(name="Named", split="train")
+    words = [sys.executable, "-c", CUT_WITHIN_A_BATCH, str(tmp_path / "flat"), str(num_workers)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    if num_workers:
+        assert done.returncode == 1 and "crashed with SIGBUS; a file of the data set was cut short" in done.stderr
+        assert done.stderr.splitlines()[-1].lstrip("\0").startswith("error: loader process"), done.stderr
+    else:
+        assert done.returncode == -signal.SIGBUS and "Bus error" in done.stderr and "in batch" in done.stderr
+        assert "cut short" in describe_end(done.returncode, tmp_path / "log.txt")
+    with pytest.raises(DataError, match="flat is damaged .*written anew"):
+        load_flat(tmp_path / "flat")
 
 
 def test_another_format_is_refused(tmp_path):
