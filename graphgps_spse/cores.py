@@ -2,6 +2,19 @@
 
 import os
 
+from graphgps_spse.options import Options, option
+
+
+class ThreadOptions(Options, section=""):
+    """How many CPU cores a run uses."""
+
+    num_threads: int = option(
+        0,
+        "CPU threads of torch and of the counting engine; 0: one for each core that this process may use",
+        at_least=0,
+        at_most=4_096,
+    )
+
 
 def count_cores() -> int:
     """Return the number of cores that this process may use; where the system does not say, all of the machine's."""

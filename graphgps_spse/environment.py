@@ -12,9 +12,16 @@ import torch
 
 from graphgps_spse.cores import count_cores
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
 from graphgps_spse.version import __version__
 
 PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "ogb", "rdkit")
+
+
+class DeviceOptions(Options, section=""):
+    """Where the model is trained."""
+
+    accelerator: str = option("auto", "device: cpu, cuda or cuda:N; auto: the first CUDA device, or else the CPU")
 
 
 def pick_device(accelerator: str, local_rank: int = 0) -> torch.device:
@@ -41,8 +48,6 @@ def pick_device(accelerator: str, local_rank: int = 0) -> torch.device:
 
 def count_threads(num_threads: int, num_processes: int = 1) -> int:
     """Return `num_threads`, or for 0 one thread for each core that is there for one of `num_processes` processes."""
-    if num_threads < 0:
-        raise ConfigError(f"num_threads: {num_threads} is below 0")
     if num_threads:
         return num_threads
     return max(1, count_cores() // num_processes)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from graphgps_spse.errors import ConfigError, show
+from graphgps_spse.registry import nearest
 
 LARGEST_INT = 2**63 - 1
 """Bound of every whole number that declares none: what numpy and torch can hold."""
@@ -32,6 +33,8 @@ class Rule:
     at_most: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+    """Numbers of items that a list may have; empty: any."""
     key: str = ""
     """The key within its section where it is not the field's name, e.g. `eigen.max_freqs`."""
     source: str = ""
@@ -47,6 +50,7 @@ def option(
     at_most: float | None = None,
     below: float | None = None,
     choices: Sequence[str] = (),
+    lengths: Sequence[int] = (),
     key: str = "",
     source: str = "",
 ) -> Any:
@@ -54,7 +58,7 @@ def option(
 
     `default` is a bool, int, float, str or tuple; the annotation of a tuple tells the type of its items.
     """
-    rule = Rule(doc, at_least, above, at_most, below, tuple(choices), key, source)
+    rule = Rule(doc, at_least, above, at_most, below, tuple(choices), tuple(lengths), key, source)
     return dataclasses.field(default=default, metadata={"rule": rule})
 
 
@@ -90,6 +94,9 @@ class Key:
             raise ConfigError(
                 f"{self.path}: must be a {self.type_name} (default {list(self.default)}), not {show(value)}"
             )
+        if self.rule.lengths and len(value) not in self.rule.lengths:
+            lengths = " or ".join(map(str, self.rule.lengths))
+            raise ConfigError(f"{self.path}: {show(list(value))} must have {lengths} items ({self.rule.doc})")
         return tuple(
             Key(f"{self.path}: item {number}", self.field, self.item, None, self.item(), self.rule).check(item)
             for number, item in enumerate(value, 1)
@@ -99,7 +106,7 @@ class Key:
         rule, problem = self.rule, ""
         if isinstance(value, str):
             if rule.choices and value not in rule.choices:
-                problem = f"'{value}' is none of {', '.join(rule.choices)}"
+                problem = f"'{value}' is none of {', '.join(rule.choices)}.{nearest(value, list(rule.choices))}"
         elif isinstance(value, float) and not math.isfinite(value):
             problem = f"{value} is not a finite number"
         elif isinstance(value, int) and abs(value) > LARGEST_INT:

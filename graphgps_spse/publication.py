@@ -9,8 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from graphgps_spse.identity import RUNTIME_KEYS_OF_DATA, experiment_of, flatten
+from graphgps_spse.options import Options, option
 
 _SHOWN = 3
+
+
+class ExpectedOptions(Options, section="expected"):
+    """What the paper or the official code reports for this file; kept in result.json and never used in training."""
+
+    mean: float = option(0.0, "the reported mean, as printed: accuracies in %")
+    std: float = option(0.0, "its standard deviation over seeds", at_least=0)
+    seeds: int = option(0, "number of seeds; 0: nothing is reported", at_least=0)
+    source: str = option("", "where it is reported")
+    file: str = option("", "set by the program: the file that expects it")
+    why_not: str = option("", "set by the program: why it does not apply to this run")
 
 
 def judge_expectation(config: dict[str, Any], published: dict[str, Any], file: Path) -> dict[str, str]:

@@ -15,9 +15,16 @@ import yaml
 from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.files import move_aside, try_lock, write_atomic, write_json
 from graphgps_spse.identity import differing_keys
+from graphgps_spse.options import Options, option
 from graphgps_spse.yaml_reader import read_mapping
 
 log = logging.getLogger(__name__)
+
+
+class OutputOptions(Options, section=""):
+    """Where runs are kept."""
+
+    out_dir: str = option("results", "folder of all runs; a run is in out_dir/name/seed")
 
 
 class RunDir:

@@ -7,6 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from graphgps_spse.options import Options, option
+
+
+class SeedOptions(Options, section=""):
+    """The seed of a run."""
+
+    seed: int = option(0, "seed of initial weights, the order of the data and dropout", at_least=0)
+
 
 def derive_seed(seed: int, *purpose: object) -> int:
     """Return a 63-bit seed for one purpose, e.g. `derive_seed(3, "order", epoch)`: independent of all others."""

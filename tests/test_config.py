@@ -62,12 +62,16 @@ def test_traps_of_yaml_numbers(tmp_path):
         ("seed: 1\n", ["seed=one"], ["override 'seed=one'", "int"]),
         ("optim: {steps: [1, 2.5]}\n", [], ["exp.yaml:1", "optim.steps", "int", "2.5"]),
         ("dataset: {cycles: {max_length: 1e20}}\n", [], ["exp.yaml:1", "dataset.cycles.max_length", "int", "1e20"]),
-        ("seed: 1\n", [f"dataset.cycles.max_length={10**15}"], ["override", "dataset.cycles.max_length", "the limit"]),
+        (
+            "seed: 1\n",
+            [f"dataset.cycles.max_length={10**15}"],
+            ["override", "dataset.cycles.max_length", "above 10,000"],
+        ),
         ("optim:\n  power: " + "9" * 100 + "\n", [], ["exp.yaml:2", "beyond"]),
         (
             "metric_agg: argmax\ndataset: {format: [a]}\nmodel: {type: GritTransformer}\n",
             [],
-            ["exp.yaml:2", "'dataset.format' must be of type str", "['a']"],
+            ["exp.yaml:2", "dataset.format: must be of type str", "['a']"],
         ),
         ('plugins: [""]\n', [], ["exp.yaml:1", "plugins", "is not the name of a module"]),
         ("optim: {steps: 3}\n", [], ["exp.yaml:1", "optim.steps", "list", "not 3"]),
@@ -136,6 +140,9 @@ def test_plugin_brings_keys_of_its_own(tmp_path, monkeypatch):
     head = "from graphgps_spse.options import Options, option\n"
     lab = 'class Lab(Options, section="posenc_Lab"):\n    width: int = option(3, "channels", at_least=1)\n'
     more = 'class Gate(Options, section="gt"):\n    gate: bool = option(False, "gates")\n'
+    more += 'class Loop(Options, section="train"):\n    warm: int = option(1, "warm-up steps")\n'
+    more += 'class Data(Options, section="dataset"):\n    noise: float = option(0.0, "noise")\n'
+    more += 'class Deep(Options, section="dataset.cycles"):\n    colours: int = option(2, "colours")\n'
     write(tmp_path, head + lab + more, "lab_keys.py")
     write(
         tmp_path,
@@ -143,8 +150,10 @@ def test_plugin_brings_keys_of_its_own(tmp_path, monkeypatch):
         "lab_thief.py",
     )
     file = write(tmp_path, "plugins: [lab_keys]\nposenc_Lab: {width: 4}\n")
-    cfg = load_config(file, ["gt.gate=True"])
+    cfg = load_config(file, ["gt.gate=True", "train.warm=2", "dataset.noise=0.5", "dataset.cycles.colours=3"])
     assert (cfg.posenc_Lab.width, cfg.gt.gate, cfg.gt.layers) == (4, True, 10)  # a section is extended, not replaced
+    assert (cfg.train.warm, cfg.train.batch_size, cfg.dataset.noise, cfg.dataset.dir) == (2, 32, 0.5, "datasets")
+    assert (cfg.dataset.cycles.colours, cfg.dataset.cycles.max_length) == (3, 8)
     with pytest.raises(
         ConfigError, match=r"override 'posenc_Lab.width=0': posenc_Lab.width: 0 is below 1 \(channels\)"
     ):
@@ -166,6 +175,14 @@ def test_config_is_frozen_and_round_trips(tmp_path):
     assert len(cfg.dataset.cycles.num_graphs) == 3
     with pytest.raises(AttributeError, match=r"gt\.depth"):
         _ = cfg.gt.depth
+
+
+def test_an_absurd_number_is_refused_at_once_with_its_place(tmp_path):
+    path = write(tmp_path, "gt:\n  n_heads: 2\n  layers: 2147483648\n")
+    with pytest.raises(ConfigError, match=r"exp\.yaml:3: gt\.layers: 2147483648 is above 1,000"):
+        load_config(path)
+    with pytest.raises(ConfigError, match=r"override 'num_threads=1000000000': num_threads: 1000000000 is above 4,096"):
+        load_config(path, ["gt.layers=2", "num_threads=1000000000"])
 
 
 def test_an_error_about_a_key_says_where_it_was_set(tmp_path):

@@ -1,9 +1,12 @@
 """Options: what declares a key, what a value must be, and what is said otherwise."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from graphgps_spse import options as options_module
 from graphgps_spse.config import default_tree, option_classes
 from graphgps_spse.encodings.base import NodeEncoderOptions
 from graphgps_spse.errors import ConfigError
@@ -23,22 +26,38 @@ class Lab(Options, section="lab"):
     sizes: tuple[int, ...] = option((), "sizes of the parts", at_least=0)
     freqs: int = option(10, "eigenvalues", key="eigen.max_freqs", at_least=1, at_most=20)
     flag: bool = option(False, "a switch")
+    shares: tuple[float, ...] = option((), "shares of three", lengths=(0, 3))
 
 
 def test_keys_know_their_place_type_and_default():
     keys = {key.path: key for key in Lab.all_keys()}
-    assert list(keys) == ["lab.rate", "lab.mode", "lab.sizes", "lab.eigen.max_freqs", "lab.flag", "lab.width"]
-    assert [key.type_name for key in keys.values()] == ["float", "str", "list of int", "int", "bool", "int"]
+    assert list(keys) == [
+        "lab.rate",
+        "lab.mode",
+        "lab.sizes",
+        "lab.eigen.max_freqs",
+        "lab.flag",
+        "lab.shares",
+        "lab.width",
+    ]
+    types = ["float", "str", "list of int", "int", "bool", "list of float", "int"]
+    assert [key.type_name for key in keys.values()] == types
     assert keys["lab.sizes"].default == () and keys["lab.eigen.max_freqs"].field == "freqs"
 
 
 def test_values_are_read_and_converted():
     cfg = SimpleNamespace(
         lab=SimpleNamespace(
-            rate="1e-5", mode=False, sizes=[1, 2], eigen=SimpleNamespace(max_freqs=4), flag=True, width=7
+            rate="1e-5",
+            mode=False,
+            sizes=[1, 2],
+            eigen=SimpleNamespace(max_freqs=4),
+            flag=True,
+            shares=[1, 0, 0],
+            width=7,
         )
     )
-    assert Lab.from_cfg(cfg) == Lab(rate=1e-5, mode="off", sizes=(1, 2), freqs=4, flag=True)
+    assert Lab.from_cfg(cfg) == Lab(rate=1e-5, mode="off", sizes=(1, 2), freqs=4, flag=True, shares=(1.0, 0.0, 0.0))
     assert Shared.from_cfg(cfg, "lab").width == 7
 
 
@@ -50,7 +69,8 @@ def test_values_are_read_and_converted():
         ({"rate": float("nan")}, "lab.rate: nan is not a finite number"),
         ({"rate": 10**400}, "lab.rate: must be of type float"),
         ({"rate": True}, "lab.rate: must be of type float"),
-        ({"mode": "of"}, "lab.mode: 'of' is none of off, on"),
+        ({"mode": "of"}, r"lab.mode: 'of' is none of off, on. Did you mean 'off'\? \(what to do\)"),
+        ({"shares": [1, 2]}, r"lab.shares: \[1, 2\] must have 0 or 3 items \(shares of three\)"),
         ({"sizes": 3}, "lab.sizes: must be a list of int"),
         ({"sizes": [1, -2]}, "lab.sizes: item 2: -2 is below 0"),
         ({"sizes": [1, "x"]}, "lab.sizes: item 2: must be of type int"),
@@ -97,6 +117,34 @@ def test_classes_without_a_section_declare_no_keys_by_themselves():
 def test_options_are_frozen():
     with pytest.raises(AttributeError):
         Lab().rate = 0.1
+
+
+COUNTS = (
+    *("num_threads", "num_workers", "round", "dataset.cycles.num_graphs", "dataset.cycles.max_length"),
+    *("dataset.cycles.max_count", "dataset.generated.num_graphs", "dataset.images.num_graphs", "gt.layers"),
+    *("dataset.node_encoder_num_types", "dataset.edge_encoder_num_types", "train.batch_size", "gt.dim_hidden"),
+)
+"""Keys that count something, so that absurd values would run for hours or crash."""
+
+
+@pytest.mark.parametrize("path", COUNTS)
+def test_sizes_that_nobody_means_are_refused(path):
+    (key,) = [key for options in option_classes() for key in options.all_keys() if key.path == path]
+    assert key.rule.at_most is not None and key.rule.at_most <= 2**31
+    for number, side in ((key.rule.at_most + 1, "above"), (10**20, "b?"), (-1, "below")):
+        value = [number, 1, 1] if key.item else number
+        with pytest.raises(ConfigError, match=rf"^{path}: .*is {side}") as error:
+            key.check(value)
+        assert len(str(error.value)) < 200
+
+
+def test_every_class_with_a_section_is_found():
+    """A module outside the folders of components must stand in a list, and this test tells which one does not."""
+    declared = re.compile(r"^class (\w+)\(\w*Options, section=", re.M)
+    package = Path(options_module.__file__).parent
+    written = {name for path in package.rglob("*.py") for name in declared.findall(path.read_text())}
+    found = [options.__name__ for options in option_classes()]
+    assert sorted(written) == sorted(found)
 
 
 def test_every_declared_default_is_valid_and_every_key_has_a_meaning():

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, as_split, download_raw_files
 from graphgps_spse.data.unpickle import as_tensor, read_torch
 from graphgps_spse.errors import ConfigError, DataError
@@ -55,9 +56,10 @@ class Benchmark:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Benchmark":
         """Read `dataset.name`, `dataset.dir` and `dataset.trust_data`."""
-        check_name(cfg.dataset.name, SBM_NAMES + SUPERPIXEL_NAMES, "PyG-GNNBenchmarkDataset")
-        root = Path(cfg.dataset.dir) / "GNNBenchmarkDataset"
-        return cls(root=root, name=cfg.dataset.name, trusted=TrustOptions.from_cfg(cfg).trust_data)
+        source = SourceOptions.from_cfg(cfg)
+        check_name(source.name, SBM_NAMES + SUPERPIXEL_NAMES, "PyG-GNNBenchmarkDataset")
+        root = Path(source.dir) / "GNNBenchmarkDataset"
+        return cls(root=root, name=source.name, trusted=TrustOptions.from_cfg(cfg).trust_data)
 
     def load(self) -> dict[str, GraphDataset]:
         """Read, and at first download, the three splits. Raises DataError with a way out."""

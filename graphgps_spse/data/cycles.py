@@ -12,10 +12,30 @@ import numpy as np
 import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.options import LARGEST_SPLIT, SPLIT_SIZES
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.memory import check_fits, find_memory
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
+
+
+class CyclesOptions(Options, section="dataset.cycles"):
+    """The synthetic cycle counting task, `dataset.format: cycles`."""
+
+    num_graphs: tuple[int, ...] = option(
+        (10000, 1000, 1000), SPLIT_SIZES, at_least=1, at_most=LARGEST_SPLIT, lengths=(3,), source="SPSE paper, 5.1"
+    )
+    min_length: int = option(3, "shortest cycle", at_least=3, at_most=10_000, source="SPSE paper, 5.1")
+    max_length: int = option(8, "longest cycle", at_least=3, at_most=10_000, source="SPSE paper, 5.1")
+    max_count: int = option(
+        14,
+        "most cycles of each length; their number is uniform on 0..max_count",
+        at_least=1,
+        at_most=1_000_000,
+        source="SPSE paper, 5.1",
+    )
+    seed: int = option(0, "seed of the graphs, not of the run, so that all runs share one data set")
 
 
 class CycleGraph(NamedTuple):
@@ -48,7 +68,7 @@ class Cycles:
     """Graphs of glued cycles of lengths 3 to 8; one classification (0 to 14) for each, mean accuracy."""
 
     def __init__(
-        self, *, num_graphs: tuple[int, int, int], min_length: int, max_length: int, max_count: int, seed: int
+        self, *, num_graphs: tuple[int, ...], min_length: int, max_length: int, max_count: int, seed: int
     ) -> None:
         self.num_graphs = dict(zip(("train", "val", "test"), num_graphs))
         self.options = {"min_length": min_length, "max_length": max_length, "max_count": max_count}
@@ -69,21 +89,13 @@ class Cycles:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Cycles":
         """Read and check `dataset.cycles`."""
-        c = cfg.dataset.cycles
-        if len(c.num_graphs) != 3 or not all(isinstance(n, int) and n > 0 for n in c.num_graphs):
-            raise ConfigError(f"dataset.cycles.num_graphs: {list(c.num_graphs)} must be three positive sizes")
-        if not 3 <= c.min_length <= c.max_length or c.max_count < 1:
+        options = CyclesOptions.from_cfg(cfg)
+        if options.min_length > options.max_length:
             raise ConfigError(
-                f"dataset.cycles: lengths {c.min_length} to {c.max_length} and max_count {c.max_count}, "
-                "but 3 <= min_length <= max_length and max_count >= 1 must hold"
+                f"dataset.cycles.min_length: {options.min_length} is above dataset.cycles.max_length, "
+                f"{options.max_length}"
             )
-        return cls(
-            num_graphs=c.num_graphs,
-            min_length=c.min_length,
-            max_length=c.max_length,
-            max_count=c.max_count,
-            seed=c.seed,
-        )
+        return cls(**vars(options))
 
     def load(self) -> dict[str, GraphDataset]:
         """Generate the three splits; equal options and seed give equal graphs.

@@ -12,9 +12,11 @@ import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.npz import read_npz
+from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.parquet import read_parquet
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets, nearest
 
 METRICS = {"regression": "mae", "classification": "accuracy", "classification_sbm": "accuracy-SBM", "multilabel": "ap"}
@@ -28,6 +30,12 @@ ARRAYS = ("node_ptr", "edge_ptr", "edge_index", "x", "y")
 OGB_WIDTHS = {"node_features": 9, "edge_features": 3}
 
 
+class FolderOptions(Options, section="dataset.folder"):
+    """Graphs of your own, `dataset.format: folder` (docs/own_data.md)."""
+
+    dir: str = option("", "folder of meta.json and of train, val and test, each as .npz or .parquet")
+
+
 @datasets.register("folder")
 class Folder:
     """Graphs of your own from a folder of .npz or Parquet files in a documented layout (docs/own_data.md)."""
@@ -38,10 +46,11 @@ class Folder:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Folder":
         """Read `dataset.folder.dir` with its meta.json, and `dataset.name` (empty: the folder's name)."""
-        if not cfg.dataset.folder.dir:
+        name, folder = SourceOptions.from_cfg(cfg).name, FolderOptions.from_cfg(cfg).dir
+        if not folder:
             raise ConfigError("dataset.folder.dir is empty; docs/own_data.md shows an example")
-        path = Path(cfg.dataset.folder.dir)
-        return cls(path=path, spec=read_meta(path / "meta.json", cfg.dataset.name or path.resolve().name))
+        path = Path(folder)
+        return cls(path=path, spec=read_meta(path / "meta.json", name or path.resolve().name))
 
     def load(self) -> dict[str, GraphDataset]:
         """Read the three splits. Raises DataError naming the file, the array and the graph."""

@@ -15,21 +15,45 @@ from typing import Any
 
 import numpy as np
 
+from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.benchmark import SUPERPIXEL_NAMES, benchmark_spec, check_name
 from graphgps_spse.data.image_files import read_cifar10, read_mnist
 from graphgps_spse.data.molecules import count_workers
 from graphgps_spse.data.npz import read_npz
+from graphgps_spse.data.options import LARGEST_SPLIT, SPLIT_SIZES, SourceOptions
 from graphgps_spse.data.slic import recipe_of, sum_superpixels
 from graphgps_spse.data.superpixels import SuperpixelSums, superpixel_graphs
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_atomic
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
 
 log = logging.getLogger(__name__)
 
 _COLOURS = {"MNIST": ("sum_intensity",), "CIFAR10": ("sum_r", "sum_g", "sum_b")}
 _NUM_CLASSES = 10
+
+
+class ImageOptions(Options, section="dataset.images"):
+    """Superpixel graphs of MNIST and CIFAR10 made from the images, `dataset.format: images`."""
+
+    dir: str = option(
+        "", "folder of the images, or of sums over their superpixels; empty: dataset.dir/images/mnist or .../cifar10"
+    )
+    num_val: int = option(
+        5000,
+        "training images for validation, the first ones",
+        at_least=1,
+        source="Benchmarking GNNs (Dwivedi et al. 2023)",
+    )
+    num_graphs: tuple[int, ...] = option(
+        (),
+        f"{SPLIT_SIZES}, the first ones of each; empty: all",
+        at_least=1,
+        at_most=LARGEST_SPLIT,
+        lengths=(0, 3),
+    )
 
 
 @datasets.register("images")
@@ -46,16 +70,15 @@ class ImageSuperpixels:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "ImageSuperpixels":
         """Read `dataset.name`, `dataset.dir`, `dataset.images` and `num_threads`."""
-        name, options = cfg.dataset.name, cfg.dataset.images
-        check_name(name, SUPERPIXEL_NAMES, "images")
-        if options.num_val < 1:
-            raise ConfigError(f"dataset.images.num_val: {options.num_val} must be at least 1")
-        sizes = options.num_graphs
-        if len(sizes) not in (0, 3) or not all(isinstance(n, int) and n > 0 for n in sizes):
-            raise ConfigError(f"dataset.images.num_graphs: {list(sizes)} must be three positive sizes, or [] for all")
-        folder = Path(options.dir) if options.dir else Path(cfg.dataset.dir) / "images" / name.lower()
-        num_threads = count_workers(cfg.num_threads)
-        return cls(folder=folder, name=name, num_val=options.num_val, num_graphs=sizes, num_threads=num_threads)
+        source, options = SourceOptions.from_cfg(cfg), ImageOptions.from_cfg(cfg)
+        check_name(source.name, SUPERPIXEL_NAMES, "images")
+        return cls(
+            folder=Path(options.dir or Path(source.dir) / "images" / source.name.lower()),
+            name=source.name,
+            num_val=options.num_val,
+            num_graphs=options.num_graphs,
+            num_threads=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
+        )
 
     def load(self) -> dict[str, GraphDataset]:
         """Build the three splits. Raises DataError where files are missing or damaged, with the names looked for."""

@@ -10,14 +10,23 @@ from torch.utils.data import DataLoader, Dataset
 
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.workers import batches_of, begin_loader_worker
-from graphgps_spse.errors import ConfigError, DataError, SPSEError
+from graphgps_spse.errors import DataError, SPSEError
 from graphgps_spse.options import Options, option
 from graphgps_spse.seeding import derive_seed
+
+
+class BatchOptions(Options, section="train"):
+    """Batches of every split."""
+
+    batch_size: int = option(32, "graphs in a batch", at_least=1, at_most=1 << 31)
 
 
 class WorkerOptions(Options, section=""):
     """Loader processes."""
 
+    num_workers: int = option(
+        0, "loader processes; 0, none, is fastest for data sets that fit in memory", at_least=0, at_most=1_024
+    )
     worker_timeout: float = option(
         1800.0, "seconds to wait for a batch of the loader processes, before the run stops; 0: for ever", at_least=0
     )
@@ -163,16 +172,7 @@ class LoaderOptions:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "LoaderOptions":
         """Read `train.batch_size`, `num_workers`, `worker_timeout` and the run's seed."""
-        if cfg.train.batch_size < 1:
-            raise ConfigError(f"train.batch_size: {cfg.train.batch_size} is below 1")
-        if cfg.num_workers < 0:
-            raise ConfigError(f"num_workers: {cfg.num_workers} is below 0")
-        return cls(
-            batch_size=cfg.train.batch_size,
-            seed=cfg.seed,
-            num_workers=cfg.num_workers,
-            worker_timeout=WorkerOptions.from_cfg(cfg).worker_timeout,
-        )
+        return cls(seed=cfg.seed, **vars(BatchOptions.from_cfg(cfg)), **vars(WorkerOptions.from_cfg(cfg)))
 
     def loaders(
         self, splits: dict[str, GraphDataset], *, pin_memory: bool = False, part: int = 0, num_parts: int = 1

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.molecules import count_workers
+from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
 from graphgps_spse.data.peptides import Peptides
 from graphgps_spse.data.pyg import TrustOptions
@@ -21,7 +23,8 @@ class OGB:
     @classmethod
     def from_cfg(cls, cfg: Any) -> Peptides | PCQM4Mv2:
         """Read `dataset.name` and `dataset.dir`, and of each family what it needs besides."""
-        name, root = cfg.dataset.name, Path(cfg.dataset.dir)
+        source = SourceOptions.from_cfg(cfg)
+        name, root = source.name, Path(source.dir)
         if name not in cls.names:
             raise ConfigError(
                 f"dataset.name: '{name}' is no data set of OGB.{nearest(name, list(cls.names))} "
@@ -35,4 +38,4 @@ class OGB:
                 f"dataset.name: {name} has no training split; it is for predictions of a finished run, with "
                 "python scripts/predict.py"
             )
-        return PCQM4Mv2(root=root, kind=kind, num_workers=count_workers(cfg.num_threads))
+        return PCQM4Mv2(root=root, kind=kind, num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads))

@@ -9,9 +9,11 @@ import torch.nn.functional as F
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.benchmark import SBM_NAMES, benchmark_spec, check_name
+from graphgps_spse.data.options import LARGEST_SPLIT, SPLIT_SIZES, SourceOptions
 from graphgps_spse.data.pyg import compact_dtype
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.memory import check_fits, find_memory
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
 
@@ -90,6 +92,15 @@ def _shuffled(rng: np.random.Generator, adjacency: np.ndarray, node_type: np.nda
     return BlockGraph(np.stack(np.nonzero(adjacency[order][:, order])), node_type[order], label[order])
 
 
+class GeneratedOptions(Options, section="dataset.generated"):
+    """PATTERN and CLUSTER drawn anew, `dataset.format: generated`."""
+
+    num_graphs: tuple[int, ...] = option(
+        (), f"{SPLIT_SIZES}; empty: as published", at_least=1, at_most=LARGEST_SPLIT, lengths=(0, 3)
+    )
+    seed: int = option(0, "seed of the graphs, not of the run, so that all runs share one data set")
+
+
 @datasets.register("generated")
 class GeneratedSBM:
     """PATTERN or CLUSTER from the published generator; equal sizes of splits and seed give equal graphs.
@@ -106,15 +117,9 @@ class GeneratedSBM:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "GeneratedSBM":
         """Read `dataset.name` and `dataset.generated`."""
-        check_name(cfg.dataset.name, SBM_NAMES, "generated")
-        options = cfg.dataset.generated
-        num_graphs = tuple(options.num_graphs) or PUBLISHED_SIZES[cfg.dataset.name]
-        if len(num_graphs) != 3 or not all(isinstance(n, int) and n > 0 for n in num_graphs):
-            raise ConfigError(
-                f"dataset.generated.num_graphs: {list(num_graphs)} must be three positive sizes, or [] for the "
-                f"published ones, {list(PUBLISHED_SIZES[cfg.dataset.name])}"
-            )
-        return cls(name=cfg.dataset.name, num_graphs=num_graphs, seed=options.seed)
+        name, options = SourceOptions.from_cfg(cfg).name, GeneratedOptions.from_cfg(cfg)
+        check_name(name, SBM_NAMES, "generated")
+        return cls(name=name, num_graphs=options.num_graphs or PUBLISHED_SIZES[name], seed=options.seed)
 
     def load(self) -> dict[str, GraphDataset]:
         """Generate the three splits. Raises ConfigError where they are more than memory holds."""

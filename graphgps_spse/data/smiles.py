@@ -17,26 +17,53 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
 from graphgps_spse.data.molecules import ENDED, MoleculeBlock, count_workers, featurise_block, featurise_many
+from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
 from graphgps_spse.data.splits import SPLITS, check_split, find_scaffold, split_at_random, split_by_scaffold
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.registry import datasets, nearest
+from graphgps_spse.options import Options, option
+from graphgps_spse.registry import datasets
 
 log = logging.getLogger(__name__)
 
 TASKS = {"regression": ("regression", "mae"), "binary": ("multilabel", "ap"), "multilabel": ("multilabel", "ap")}
 """Value of dataset.smiles.task -> task of the framework and its metric."""
-HOW_TO_SPLIT = ("random", "scaffold", "column")
 SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-ON_ERROR = ("refuse", "skip")
 
 _ROWS_WORTH_A_PROCESS = 4096
 _ROWS_WORTH_KEEPING = 20_000  # graphs of fewer are made in seconds
 _FEATURES_VERSION = 1  # to be raised when the same SMILES gives other arrays
 _LARGEST = 3.4028234663852886e38  # of float32
+
+
+class SmilesOptions(Options, section="dataset.smiles"):
+    """Molecules of your own, `dataset.format: smiles` (docs/own_data.md)."""
+
+    file: str = option("", "a CSV with a header, plain or .gz")
+    smiles_column: str = option("smiles", "column of the SMILES")
+    target_columns: tuple[str, ...] = option((), "columns of the targets, e.g. [logP]; numbers in quotes")
+    task: str = option(
+        "regression", "what the targets are; binary: one column of 0 and 1; multilabel: several", choices=tuple(TASKS)
+    )
+    split: str = option(
+        "random",
+        "how rows are split; scaffold: by Bemis-Murcko scaffold, the largest to train; column: by split_column",
+        choices=("random", "scaffold", "column"),
+    )
+    split_column: str = option("split", "column that holds train, val (or valid) and test, with split: column")
+    fractions: tuple[float, ...] = option(
+        (0.8, 0.1, 0.1), "shares of train, validation and test, with split: random and scaffold", lengths=(3,)
+    )
+    seed: int = option(0, "seed of split: random, not of the run, so that all runs share one split")
+    on_error: str = option(
+        "refuse",
+        "what to do where rows cannot be used: refuse the file or skip the rows; both list the rows",
+        choices=("refuse", "skip"),
+    )
 
 
 class Labelled(NamedTuple):
@@ -112,23 +139,15 @@ class Smiles:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Smiles":
         """Read and check `dataset.smiles`, `dataset.name` (empty: the file's name) and `dataset.dir`."""
-        s = cfg.dataset.smiles
-        for key, value in (("file", s.file), ("smiles_column", s.smiles_column), ("target_columns", s.target_columns)):
-            if not value:
+        s, source = SmilesOptions.from_cfg(cfg), SourceOptions.from_cfg(cfg)
+        for key in ("file", "smiles_column", "target_columns"):
+            if not getattr(s, key):
                 raise ConfigError(f"dataset.smiles.{key} is empty; docs/own_data.md shows an example")
-        for key, value, known in (
-            ("task", s.task, tuple(TASKS)),
-            ("split", s.split, HOW_TO_SPLIT),
-            ("on_error", s.on_error, ON_ERROR),
-        ):
-            if value not in known:
-                near = nearest(str(value), list(known))
-                raise ConfigError(f"dataset.smiles.{key}: unknown value '{value}'.{near} Known: {', '.join(known)}")
         _check_columns(s.smiles_column, s.target_columns, s.task)
         split = SmilesSplit(s.split, s.split_column, s.fractions, s.seed)
         if split.how != "column":
             _check_fractions(split.fractions)
-        name = cfg.dataset.name or Path(s.file).name.removesuffix(".gz").removesuffix(".csv")
+        name = source.name or Path(s.file).name.removesuffix(".gz").removesuffix(".csv")
         return cls(
             file=Path(s.file),
             name=name,
@@ -137,8 +156,8 @@ class Smiles:
             task=s.task,
             split=split,
             on_error=s.on_error,
-            folder=Path(cfg.dataset.dir) / name,
-            num_workers=count_workers(cfg.num_threads),
+            folder=Path(source.dir) / name,
+            num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
         )
 
     def load(self) -> dict[str, GraphDataset]:
@@ -310,13 +329,11 @@ def as_split(block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpe
     )
 
 
-def _check_columns(smiles_column: str, target_columns: Sequence[Any], task: str) -> None:
+def _check_columns(smiles_column: str, target_columns: Sequence[str], task: str) -> None:
     names = [smiles_column, *target_columns]
-    wrong = [name for name in target_columns if not isinstance(name, str) or names.count(name) > 1]
+    wrong = [name for name in target_columns if names.count(name) > 1]
     if wrong:
-        raise ConfigError(
-            f"dataset.smiles.target_columns: {wrong[0]!r} must be the name of a column, and of one only (quote numbers)"
-        )
+        raise ConfigError(f"dataset.smiles.target_columns: {wrong[0]!r} must be the name of a column, and of one only")
     if task == "binary" and len(target_columns) > 1:
         raise ConfigError(
             f"dataset.smiles.task: binary has one target column, not {len(target_columns)}; use multilabel"
@@ -324,7 +341,7 @@ def _check_columns(smiles_column: str, target_columns: Sequence[Any], task: str)
 
 
 def _check_fractions(fractions: Sequence[float]) -> None:
-    if len(fractions) != 3 or not all(0 < part < 1 for part in fractions) or abs(sum(fractions) - 1) > 1e-6:
+    if not all(0 < part < 1 for part in fractions) or abs(sum(fractions) - 1) > 1e-6:
         raise ConfigError(
             f"dataset.smiles.fractions: {list(fractions)} must be three shares of train, val and test that sum to 1"
         )

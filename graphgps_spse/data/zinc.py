@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, as_split, download_raw_files
 from graphgps_spse.data.unpickle import as_tensor, read_pickle
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
 
 SPLITS = ("train", "val", "test")
@@ -18,6 +20,13 @@ URLS = (  # in torch_geometric, too, whose import takes longer than reading the 
     "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1",
     "https://raw.githubusercontent.com/graphdeeplearning/benchmarking-gnns/master/data/molecules/{}.index",
 )
+
+
+class TypeOptions(Options, section="dataset"):
+    """Sizes of the embeddings of node and edge types."""
+
+    node_encoder_num_types: int = option(1, "types of nodes in ZINC", at_least=0, at_most=1 << 31)
+    edge_encoder_num_types: int = option(1, "types of edges in ZINC", at_least=0, at_most=1 << 31)
 
 
 @datasets.register("PyG-ZINC")
@@ -43,14 +52,14 @@ class Zinc:
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Zinc":
         """Read `dataset.name` (subset or full), `dataset.dir`, the numbers of types and `dataset.trust_data`."""
-        data = cfg.dataset
-        if data.name not in ("subset", "full"):
-            raise ConfigError(f"dataset.name: '{data.name}' is no variant of PyG-ZINC. Known: full, subset")
+        source, types = SourceOptions.from_cfg(cfg), TypeOptions.from_cfg(cfg)
+        if source.name not in ("subset", "full"):
+            raise ConfigError(f"dataset.name: '{source.name}' is no variant of PyG-ZINC. Known: full, subset")
         return cls(
-            root=Path(data.dir) / "ZINC",
-            subset=data.name == "subset",
-            num_node_types=data.node_encoder_num_types,
-            num_edge_types=data.edge_encoder_num_types,
+            root=Path(source.dir) / "ZINC",
+            subset=source.name == "subset",
+            num_node_types=types.node_encoder_num_types,
+            num_edge_types=types.edge_encoder_num_types,
             trusted=TrustOptions.from_cfg(cfg).trust_data,
         )
 

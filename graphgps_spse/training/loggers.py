@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from graphgps_spse.files import write_atomic
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import loggers
 from graphgps_spse.training.history import EpochRecord, FitResult
 
@@ -60,6 +61,14 @@ class Logger:
         """Let go of files and connections; status "finished", "stopped" (it will go on later) or "failed"."""
 
 
+class ConsoleOptions(Options, section=""):
+    """The console."""
+
+    digits: int = option(
+        5, "decimals of metrics on the console; records keep all digits", at_least=0, at_most=17, key="round"
+    )
+
+
 @loggers.register("console")
 class Console(Logger):
     """A line per epoch, and a progress bar within the epoch on a terminal."""
@@ -72,7 +81,8 @@ class Console(Logger):
     @classmethod
     def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "Console":
         """Always on."""
-        return cls(metric=info.metric, max_epoch=cfg.optim.max_epoch, digits=cfg.round, stream=stream)
+        digits = ConsoleOptions.from_cfg(cfg).digits
+        return cls(metric=info.metric, max_epoch=cfg.optim.max_epoch, digits=digits, stream=stream)
 
     def progress(self, epoch: int, step: int, num_steps: int, loss: float) -> None:
         """Redraw the bar."""

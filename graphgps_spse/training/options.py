@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
 from graphgps_spse.training.determinism import DeterminismOptions
 from graphgps_spse.training.optim import ScheduleOptions
@@ -21,47 +20,57 @@ class GradientOptions(Options, section="optim"):
     clip_grad_norm_value: float = option(1.0, "largest 2-norm of the gradient", above=0)
 
 
+class ModeOptions(Options, section="train"):
+    """What is done with the model."""
+
+    mode: str = option(
+        "custom", "custom: train; eval: evaluate the best epoch of a finished run", choices=("custom", "eval")
+    )
+
+
+class LoopOptions(Options, section="train"):
+    """The training loop: how often to look and to save, and in which precision to compute."""
+
+    eval_period: int = option(
+        1, "epochs between evaluations of validation and test; the first and the last are always evaluated", at_least=1
+    )
+    ckpt_period: int = option(1, "epochs between checkpoints; a new best epoch is always saved", at_least=1)
+    ckpt_minutes: float = option(
+        10.0, "minutes since the last checkpoint after which an epoch is saved midway; 0: never", at_least=0
+    )
+    log_interval: int = option(
+        50, "steps between reads of the running loss, each of which waits for the GPU", at_least=1
+    )
+    amp: str = option("off", "automatic mixed precision on CUDA", choices=tuple(AMP_DTYPES))
+    compile: bool = option(
+        False, "torch.compile the model; slower on the CPU, where GRIT and CSA lose their own kernels"
+    )
+
+
 @dataclass(frozen=True)
 class TrainOptions:
     """How long to train, how to step, and how often to look."""
 
     max_epoch: int
-    eval_period: int = 1
-    """Epochs between evaluations; the first and the last epoch are always evaluated."""
-    ckpt_period: int = 1
-    """Epochs between checkpoints; a new best epoch is always saved."""
-    ckpt_minutes: float = 0.0
-    """Minutes after which an epoch is saved midway; 0 for never."""
-    log_interval: int = 50
-    """Steps between reads of the loss."""
-    batch_accumulation: int = 1
-    """Batches whose mean gradient over graphs makes one step."""
+    eval_period: int = LoopOptions.eval_period
+    ckpt_period: int = LoopOptions.ckpt_period
+    ckpt_minutes: float = LoopOptions.ckpt_minutes
+    log_interval: int = LoopOptions.log_interval
+    batch_accumulation: int = GradientOptions.batch_accumulation
     max_grad_norm: float = 0.0
     """Clip the gradient of all parameters to this 2-norm; 0 for never."""
-    amp: str = "off"
-    compile: bool = False
-    deterministic: bool = False
+    amp: str = LoopOptions.amp
+    compile: bool = LoopOptions.compile
+    deterministic: bool = DeterminismOptions.deterministic
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "TrainOptions":
-        """Read the keys of `train` and `optim`. Raises ConfigError for values that make no sense."""
-        train, gradient = cfg.train, GradientOptions.from_cfg(cfg)
-        options = cls(
+        """Read the keys of `train` and `optim`."""
+        gradient = GradientOptions.from_cfg(cfg)
+        return cls(
             max_epoch=ScheduleOptions.from_cfg(cfg).max_epoch,
-            eval_period=train.eval_period,
-            ckpt_period=train.ckpt_period,
-            ckpt_minutes=train.ckpt_minutes,
-            log_interval=train.log_interval,
             batch_accumulation=gradient.batch_accumulation,
             max_grad_norm=gradient.clip_grad_norm_value if gradient.clip_grad_norm else 0.0,
-            amp=train.amp,
-            compile=train.compile,
             deterministic=DeterminismOptions.from_cfg(cfg).deterministic,
+            **vars(LoopOptions.from_cfg(cfg)),
         )
-        for key in ("train.eval_period", "train.ckpt_period", "train.log_interval"):
-            value = getattr(options, key.split(".")[1])
-            if value < 1:
-                raise ConfigError(f"{key}: {value} is below 1")
-        if options.amp not in AMP_DTYPES:
-            raise ConfigError(f"train.amp: '{options.amp}' is none of {', '.join(AMP_DTYPES)}")
-        return options

@@ -20,6 +20,12 @@ class LossOptions(Options, section="model"):
     loss_fun: str = option("auto", "name of the loss; auto: the benchmark's")
 
 
+class MetricOptions(Options, section=""):
+    """Which epoch is the best one."""
+
+    metric_best: str = option("auto", "metric that picks the best validation epoch; auto: the benchmark's")
+
+
 class Task(ABC):
     """One kind of target. A loss is the mean over the rows of a batch: graphs, or nodes where nodes carry targets."""
 
@@ -41,7 +47,7 @@ class Task(ABC):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
         """Build with `model.loss_fun` and `metric_best`."""
-        return cls(spec, loss_fun=LossOptions.from_cfg(cfg).loss_fun, metric=cfg.metric_best)
+        return cls(spec, loss_fun=LossOptions.from_cfg(cfg).loss_fun, metric=MetricOptions.from_cfg(cfg).metric_best)
 
     @property
     @abstractmethod

@@ -6,16 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import loggers
 from graphgps_spse.training.history import EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger, RunInfo
 
 log = logging.getLogger(__name__)
 
-WANDB_MODES = ("online", "offline", "disabled")
 WAIT_SECONDS = 300
 """At most, at the end of a run for what is not uploaded: W&B by itself waits for as long as the network is away."""
+
+
+class WandBOptions(Options, section="wandb"):
+    """Weights & Biases (docs/wandb.md)."""
+
+    mode: str = option(
+        "disabled", "offline keeps what `wandb sync` uploads later", choices=("online", "offline", "disabled")
+    )
+    entity: str = option("", "user or team; empty: your default entity")
+    project: str = option("graphgps_spse", "project of the runs")
+
+
+class TensorBoardOptions(Options, section=""):
+    """TensorBoard."""
+
+    tensorboard_each_run: bool = option(False, "write event files for TensorBoard into the run directory")
 
 
 @loggers.register("wandb")
@@ -35,8 +50,6 @@ class WandB(Logger):
         entity: str = "",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        if mode not in WANDB_MODES:
-            raise ConfigError(f"wandb.mode: '{mode}' is none of {', '.join(WANDB_MODES)}")
         self.info, self.mode, self.project, self.entity = info, mode, project, entity
         self.settings = {"console": "off"} | dict(settings or {})
         self._run: Any = None
@@ -45,8 +58,8 @@ class WandB(Logger):
     @classmethod
     def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "WandB | None":
         """On unless `wandb.mode` is disabled."""
-        logger = cls(info, mode=cfg.wandb.mode, project=cfg.wandb.project, entity=cfg.wandb.entity)
-        return None if logger.mode == "disabled" else logger
+        options = WandBOptions.from_cfg(cfg)
+        return None if options.mode == "disabled" else cls(info, **vars(options))
 
     def start(self, history: Sequence[EpochRecord]) -> None:
         """Open the run, and bring it up to this history."""
@@ -165,7 +178,7 @@ class TensorBoard(Logger):
     @classmethod
     def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "TensorBoard | None":
         """On where `tensorboard_each_run` is set."""
-        return cls(info.run_dir / "tensorboard") if cfg.tensorboard_each_run else None
+        return cls(info.run_dir / "tensorboard") if TensorBoardOptions.from_cfg(cfg).tensorboard_each_run else None
 
     def start(self, history: Sequence[EpochRecord]) -> None:
         """Open a new event file, which voids what an earlier one holds beyond this history."""

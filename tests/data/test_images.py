@@ -137,7 +137,7 @@ def test_configuration(tmp_path):
         read(tmp_path, "PATTERN")
     with pytest.raises(ConfigError, match="num_val: 0"):
         read(tmp_path, num_val=0)
-    with pytest.raises(ConfigError, match="three positive sizes"):
+    with pytest.raises(ConfigError, match="must have 0 or 3 items"):
         read(tmp_path, num_graphs=(1, 2))
 
 

@@ -149,13 +149,14 @@ def test_a_molecule_in_two_splits_is_pointed_out(load, caplog):
         ({"target_columns": []}, r"dataset\.smiles\.target_columns is empty"),
         ({"target_columns": ["y", "y"]}, "'y' must be the name of a column, and of one only"),
         ({"target_columns": ["smiles"]}, "'smiles' must be the name"),
-        ({"target_columns": [1]}, "1 must be the name of a column"),
+        ({"target_columns": [1]}, "target_columns: item 1: must be of type str .*not 1"),
         ({"target_columns": ["y", "z"], "task": "binary"}, "binary has one target column, not 2; use multilabel"),
         ({"task": "regresion"}, "Did you mean 'regression'"),
         ({"split": "scafold"}, "Did you mean 'scaffold'"),
-        ({"on_error": "ignore"}, "unknown value 'ignore'"),
+        ({"on_error": "ignore"}, "on_error: 'ignore' is none of refuse, skip"),
         ({"split": "random", "fractions": [0.8, 0.1, 0.2]}, "three shares of train, val and test that sum to 1"),
         ({"split": "random", "fractions": [1.0, 0.0, 0.0]}, "three shares"),
+        ({"split": "random", "fractions": [0.9, 0.1]}, "fractions: .* must have 3 items"),
     ],
 )
 def test_keys_that_make_no_sense(load, changes, words):

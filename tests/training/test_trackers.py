@@ -14,7 +14,7 @@ from tiny_run import make_trainer
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.training.history import FitResult
-from graphgps_spse.training.trackers import TensorBoard, WandB
+from graphgps_spse.training.trackers import TensorBoard, WandB, WandBOptions
 
 QUICK = {"x_disable_stats": True, "x_disable_meta": True, "disable_git": True, "quiet": True}
 
@@ -187,9 +187,9 @@ def test_wandb_that_is_not_installed(tmp_path, monkeypatch, caplog):
     assert caplog.text.count("pip install wandb") == 1
 
 
-def test_wandb_mode_is_checked(tmp_path):
+def test_wandb_mode_is_checked():
     with pytest.raises(ConfigError, match="wandb.mode: 'ofline' is none of online, offline, disabled"):
-        WandB(info(tmp_path), mode="ofline", project="tests")
+        WandBOptions(mode="ofline")
 
 
 def scalars(log_dir):

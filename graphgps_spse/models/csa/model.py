@@ -15,14 +15,27 @@ from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.csa.attention import ChromaticAttention, PairInput
 from graphgps_spse.models.csa.pair_features import PairEncoder
 from graphgps_spse.models.gps.layer import build_layer_type, build_layers
-from graphgps_spse.models.modules.encoder_names import check_all_used, split_encoder_name
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.modules.pair_encoder import build_pair_encoder
 from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import edge_encoders, models
+
+
+class SharedMapOptions(Options, section="dataset"):
+    """The maps of pair features to scores and values."""
+
+    edge_encoder_shared: bool = option(False, "CSA: all layers share one pair of maps of the pair features")
+
+
+class RingEdgeOptions(Options, section="dataset"):
+    """How CSA reads the encoding Rings."""
+
+    rings_coalesce_edges: bool = option(False, "CSA with posenc_Rings: pairs in a ring become edges of separate types")
 
 
 @models.register("CSAModel")
@@ -48,8 +61,8 @@ class CSAModel(nn.Module):
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "CSAModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
         build_layer_type(cfg, ("CSA",))
-        dim, share_maps = TransformerOptions.from_cfg(cfg).dim_hidden, cfg.dataset.edge_encoder_shared
-        kernels = KernelOptions.from_cfg(cfg).kernels
+        dim, kernels = TransformerOptions.from_cfg(cfg).dim_hidden, KernelOptions.from_cfg(cfg).kernels
+        share_maps = SharedMapOptions.from_cfg(cfg).edge_encoder_shared
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             pair_encoder=build_pair_features(cfg, spec, encodings, dim),
@@ -83,11 +96,12 @@ class CSAModel(nn.Module):
 
 def build_pair_features(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:
     """Read `dataset.edge_encoder_name`, X+A+B, and what rings are, if they are encoded."""
-    raw, names = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
+    encoders = EncoderOptions.from_cfg(cfg)
+    raw, names = split_encoder_name(encoders.edge_encoder_name, "edge")
     rings = "none"
     if any(encoding.name == "Rings" for encoding in encodings):
-        rings = "edges" if cfg.dataset.rings_coalesce_edges else "kinds"
-    node_names = cfg.dataset.node_encoder_name.split("+")
+        rings = "edges" if RingEdgeOptions.from_cfg(cfg).rings_coalesce_edges else "kinds"
+    node_names = encoders.node_encoder_name.split("+")
     check_all_used(encodings, node_names=node_names, pair_names=[*names, "Rings"])
     edge_input = spec.edge_input
     if rings == "edges":

@@ -11,7 +11,7 @@ from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.gps.attention import GraphAttention
 from graphgps_spse.models.gps.layer import build_layer_type, build_layers
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
-from graphgps_spse.models.modules.encoder_names import check_all_used, split_encoder_name
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
@@ -38,10 +38,11 @@ class GPSModel(nn.Module):
         local, attention = build_layer_type(cfg, ("Transformer", "None"))
         dim, reads_edges = TransformerOptions.from_cfg(cfg).dim_hidden, local != "None"
         kernels = KernelOptions.from_cfg(cfg).kernels
-        _, pair_names = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
+        encoders = EncoderOptions.from_cfg(cfg)
+        _, pair_names = split_encoder_name(encoders.edge_encoder_name, "edge")
         check_all_used(
             encodings,
-            node_names=cfg.dataset.node_encoder_name.split("+"),
+            node_names=encoders.node_encoder_name.split("+"),
             pair_names=pair_names if reads_edges else [],
             reads_edges=reads_edges,
         )

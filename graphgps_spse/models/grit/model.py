@@ -15,7 +15,7 @@ from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.grit.layer import GritLayer, build_grit_layers
 from graphgps_spse.models.modules.edge_encoder import edge_features
-from graphgps_spse.models.modules.encoder_names import check_all_used, split_encoder_name
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
@@ -58,14 +58,15 @@ class GritTransformer(nn.Module):
                 "GritTransformer reads encodings of node pairs, and none is enabled; set posenc_RRWP.enable=True, "
                 "posenc_SPSE.enable=True or both"
             )
-        edge_name, edge_encodings = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
+        encoders = EncoderOptions.from_cfg(cfg)
+        edge_name, edge_encodings = split_encoder_name(encoders.edge_encoder_name, "edge")
         if edge_encodings:
             raise ConfigError(
                 f"dataset.edge_encoder_name: GritTransformer reads every encoding of pairs that is enabled; write "
-                f"{edge_name} in place of {cfg.dataset.edge_encoder_name}"
+                f"{edge_name} in place of {encoders.edge_encoder_name}"
             )
         dim, names = TransformerOptions.from_cfg(cfg).dim_hidden, [encoding.name for encoding in of_pairs]
-        node_names = cfg.dataset.node_encoder_name.split("+")
+        node_names = encoders.node_encoder_name.split("+")
         check_all_used(encodings, node_names=[*node_names, *names], pair_names=names)
         dim_node = sum(encoding.dim_node for encoding in of_pairs)
         return cls(

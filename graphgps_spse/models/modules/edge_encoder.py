@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.models.modules.encoder_names import split_encoder_name
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, split_encoder_name
 from graphgps_spse.models.modules.pair_encoder import PairEmbedding, PairLinear, build_pair_encoder
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.registry import edge_encoders
@@ -39,7 +39,7 @@ def edge_features(batch: GraphBatch) -> Tensor:
 
 def build_edge_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> EdgeEncoder:
     """Read `dataset.edge_encoder_name`, X+A+B."""
-    raw, names = split_encoder_name(cfg.dataset.edge_encoder_name, "edge")
+    raw, names = split_encoder_name(EncoderOptions.from_cfg(cfg).edge_encoder_name, "edge")
     pairs = build_pair_encoder(encodings, names, dim)
     dim_raw = dim if pairs is None else dim // 2
     return EdgeEncoder(edge_encoders.get(raw).from_spec(spec.edge_input, dim_raw), pairs)

@@ -4,8 +4,20 @@ from collections.abc import Sequence
 
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import encodings as known_encodings
 from graphgps_spse.registry import nearest
+
+
+class EncoderOptions(Options, section="dataset"):
+    """The names of the encoders."""
+
+    node_encoder_name: str = option(
+        "TypeDictNode", "X+A+B: node encoder X, then the node parts of the encodings A and B side by side"
+    )
+    edge_encoder_name: str = option(
+        "TypeDictEdge", "X+A+B: edge encoder X, and in GPS and CSA the pair parts of the encodings A and B beside it"
+    )
 
 
 def split_encoder_name(name: str, what: str) -> tuple[str, list[str]]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.modules.encoder_names import enabled_encoding, split_encoder_name
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, enabled_encoding, split_encoder_name
 from graphgps_spse.models.modules.positional_encoders import build_positional_encoder
 from graphgps_spse.registry import encodings as known_encodings
 from graphgps_spse.registry import node_encoders
@@ -32,7 +32,7 @@ class NodeEncoder(nn.Module):
 
 def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> NodeEncoder:
     """Read `dataset.node_encoder_name`, X+A+B; the name of an encoding alone means LinearNode beside it."""
-    raw, names = split_encoder_name(cfg.dataset.node_encoder_name, "node")
+    raw, names = split_encoder_name(EncoderOptions.from_cfg(cfg).node_encoder_name, "node")
     if raw in known_encodings.names():
         raw, names = "LinearNode", [raw, *names]
     parts = {}
