@@ -21,7 +21,7 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.parts import Parts, build_parts
-from graphgps_spse.run import check_sizes, prepare_kernels
+from graphgps_spse.preparation import check_sizes, prepare_kernels
 from graphgps_spse.sizes import memory_of
 
 _SAMPLES = (32, 8, 2, 1)  # graphs that are encoded, or go through the model, to see what that takes

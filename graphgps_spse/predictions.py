@@ -27,10 +27,13 @@ from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDir
 from graphgps_spse.files import new_folder, write_new
 from graphgps_spse.identity import identity_of
 from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.preparation import prepare_kernels
+from graphgps_spse.provenance import provenance_of
+from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.results import RunResult
-from graphgps_spse.run import check_best_epoch, describe_origin, prepare_kernels
 from graphgps_spse.training.checkpoint import load_best
-from graphgps_spse.training.options import AMP_DTYPES, TrainOptions
+from graphgps_spse.training.evaluation import forward_batch
+from graphgps_spse.training.options import TrainOptions
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ _MOLECULES = (("ogb", 9), ("ogb", 3))  # inputs of atoms and bonds
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run's model with the weights of its best epoch, and what it needs to read graphs as it did in training."""
+    """The model of a run with the weights of its best epoch, and what is needed to feed it graphs as in training."""
 
     path: Path
     cfg: Config
@@ -50,20 +53,20 @@ class TrainedRun:
 
     @torch.inference_mode()
     def predict(self, graphs: GraphDataset, storage: StoragePolicy) -> Tensor:
-        """Return what the model says of each graph, or of each node, in their order: [rows, dim_out] on the CPU.
+        """Return the model's outputs for the graphs, or nodes, in their order: [rows, dim_out], float32, on the CPU.
 
-        The same code and batches as in evaluation, so the same numbers.
+        Code and batches are those of the evaluation, so the numbers are the same.
         """
         splits, _ = encode({graphs.split: graphs}, self.parts.encodings, self.num_threads, storage)
         loaders = LoaderOptions.from_cfg(self.cfg).loaders(splits, pin_memory=self.device.type == "cuda")
-        dtype = AMP_DTYPES[TrainOptions.from_cfg(self.cfg).amp]
+        amp = TrainOptions.from_cfg(self.cfg).amp
         row_ptr = graphs.node_ptr if graphs.level == "node" else torch.arange(len(graphs) + 1)
         out = torch.empty(int(row_ptr[-1]), self.parts.task.dim_out)
         for batch in loaders[graphs.split].epoch(0):
             assert batch is not None, "only one of several processes may get no graphs"
-            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-                pred = self.parts.model(batch.to(self.device, non_blocking=True))
-            out[flat_rows(row_ptr, batch.index_B)] = pred.float().cpu()
+            batch = batch.to(self.device, non_blocking=True)
+            pred = forward_batch(self.parts.model, batch, self.device, amp)
+            out[flat_rows(row_ptr, batch.index_B)] = pred.cpu()
         return out
 
     def columns(self, pred: Tensor) -> dict[str, list[str]]:
@@ -87,7 +90,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
     parts = build_parts(cfg)
-    state = load_best(path, identity_of(cfg.to_dict()), describe_origin(parts))
+    state = load_best(path, identity_of(cfg.to_dict()), provenance_of(parts))
     try:
         parts.model.load_state_dict(state["model"])
         epoch = state["epoch"]

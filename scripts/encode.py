@@ -84,12 +84,10 @@ def count(arguments: argparse.Namespace) -> None:
 
     part, num_parts = (int(word) for word in arguments.shard.split("/"))
     cfg = load_config(arguments.cfg, arguments.overrides)
-    from graphgps_spse import run  # imports torch: seconds that a bad file need not wait for
+    from graphgps_spse.fill_store import fill_store  # imports torch: seconds that a bad file need not wait for
 
     with stop_at_once():
-        run.fill_store(
-            cfg, num_threads=arguments.workers, part=part, num_parts=num_parts, only_estimate=arguments.estimate
-        )
+        fill_store(cfg, num_threads=arguments.workers, part=part, num_parts=num_parts, only_estimate=arguments.estimate)
 
 
 def main() -> int:

@@ -8,20 +8,21 @@ import pytest
 import torch
 from official_configs import CSA, GINE, OFFICIAL, WALKS, official, section, write
 
-from graphgps_spse import run
 from graphgps_spse.compat_keys import ABSENT, DEFAULTS, IGNORED, ONLY, RENAMED, TRANSLATED
 from graphgps_spse.config import Config, default_tree, load_config
+from graphgps_spse.describe import describe
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.identity import flatten
 from graphgps_spse.models.build import count_parameters
+from graphgps_spse.parts import Parts, build_parts, build_training
 
 KNOWN = flatten(default_tree())
 SECTIONS = ("share", "mlflow", "example_group", "mem", "val", "graphormer", "gt.bigbird")
 
 
-def build(cfg: Config) -> run.Parts:
+def build(cfg: Config) -> Parts:
     with torch.device("meta"):
-        return run.build_parts(cfg)
+        return build_parts(cfg)
 
 
 @pytest.mark.parametrize("name", OFFICIAL)
@@ -34,7 +35,7 @@ def test_an_official_file_gives_the_official_model(name, tmp_path, caplog):
     assert cfg.gnn.head == {"default": "graph", "san_graph": "san_graph_nodes" if layer == CSA else "san_graph"}.get(
         OFFICIAL[name][7], OFFICIAL[name][7]
     )
-    run.build_training(cfg, parts, tmp_path, torch.device("meta"))  # no key is an error because nothing reads it
+    build_training(cfg, parts, tmp_path, torch.device("meta"))  # no key is an error because nothing reads it
     said = caplog.text
     assert "dataset.task, dataset.task_type" in said and "theirs.yaml" in said
     assert (said.count("'posenc_RWPSE' is read as 'posenc_RRWP'") == 1) == (name == "GRIT-PCQM")
@@ -43,10 +44,10 @@ def test_an_official_file_gives_the_official_model(name, tmp_path, caplog):
 
 def test_describing_one_reads_its_mode(tmp_path, caplog):
     """Only a run acts on train.mode, which is no reason to call it unread, or an error in a file of ours."""
-    lines = run.describe(load_config(write(tmp_path, official("GRIT-ZINC")), ["wandb.mode=disabled"]))
+    lines = describe(load_config(write(tmp_path, official("GRIT-ZINC")), ["wandb.mode=disabled"]))
     assert "train.mode custom" in lines[0] and "train.mode" not in caplog.text
     ours = Path(__file__).parents[1] / "configs" / "GRIT" / "zinc-RWSE.yaml"
-    assert "train.mode eval" in run.describe(load_config(ours, ["train.mode=eval"]))[0]
+    assert "train.mode eval" in describe(load_config(ours, ["train.mode=eval"]))[0]
 
 
 def minimal(**more: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from graphgps_spse.encodings.storage import count_store
 from graphgps_spse.encodings.storage.on_the_fly import OnTheFly
 from graphgps_spse.encodings.storage.policy import StoragePolicy, StoreOptions
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.fill_store import fill_store
 from graphgps_spse.memory import Memory
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
@@ -169,7 +170,7 @@ def test_script_estimates_and_fills(tmp_path, config, monkeypatch, capsys):
 def test_parts_of_a_job_array_make_the_whole(tmp_path, config, monkeypatch):
     monkeypatch.setattr(count_store, "_SHARD_VALUES", 700)
     for part, there in ((1, 3), (2, 5)):
-        run.fill_store(config(), part=part, num_parts=2)
+        fill_store(config(), part=part, num_parts=2)
         assert len(list((tmp_path / "encodings").glob("Cycles-train-*/*.arrow"))) == there
     assert all("-of-00005" in path.name for path in (tmp_path / "encodings").glob("Cycles-train-*/*.arrow"))
 
@@ -215,7 +216,7 @@ def test_script_refuses(tmp_path, config, monkeypatch, capsys, arguments, code, 
 def test_encodings_that_nothing_keeps(config):
     overrides = ("posenc_SPSE.enable=False", "posenc_RRWP.enable=True", "posenc_RRWP.ksteps=4")
     with pytest.raises(ConfigError, match="none of its encodings .RRWP. is kept in a store"):
-        run.fill_store(config(*overrides))
+        fill_store(config(*overrides))
 
 
 def graphs_of(*sizes):

@@ -13,7 +13,7 @@ import yaml
 from data.lay_benchmark import lay_benchmark
 from data.lay_ogb import lay_pcqm, lay_peptides
 
-from graphgps_spse import run
+from graphgps_spse import parts as parts_module
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import encode
@@ -82,8 +82,8 @@ def load_small(name: str, root: Path, *words: str) -> Config:
 def test_takes_a_step(name, miniatures, loaded, tmp_path):
     cfg = load_small(name, miniatures, "optim.num_warmup_epochs=0")
     torch.manual_seed(0)
-    parts = run.build_parts(cfg)
-    training = run.build_training(cfg, parts, tmp_path, torch.device("cpu"))
+    parts = parts_module.build_parts(cfg)
+    training = parts_module.build_training(cfg, parts, tmp_path, torch.device("cpu"))
     key = (cfg.dataset.format, cfg.dataset.name, parts.dataset.spec.node_input)
     if key not in loaded:
         loaded[key] = parts.dataset.load()

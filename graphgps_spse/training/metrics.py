@@ -45,7 +45,7 @@ class Accumulator(ABC):
         self.sums = {name: t.to(self.device) for name, t in state["sums"].items()}
 
 
-class Errors(Accumulator):
+class RegressionErrors(Accumulator):
     """Mean absolute, mean squared and root mean squared error over every row and target, or every known one."""
 
     def __init__(self, device: torch.device, *, may_miss_targets: bool = False) -> None:
@@ -73,7 +73,7 @@ class Errors(Accumulator):
         return {"mae": self.sums["absolute"].item() / count, "mse": mse, "rmse": mse**0.5}
 
 
-class ClassRecall(Accumulator):
+class Accuracy(Accumulator):
     """Accuracy, and its mean over classes: correct predictions counted by the class that is right."""
 
     def __init__(self, device: torch.device, num_classes: int) -> None:
@@ -113,7 +113,7 @@ class TargetAccuracy(Accumulator):
         return {"accuracy": sum(values) / len(values)} | each
 
 
-class Ranking(Accumulator):
+class AveragePrecision(Accumulator):
     """Average precision of several labels, which needs every prediction of the split: they are kept on the device."""
 
     def __init__(self, device: torch.device) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, MultiStepLR, ReduceL
 
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import optimizers, schedulers
+from graphgps_spse.training.history import EpochRecord
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +162,14 @@ def build_plateau(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     options = PlateauOptions.from_cfg(cfg)
     patience, floor = options.schedule_patience, options.min_lr
     return ReduceLROnPlateau(optimizer, mode="min", factor=options.reduce_factor, patience=patience, min_lr=floor)
+
+
+def step_schedule(scheduler: Scheduler, history: Sequence[EpochRecord]) -> None:
+    """Step a schedule after an epoch; `plateau` reads the last validation loss in `history`."""
+    if isinstance(scheduler, ReduceLROnPlateau):
+        scheduler.step(next(r.splits["val"]["loss"] for r in reversed(history) if "val" in r.splits))
+    else:
+        scheduler.step()
 
 
 def with_warmup(decay: Callable[[float], float], warmup: int, total: int) -> Callable[[int], float]:

@@ -1,9 +1,9 @@
-"""One run on several processes, as torchrun starts them: each has a share of every batch, and all see every number.
+"""One run on several processes, started by torchrun: each process computes a share of every batch.
 
-A batch of the configuration is divided over the processes. Their predictions are gathered, so that each computes the
-loss of the whole batch, whatever that loss is a mean over, and the metrics of the whole split; only its own share
-carries gradients, which DistributedDataParallel adds up. BatchNorm counts over all processes. So a run on N processes
-is, to rounding, the run on one, but for dropout, which every process draws for itself.
+The predictions of all shares are gathered. So each process computes the loss of the whole batch, whatever this loss is
+a mean over, and the metrics of the whole split. Only the process's own share carries gradients, and
+DistributedDataParallel sums them. BatchNorm uses the statistics of all processes. So a run on N processes equals the
+run on one process up to rounding, except for dropout: each process draws its own.
 """
 
 import inspect
@@ -28,7 +28,7 @@ Moments = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]
 
 
 class OneProcess:
-    """The usual case: nothing to divide, nothing to wait for. The null twin of `Processes`."""
+    """A run on one process. It has the interface of `Processes`, and there is nothing to divide or to wait for."""
 
     rank = 0
     count = 1
@@ -39,13 +39,13 @@ class OneProcess:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes what the run leaves behind."""
+        """Whether this is the main process, which writes all files of the run."""
         return self.rank == 0
 
     def gather_rows(self, tensors: Sequence[Tensor] | None, device: torch.device) -> list[Tensor]:
-        """Return tensors [R, ..] of every process end to end, in the order of ranks; others' rows carry no gradient.
+        """Return tensors [R, ..] of all processes concatenated by rank. Rows of other processes carry no gradient.
 
-        A process may have no rows to add (None), but not all of them.
+        A process may have no rows (None), but at least one process has some.
         """
         assert tensors is not None, "one process computes every batch"
         return list(tensors)
@@ -54,39 +54,39 @@ class OneProcess:
         """Return the plain value of every process, by rank."""
         return [value]
 
-    def agree(self, value: Any) -> Any:
-        """Return the first process's plain value, in all of them."""
+    def broadcast(self, value: Any) -> Any:
+        """Return the plain value of the main process, in every process."""
         return value
 
     def wrap(self, model: Any) -> Any:
-        """Return what to call in training in place of `model`, whose gradients become sums over processes."""
+        """Return the module to call in training instead of `model`: it sums gradients over processes."""
         return model
 
-    def without_sum(self, model: Any) -> AbstractContextManager:
-        """Leave gradients as they are within this block: of all but the last batch before an optimiser step."""
+    def no_sync(self, model: Any) -> AbstractContextManager:
+        """Do not sum gradients over processes in this block: for all but the last batch of an optimiser step."""
         return nullcontext()
 
     def synchronise_norms(self, model: nn.Module) -> None:
-        """Let every BatchNorm of `model` count over all processes in training."""
+        """Make every BatchNorm of `model` use the statistics of all processes in training."""
 
     def seed(self, seed: int) -> None:
-        """Give this process a dropout of its own, after equal seeds have made equal weights."""
+        """Seed the dropout of this process. Weights are initialised before, with equal seeds in all processes."""
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
-        """Run the block in the first process, and then in the others, which find what it prepared."""
+    def main_process_first(self) -> Iterator[None]:
+        """Run the block in the main process first; the other processes then find the files it prepared."""
         yield
 
     def noticing_losses(self) -> AbstractContextManager:
-        """Raise ProcessLostError within this block where another process has ended."""
+        """Raise ProcessLostError if another process ends while this block runs."""
         return nullcontext()
 
     def close(self) -> None:
-        """Part from the others."""
+        """Leave the process group."""
 
 
 class Processes(OneProcess):
-    """One process among the others of its run. Every method is called by all of them, in the same order."""
+    """One of several processes of a run. All processes call the same methods in the same order."""
 
     def __init__(self, *, rank: int, count: int, local_rank: int, local_count: int) -> None:
         self.rank, self.count, self.local_rank, self.local_count = rank, count, local_rank, local_count
@@ -126,7 +126,7 @@ class Processes(OneProcess):
         dist.all_gather_object(values, value)
         return values
 
-    def agree(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Broadcast an object through the CPU."""
         values = [value]
         dist.broadcast_object_list(values, src=0)
@@ -140,8 +140,8 @@ class Processes(OneProcess):
         keep_buffers: dict[str, Any] = {name: False}
         return DistributedDataParallel(model, find_unused_parameters=True, **keep_buffers)
 
-    def without_sum(self, model: Any) -> AbstractContextManager:
-        """Ask DistributedDataParallel not to."""
+    def no_sync(self, model: Any) -> AbstractContextManager:
+        """Use `no_sync` of DistributedDataParallel."""
         return model.no_sync()
 
     def synchronise_norms(self, model: nn.Module) -> None:
@@ -168,8 +168,8 @@ class Processes(OneProcess):
         torch.manual_seed(derive_seed(seed, "process", self.rank))
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
-        """Let the others wait before the block, and the first after it."""
+    def main_process_first(self) -> Iterator[None]:
+        """Make the other processes wait at a barrier before the block, and the main process after it."""
         if not self.is_first:
             dist.barrier()
         yield
@@ -178,7 +178,7 @@ class Processes(OneProcess):
 
     @contextmanager
     def noticing_losses(self) -> Iterator[None]:
-        """Explain the error that follows when a connection closes: a process that has ended cannot be waited for."""
+        """Turn the error of a closed connection into one line that explains it."""
         try:
             yield
         except RuntimeError as err:
@@ -242,10 +242,10 @@ class _Sum(torch.autograd.Function):
 
 
 def join_processes(environment: Mapping[str, str] | None = None) -> OneProcess:
-    """Return this process's place among those that torchrun started, or OneProcess where it started none.
+    """Return this process's place in the group that torchrun started, or OneProcess without torchrun.
 
-    Read are RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Raises ConfigError where some are missing,
-    LaunchError where the others do not come.
+    Reads RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Raises ConfigError if some are missing, LaunchError if the
+    other processes do not start.
     """
     environment = os.environ if environment is None else environment
     if int(environment.get("WORLD_SIZE", "1")) == 1:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from graphgps_spse.errors import RESUMABLE, StoppedError
+from graphgps_spse.errors import RESUMABLE, LoaderError, StoppedError
 
 NAMES = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
 """What schedulers and people send: SLURM before a time limit or preemption, a container's stop, Ctrl-C."""
@@ -89,6 +89,20 @@ class stop_at_once(StopSignals):  # noqa: N801 (used as a function)
         if not self.received:
             self.received = signal.Signals(number).name
             raise KeyboardInterrupt(self.received)
+
+
+def interruption(
+    received: str, place: str, *, saved: bool, lost: LoaderError | None = None
+) -> StoppedError | LoaderError:
+    """Return the error of a training that was interrupted in `place` by a signal, or by the loss of a loader process.
+
+    `saved`: whether a checkpoint of this place was written. If both happened, the signal is the cause: a scheduler
+    sends it to the loader processes, too.
+    """
+    goes_on = f"the same command goes on from {'there' if saved else 'the last checkpoint'}"
+    if received or lost is None:
+        return StoppedError(f"stopped by {received} in {place}; {goes_on}")
+    return LoaderError(f"{lost}. Stopped in {place}; {goes_on}", lost.exit_code)
 
 
 def _stopped_by(name: str) -> str:

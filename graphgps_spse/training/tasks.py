@@ -11,7 +11,14 @@ from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import nearest, tasks
-from graphgps_spse.training.metrics import DIRECTIONS, Accumulator, ClassRecall, Errors, Ranking, TargetAccuracy
+from graphgps_spse.training.metrics import (
+    DIRECTIONS,
+    Accumulator,
+    Accuracy,
+    AveragePrecision,
+    RegressionErrors,
+    TargetAccuracy,
+)
 
 
 class LossOptions(Options, section="model"):
@@ -122,7 +129,7 @@ class Regression(Task):
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return sums of errors."""
-        return Errors(device, may_miss_targets=self.spec.may_miss_targets)
+        return RegressionErrors(device, may_miss_targets=self.spec.may_miss_targets)
 
 
 @tasks.register("classification")
@@ -148,7 +155,7 @@ class Classification(Task):
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return correct predictions per class."""
-        return ClassRecall(device, self.spec.num_classes)
+        return Accuracy(device, self.spec.num_classes)
 
 
 @tasks.register("classification_sbm")
@@ -200,7 +207,7 @@ class MultiLabel(Task):
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return every score, as ranking needs them all."""
-        return Ranking(device)
+        return AveragePrecision(device)
 
 
 @tasks.register("cycle_counting")

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 import yaml
 
-from graphgps_spse import run
 from graphgps_spse.config import load_config
 from graphgps_spse.data.cycles import Cycles
 from graphgps_spse.encode import encode
+from graphgps_spse.parts import build_parts
 
 META = {
     "task": "regression",
@@ -49,7 +49,7 @@ def run_model(tmp_path, keys):
     path.write_text(yaml.safe_dump(SMALL | keys | {"dataset": data | keys["dataset"]}))
     cfg = load_config(path)
     torch.manual_seed(0)
-    parts = run.build_parts(cfg)
+    parts = build_parts(cfg)
     splits, records = encode(parts.dataset.load(), parts.encodings, 1, parts.storage)
     assert set(records) == {encoding.name for encoding in parts.encodings}
     batch = splits["train"].batch(range(5))

