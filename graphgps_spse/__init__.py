@@ -12,14 +12,43 @@ if TYPE_CHECKING:
     from graphgps_spse.counting import PathCounts, count_simple_paths
     from graphgps_spse.counting.edge_cycles import count_cycles_per_edge
     from graphgps_spse.encodings.transform import SimplePathEncoding
+    from graphgps_spse.interop import (
+        add_encoding,
+        from_networkx,
+        from_pyg,
+        from_rdkit,
+        from_smiles,
+        save_folder,
+        to_dense,
+    )
 
-__all__ = ["PathCounts", "SimplePathEncoding", "__version__", "count_cycles_per_edge", "count_simple_paths"]
+__all__ = [
+    "PathCounts",
+    "SimplePathEncoding",
+    "__version__",
+    "count_cycles_per_edge",
+    "count_simple_paths",
+    "add_encoding",
+    "from_networkx",
+    "from_pyg",
+    "from_rdkit",
+    "from_smiles",
+    "save_folder",
+    "to_dense",
+]
 
 _HOMES = {
     "PathCounts": "graphgps_spse.counting",
     "SimplePathEncoding": "graphgps_spse.encodings.transform",
     "count_cycles_per_edge": "graphgps_spse.counting.edge_cycles",
     "count_simple_paths": "graphgps_spse.counting",
+    "add_encoding": "graphgps_spse.interop",
+    "from_networkx": "graphgps_spse.interop",
+    "from_pyg": "graphgps_spse.interop",
+    "from_rdkit": "graphgps_spse.interop",
+    "from_smiles": "graphgps_spse.interop",
+    "save_folder": "graphgps_spse.interop",
+    "to_dense": "graphgps_spse.interop",
 }
 
 

@@ -63,6 +63,10 @@ LAYERS = {
     "command": ({"errors", "memory", "training.signals"}, STDLIB_ONLY),
     "expressivity": ({"errors", "counting"}, {"numpy"}),
     "sizes": (CORE | {"encodings.base", "data.base", "memory", "models.build"}, {"torch"}),
+    "interop": (
+        {"errors", "files", "registry", "data.base", "data.molecules", "encode", "encodings.storage.in_memory"},
+        {"numpy", "torch", "torch_geometric"},
+    ),
     "parts": (None, None),
     "run": (None, None),
     "describe": (None, None),
@@ -73,7 +77,7 @@ LAYERS = {
     "reevaluation": (None, None),
     "check_data": (None, None),
     "predictions": (None, None),
-    "__init__": ({"counting", "encodings.transform", "version"}, STDLIB_ONLY),
+    "__init__": ({"counting", "encodings.transform", "interop", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
 WATCHED |= {"pyarrow", "submitit"}

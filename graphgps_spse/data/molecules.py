@@ -69,7 +69,12 @@ def featurise(smiles: str) -> Molecule:
     Equal to `ogb.utils.smiles2graph`, but for chirality, of which there are four here: what is neither unspecified nor
     one of the two tetrahedral kinds is 3, other.
     """
-    mol, tables = _parse(smiles), _tables()
+    return featurise_mol(_parse(smiles), smiles)
+
+
+def featurise_mol(mol: Any, smiles: str) -> Molecule:
+    """Return the graph of an RDKit molecule, atoms in its order; `smiles` is what errors call it."""
+    tables = _tables()
     x = np.array([_atom_features(atom, tables) for atom in mol.GetAtoms()], dtype=np.uint8)
     ends, features = [], []
     for bond in mol.GetBonds():

@@ -55,11 +55,14 @@ class SimplePathEncoding(BaseTransform):
     def forward(self, data: Any) -> Data:
         """Add the attribute. BaseTransform hands over a shallow copy: the graph passed in stays as it is.
 
-        Raises DataError for anything but one homogeneous graph with an `edge_index` and no weights, and where the
-        method gives no count.
+        Graphs of a Batch are encoded one by one.
+        Raises DataError for anything but homogeneous graphs with an `edge_index` and no weights, and where the method
+        gives no count.
         """
-        if not isinstance(data, Data) or isinstance(data, Batch):
-            raise DataError(f"SimplePathEncoding needs a Data object, one graph, got {type(data).__name__}")
+        if isinstance(data, Batch):
+            return Batch.from_data_list([self(graph) for graph in data.to_data_list()])
+        if not isinstance(data, Data):
+            raise DataError(f"SimplePathEncoding needs a Data or a Batch, got {type(data).__name__}")
         if not isinstance(data.edge_index, torch.Tensor):
             kind = type(data.edge_index).__name__
             raise DataError(f"SimplePathEncoding needs data.edge_index as a tensor [2, E], and this graph's is {kind}")

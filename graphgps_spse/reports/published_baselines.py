@@ -75,7 +75,11 @@ class BaselineCheck:
 def read_published_baselines() -> list[PublishedBaseline]:
     """Return the published baselines in the order of the paper's table."""
     with Path(__file__).with_name(TABLE_FILE).open(newline="", encoding="utf-8") as file:
-        return [PublishedBaseline(**{**row, "seeds": int(row["seeds"] or 0)}) for row in csv.DictReader(file)]
+        columns = ("model", "dataset", "mean", "std", "note", "source")
+        return [
+            PublishedBaseline(seeds=int(row["seeds"] or 0), **{key: row[key] for key in columns})
+            for row in csv.DictReader(file)
+        ]
 
 
 def check_published_baselines() -> list[BaselineCheck]:

@@ -57,6 +57,13 @@ def test_batches_concatenate():
     assert torch.equal(batch.get_example(1).spse, transform(graph([(0, 1)], 3)).spse)
 
 
+def test_a_batch_is_encoded_graph_by_graph():
+    transform, graphs = SimplePathEncoding(max_length=3), [graph(), graph([(0, 1)], 3)]
+    batch = transform(Batch.from_data_list(graphs))
+    assert isinstance(batch, Batch) and batch.num_graphs == 2
+    assert torch.equal(batch.spse, Batch.from_data_list([transform(g) for g in graphs]).spse)
+
+
 def test_attribute_name_and_repr():
     transform = SimplePathEncoding(max_length=3, attr_name="paths")
     assert transform(graph()).paths.shape == (16, 3)
@@ -105,7 +112,7 @@ def test_refusals():
         SimplePathEncoding(3, directed="no")
     with pytest.raises(ConfigError, match="pairs: unknown value 'flat'. Known: all, edges"):
         SimplePathEncoding(max_length=2, pairs="flat")
-    with pytest.raises(DataError, match="needs a Data object, one graph, got HeteroData"):
+    with pytest.raises(DataError, match="needs a Data or a Batch, got HeteroData"):
         SimplePathEncoding(max_length=2)(HeteroData())
     with pytest.raises(DataError, match="needs data.edge_index as a tensor .*is NoneType"):
         SimplePathEncoding(max_length=2)(Data(num_nodes=3))
@@ -113,9 +120,3 @@ def test_refusals():
         SimplePathEncoding(max_length=2)(Data(edge_index=[[0, 1], [1, 0]], num_nodes=2))
     with pytest.raises(DataError, match="points outside its 2 nodes"):
         SimplePathEncoding(max_length=2)(graph([(0, 2)], 2))
-
-
-def test_a_batch_is_refused():
-    """Its nodes belong to several graphs, and rows would count the pairs across them."""
-    with pytest.raises(DataError, match="needs a Data object, one graph, got"):
-        SimplePathEncoding(max_length=2)(Batch.from_data_list([graph(), graph()]))

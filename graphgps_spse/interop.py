@@ -1,0 +1,333 @@
+"""Graphs from PyG, NetworkX, RDKit and SMILES; their encodings, as packed or dense tensors; folders for training.
+
+    graphs = from_smiles(["CCO", "c1ccccc1"])
+    graphs = add_encoding(graphs, "SPSE", max_length=8)
+    batch = graphs.batch([0, 1])
+    dense, mask = to_dense(batch.pair["SPSE"], batch.sizes)  # [2, 6, 6, 9], [2, 6]
+
+PyG, NetworkX and RDKit are imported by the functions that need them.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.data.base import GraphDataset, flat_rows
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.files import write_atomic, write_json
+
+if TYPE_CHECKING:
+    import networkx
+    from rdkit.Chem import Mol
+    from torch_geometric.data import Data
+
+    from graphgps_spse.data.molecules import Molecule
+
+SPLITS = ("train", "val", "test")
+
+
+def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str = "graphs") -> GraphDataset:
+    """Return PyG graphs as one data set: a `Data`, a `Batch`, a list or a `Dataset` of them.
+
+    Read are `edge_index` and, where they are there, `x`, `edge_attr` and `y`: for `level="graph"` one row of targets
+    for each graph, for `level="node"` one for each node. A graph without `x` has nodes of type 0. Raises DataError that
+    names the graph for missing or misshapen attributes.
+    """
+    if hasattr(graphs, "to_data_list"):
+        graphs = graphs.to_data_list()
+    elif hasattr(graphs, "edge_index"):
+        graphs = [graphs]
+    return _join([_read_data(number, data, level) for number, data in enumerate(graphs)], level, name)
+
+
+def from_networkx(
+    graphs: "networkx.Graph | Iterable[networkx.Graph]",
+    *,
+    x: str = "",
+    edge_attr: str = "",
+    y: str = "",
+    name: str = "graphs",
+) -> GraphDataset:
+    """Return NetworkX graphs as one data set; nodes are numbered in the order of each graph.
+
+    `x` and `edge_attr` name attributes of nodes and edges, numbers or lists of numbers; `y` names an attribute of the
+    graph. An undirected edge becomes two directed ones. Raises DataError for an attribute that a node or edge lacks.
+    """
+    listed = [graphs] if hasattr(graphs, "adj") else list(graphs)
+    return _join([_read_networkx(number, graph, x, edge_attr, y) for number, graph in enumerate(listed)], "graph", name)
+
+
+def from_smiles(smiles: str | Iterable[str], *, y: Any = None, name: str = "molecules") -> GraphDataset:
+    """Return molecules as one data set, with the atom and bond features of the Open Graph Benchmark.
+
+    `y` holds targets, [G] or [G, T]. Raises DataError with the number and the reason for a SMILES that is no molecule.
+    """
+    from graphgps_spse.data.molecules import featurise
+
+    listed = [smiles] if isinstance(smiles, str) else list(smiles)
+    return _join_molecules((partial(featurise, text) for text in listed), y, name)
+
+
+def from_rdkit(molecules: "Mol | Iterable[Mol]", *, y: Any = None, name: str = "molecules") -> GraphDataset:
+    """Return RDKit molecules as one data set, atoms in the order of each molecule; otherwise as `from_smiles`."""
+    from rdkit import Chem
+
+    from graphgps_spse.data.molecules import featurise_mol
+
+    listed = [molecules] if isinstance(molecules, Chem.Mol) else list(molecules)
+    for number, molecule in enumerate(listed):
+        if not isinstance(molecule, Chem.Mol):
+            raise DataError(f"molecule {number}: {type(molecule).__name__} is not an RDKit molecule; did parsing fail?")
+    return _join_molecules((partial(featurise_mol, m, Chem.MolToSmiles(m)) for m in listed), y, name)
+
+
+def add_encoding(graphs: GraphDataset, encoding: str, *, num_threads: int = 1, **options: Any) -> GraphDataset:
+    """Return the data set with one more encoding, which its batches hold as `batch.pair[NAME]` and `batch.node[NAME]`.
+
+    `encoding` is a registered name such as SPSE or RRWP; `options` are the keys of its section, e.g. `max_length=8`.
+    Values are float32, pairs [P, C] and nodes [N, C], kept in memory. Raises ConfigError for an unknown name or option.
+    """
+    from graphgps_spse.encode import split_of
+    from graphgps_spse.encodings.storage.in_memory import InMemory
+    from graphgps_spse.registry import encodings, nearest
+
+    kind = encodings.get(encoding)
+    known = [key.field for key in kind.Options.keys()]
+    for option in options:
+        if option not in known:
+            raise ConfigError(
+                f"{encoding}: unknown option '{option}'.{nearest(option, known)} Known: {', '.join(known)}"
+            )
+    built = InMemory.encode(kind.of(**options), split_of(graphs), num_threads=num_threads)
+    return replace(graphs, encodings={**graphs.encodings, encoding: built})
+
+
+def to_dense(rows: Tensor, sizes: Sequence[int] | Tensor, fill: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return packed pairs as a padded tensor [B, n, n, C], n the most nodes of a graph, and a mask of nodes [B, n].
+
+    `rows` is [P, C], P the sum of squared `sizes`: `batch.pair["SPSE"]` with `batch.sizes`, or the attribute `spse` of
+    a PyG batch with `batch.ptr.diff()`. Padding holds `fill`. Gradients flow to `rows`.
+    """
+    counts = [int(size) for size in sizes]
+    if rows.dim() != 2 or sum(n * n for n in counts) != len(rows):
+        raise DataError(
+            f"rows are {list(rows.shape)}, but graphs of these sizes have {sum(n * n for n in counts)} pairs: [P, C]"
+        )
+    most = max(counts, default=0)
+    blocks = rows.split([n * n for n in counts])
+    padded = [
+        torch.nn.functional.pad(block.view(n, n, rows.shape[1]), (0, 0, 0, most - n, 0, most - n), value=fill)
+        for block, n in zip(blocks, counts)
+    ]
+    mask = torch.arange(most, device=rows.device) < torch.tensor(counts, device=rows.device)[:, None]
+    return (torch.stack(padded) if padded else rows.new_empty(0, 0, 0, rows.shape[1])), mask
+
+
+def save_folder(
+    graphs: "GraphDataset | Iterable[Data]",
+    split: Mapping[str, Sequence[int]],
+    folder: str | Path,
+    *,
+    level: str = "graph",
+    task: str = "",
+    target_names: Sequence[str] = (),
+    directed: bool = False,
+) -> Path:
+    """Write graphs as a folder that `dataset.format: folder` reads (docs/own_data.md), and return its path.
+
+    `split` maps train, val and test to numbers of graphs. `task` is regression, classification, classification_sbm or
+    multilabel; empty: classification for integer targets of one column, otherwise regression. Features of nodes and
+    edges become `types` for one column of integers, `ogb` for the columns of `from_smiles`, and `floats` otherwise.
+    Raises DataError for a folder that has a meta.json already, an unknown or empty part, or a number that is no graph.
+    """
+    folder = Path(folder)
+    whole = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=level)
+    if (folder / "meta.json").exists():
+        raise DataError(f"{folder} holds a data set already; choose another folder, or move it away")
+    for part in SPLITS:
+        numbers = split.get(part, ())
+        if not len(numbers):
+            raise DataError(f"split: {part} has no graphs; it needs numbers of graphs for {', '.join(SPLITS)}")
+        if not 0 <= min(numbers) <= max(numbers) < len(whole):
+            raise DataError(f"split: {part} names a graph outside 0..{len(whole) - 1}")
+    unknown = sorted(set(split) - set(SPLITS))
+    if unknown:
+        raise DataError(f"split: unknown part '{unknown[0]}'; parts are {', '.join(SPLITS)}")
+    meta = _meta_of(whole, task, tuple(target_names), directed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in SPLITS:
+        write_atomic(folder / f"{part}.npz", _as_npz(whole, split[part]))
+    write_json(folder / "meta.json", meta)  # last, so that a folder with it is complete
+    return folder
+
+
+def _read_data(number: int, data: Any, level: str) -> dict[str, Tensor | None]:
+    if not isinstance(getattr(data, "edge_index", None), Tensor):
+        raise DataError(f"graph {number}: {type(data).__name__} has no edge_index tensor [2, E]")
+    num_nodes = int(data.num_nodes or 0)
+    x, y = getattr(data, "x", None), getattr(data, "y", None)
+    if y is not None:
+        y = torch.as_tensor(y)
+        y = y.reshape(1, -1) if level == "graph" else y.reshape(num_nodes, -1) if len(y) == num_nodes else y
+    return {
+        "x": torch.zeros(num_nodes, 1, dtype=torch.int64) if x is None else _columns(number, "x", x, num_nodes),
+        "edge_index": data.edge_index.cpu(),
+        "edge_attr": _columns(number, "edge_attr", data.edge_attr, data.edge_index.shape[1]),
+        "y": None if y is None else _columns(number, "y", y, 1 if level == "graph" else num_nodes),
+    }
+
+
+def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Tensor | None]:
+    position = {node: at for at, node in enumerate(graph)}
+    edges = [(position[a], position[b], features) for a, b, features in graph.edges(data=True)]
+    if not graph.is_directed():
+        edges = [edge for a, b, features in edges for edge in ((a, b, features), (b, a, features))]
+    try:
+        values = [graph.nodes[node][x] for node in graph] if x else None
+        edge_values = [features[edge_attr] for *_, features in edges] if edge_attr else None
+        target = graph.graph[y] if y else None
+    except KeyError as err:
+        raise DataError(f"graph {number}: a node, an edge or the graph lacks the attribute {err}") from err
+    index = torch.tensor([edge[:2] for edge in edges], dtype=torch.int64).reshape(-1, 2).T
+    return {
+        "x": torch.zeros(len(position), 1, dtype=torch.int64)
+        if values is None
+        else _columns(number, x, torch.tensor(values), len(position)),
+        "edge_index": index,
+        "edge_attr": None
+        if edge_values is None
+        else _columns(number, edge_attr, torch.tensor(edge_values), len(edges)),
+        "y": None if target is None else torch.as_tensor(target).reshape(1, -1),
+    }
+
+
+def _columns(number: int, what: str, values: Any, num_rows: int) -> Tensor | None:
+    """Return [rows, columns] int64 or float32."""
+    if values is None:
+        return None
+    values = torch.as_tensor(values).detach().cpu()
+    if len(values) != num_rows:
+        raise DataError(f"graph {number}: {what} has {len(values)} rows, and the graph {num_rows}")
+    values = values.reshape(num_rows, -1)
+    return values.to(torch.float32 if values.is_floating_point() else torch.int64)
+
+
+def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, name: str) -> GraphDataset:
+    """Return the molecules that some functions make as one data set."""
+    molecules: list[Molecule] = []
+    for number, featurise in enumerate(featurisers):
+        try:
+            molecules.append(featurise())
+        except DataError as err:
+            raise DataError(f"molecule {number}: {err}") from err
+    targets, graphs = _targets_of_graphs(y, len(molecules)), []
+    for number, molecule in enumerate(molecules):
+        arrays = {key: torch.from_numpy(values.astype(np.int64)) for key, values in molecule._asdict().items()}
+        graphs.append({**arrays, "y": targets[number : number + 1]})
+    return _join(graphs, "graph", name)
+
+
+def _targets_of_graphs(y: Any, num_graphs: int) -> Tensor:
+    if y is None:
+        return torch.zeros(num_graphs, 0)
+    targets = torch.as_tensor(np.asarray(y))
+    if len(targets) != num_graphs:
+        raise DataError(f"y has {len(targets)} rows for {num_graphs} graphs")
+    targets = targets.reshape(num_graphs, -1)
+    return targets.to(torch.float32 if targets.is_floating_point() else torch.int64)
+
+
+def _join(graphs: Sequence[Mapping[str, Tensor | None]], level: str, name: str) -> GraphDataset:
+    if not graphs:
+        raise DataError("no graphs at all")
+    parts: dict[str, Tensor | None] = {}
+    for what in ("x", "edge_attr", "y"):
+        values = [graph[what] for graph in graphs]
+        there = [value is not None for value in values]
+        if not all(there):
+            if any(there):
+                raise DataError(f"graph {there.index(False)} has no {what}, and graph {there.index(True)} has one")
+            parts[what] = None
+            continue
+        kinds = {(value.shape[1], value.dtype) for value in values}  # type: ignore[union-attr]
+        if len(kinds) > 1:
+            raise DataError(f"graphs differ in columns or type of {what}: {sorted(map(str, kinds))}")
+        parts[what] = torch.cat(values)  # type: ignore[arg-type]
+    sizes = torch.tensor([len(graph["x"]) for graph in graphs])  # type: ignore[arg-type]
+    edges = torch.tensor([graph["edge_index"].shape[1] for graph in graphs])  # type: ignore[union-attr]
+    rows = len(graphs) if level == "graph" else int(sizes.sum())
+    return GraphDataset(
+        name=name,
+        split="all",
+        x_NF=parts["x"],  # type: ignore[arg-type]
+        edge_index_2E=torch.cat([graph["edge_index"].to(torch.int64) for graph in graphs], 1),  # type: ignore[union-attr]
+        edge_attr_EF=parts["edge_attr"],
+        y=torch.zeros(rows, 0) if parts["y"] is None else parts["y"],
+        node_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]),
+        edge_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), edges.cumsum(0)]),
+        level=level,
+        may_miss_targets=True,
+    )
+
+
+def _meta_of(graphs: GraphDataset, task: str, target_names: tuple[str, ...], directed: bool) -> dict[str, Any]:
+    num_targets = graphs.y.shape[1]
+    if not num_targets:
+        raise DataError("the graphs have no targets y to train on")
+    if not task:
+        is_class = not graphs.y.is_floating_point() and num_targets == 1
+        task = "classification" if is_class else "regression"
+    meta: dict[str, Any] = {
+        "task": task,
+        "level": graphs.level,
+        "num_targets": num_targets,
+        "node_features": _kind_of(graphs.x_NF, "node features", 9),
+        "directed": directed,
+    }
+    if graphs.edge_attr_EF is not None:
+        meta["edge_features"] = _kind_of(graphs.edge_attr_EF, "edge features", 3)
+    if task.startswith("classification"):
+        meta["num_classes"] = max(2, int(graphs.y.max()) + 1)
+    elif graphs.y.is_floating_point() and bool(graphs.y.isnan().any()):
+        meta["may_miss_targets"] = True
+    if target_names:
+        meta["target_names"] = list(target_names)
+    return meta
+
+
+def _kind_of(values: Tensor, what: str, ogb_columns: int) -> dict[str, Any]:
+    if values.is_floating_point():
+        return {"kind": "floats", "size": values.shape[1]}
+    if values.shape[1] == 1:
+        return {"kind": "types", "size": int(values.max()) + 1}
+    if values.shape[1] == ogb_columns:
+        return {"kind": "ogb"}
+    raise DataError(
+        f"{what} are {values.shape[1]} columns of integers; make them floats, or one column, or those of OGB "
+        f"({ogb_columns})"
+    )
+
+
+def _as_npz(graphs: GraphDataset, numbers: Sequence[int]) -> bytes:
+    index = torch.as_tensor(list(numbers), dtype=torch.int64)
+    nodes, edges = flat_rows(graphs.node_ptr, index), flat_rows(graphs.edge_ptr, index)
+    zero = torch.zeros(1, dtype=torch.int64)
+    arrays = {
+        "node_ptr": torch.cat([zero, graphs.sizes_G[index].cumsum(0)]),
+        "edge_ptr": torch.cat([zero, graphs.edge_ptr.diff()[index].cumsum(0)]),
+        "edge_index": graphs.edge_index_2E[:, edges],
+        "x": graphs.x_NF[nodes],
+        "y": graphs.y[index if graphs.level == "graph" else nodes],
+    }
+    if graphs.edge_attr_EF is not None:
+        arrays["edge_attr"] = graphs.edge_attr_EF[edges]
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **{key: values.numpy() for key, values in arrays.items()})
+    return content.getvalue()

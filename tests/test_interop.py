@@ -1,0 +1,165 @@
+"""Graphs from PyG, NetworkX, RDKit and SMILES; dense pairs; folders that train."""
+
+import networkx as nx
+import pytest
+import torch
+from naive import path_counts
+from torch_geometric.data import Batch, Data
+
+from graphgps_spse.data.folder import Folder, read_meta
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.interop import add_encoding, from_networkx, from_pyg, from_rdkit, from_smiles, save_folder, to_dense
+
+TRIANGLE = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)]
+PATH = [(0, 1), (1, 0)]
+
+
+def data(edges, num_nodes, **values):
+    return Data(edge_index=torch.tensor(edges).reshape(-1, 2).T, num_nodes=num_nodes, **values)
+
+
+def two_graphs():
+    return [
+        data(TRIANGLE, 3, x=torch.tensor([[0], [1], [2]]), edge_attr=torch.rand(6, 2), y=torch.tensor([1.5])),
+        data(PATH, 2, x=torch.tensor([[1], [0]]), edge_attr=torch.rand(2, 2), y=torch.tensor([0.5])),
+    ]
+
+
+def test_pyg_list_batch_and_single_graph_are_the_same():
+    graphs = two_graphs()
+    whole = from_pyg(graphs)
+    assert whole.sizes_G.tolist() == [3, 2] and whole.y.tolist() == [[1.5], [0.5]]
+    assert whole.edge_index_2E.T.tolist() == [list(edge) for edge in TRIANGLE + PATH]
+    assert torch.equal(whole.edge_attr_EF, torch.cat([g.edge_attr for g in graphs]))
+    for other in (from_pyg(Batch.from_data_list(graphs)), from_pyg(iter(graphs))):
+        assert other.fingerprint() == whole.fingerprint()
+    assert from_pyg(graphs[0]).sizes_G.tolist() == [3]
+
+
+def test_pyg_without_features_or_targets_and_with_isolated_nodes():
+    graphs = from_pyg([data([], 4), data(PATH, 2)])
+    assert graphs.sizes_G.tolist() == [4, 2] and graphs.y.shape == (2, 0) and graphs.x_NF.tolist() == [[0]] * 6
+    assert graphs.batch([0, 1]).sizes == (2, 4)
+
+
+def test_targets_of_nodes():
+    graphs = from_pyg(
+        [data(PATH, 2, y=torch.tensor([0, 1])), data(TRIANGLE, 3, y=torch.tensor([1, 1, 0]))], level="node"
+    )
+    assert graphs.y[:, 0].tolist() == [0, 1, 1, 1, 0] and graphs.level == "node"
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        ([Data(x=torch.rand(2, 1))], "graph 0: Data has no edge_index"),
+        ([data(PATH, 2), data(PATH, 2, x=torch.rand(3, 1))], "graph 1: x has 3 rows, and the graph 2"),
+        ([data(PATH, 2, y=torch.tensor([1.0])), data(PATH, 2)], "graph 1 has no y, and graph 0 has one"),
+        ([data(PATH, 2, x=torch.rand(2, 1)), data(PATH, 2, x=torch.rand(2, 2))], "differ in columns or type of x"),
+        ([data([(0, 5)], 2)], "graph 0: edge \\(0, 5\\) points outside its 2 nodes"),
+        ([], "no graphs at all"),
+    ],
+)
+def test_refused(graphs, message):
+    with pytest.raises(DataError, match=message):
+        from_pyg(graphs)
+
+
+def test_networkx():
+    graph = nx.Graph(label=2.0)
+    graph.add_nodes_from([("c", {"kind": 1}), ("a", {"kind": 0})])
+    graph.add_edge("a", "c", order=3.0)
+    found = from_networkx([graph], x="kind", edge_attr="order", y="label")
+    assert found.x_NF.tolist() == [[1], [0]] and found.y.tolist() == [[2.0]]
+    assert sorted(found.edge_index_2E.T.tolist()) == [[0, 1], [1, 0]] and found.edge_attr_EF.tolist() == [[3.0], [3.0]]
+    assert from_networkx(nx.DiGraph([(0, 1)])).edge_index_2E.T.tolist() == [[0, 1]]
+    with pytest.raises(DataError, match="graph 0: a node, an edge or the graph lacks the attribute 'colour'"):
+        from_networkx(graph, x="colour")
+
+
+def test_molecules_are_those_of_the_loader():
+    from rdkit import Chem
+
+    from graphgps_spse.data.molecules import featurise
+
+    smiles = ["CCO", "c1ccccc1O"]
+    graphs = from_smiles(smiles, y=[1.0, 2.0])
+    assert graphs.sizes_G.tolist() == [3, 7] and graphs.y.tolist() == [[1.0], [2.0]]
+    assert graphs.x_NF[3:].tolist() == featurise(smiles[1]).x.tolist()
+    molecules = [Chem.MolFromSmiles(text) for text in smiles]
+    assert from_rdkit(molecules, y=[1.0, 2.0]).fingerprint() == graphs.fingerprint()
+    reordered = Chem.RenumberAtoms(molecules[0], [2, 1, 0])
+    assert from_rdkit(reordered).x_NF[:, 0].tolist() == graphs.x_NF[[2, 1, 0], 0].tolist()
+    with pytest.raises(DataError, match="molecule 1: "):
+        from_smiles(["C", "not a molecule"])
+    with pytest.raises(DataError, match="molecule 0: NoneType is not an RDKit molecule"):
+        from_rdkit([Chem.MolFromSmiles("C1CC")])
+    with pytest.raises(DataError, match="y has 1 rows for 2 graphs"):
+        from_smiles(smiles, y=[1.0])
+
+
+def test_encodings_and_dense_pairs_are_the_naive_counts():
+    graphs = add_encoding(from_pyg(two_graphs()), "SPSE", max_length=3, alpha=1.0, n=0)
+    graphs = add_encoding(graphs, "RRWP", ksteps=4)
+    batch = graphs.batch([0, 1])
+    assert batch.sizes == (2, 3) and batch.pair["RRWP"].shape == (13, 4)
+    dense, mask = to_dense(batch.pair["SPSE"], batch.sizes, fill=-1.0)
+    assert dense.shape == (2, 3, 3, 4) and mask.tolist() == [[True, True, False], [True, True, True]]
+    assert dense[1, :, :, 1:].permute(2, 0, 1).tolist() == path_counts(TRIANGLE, 3, 3).tolist()
+    assert dense[0, :2, :2, 1:].permute(2, 0, 1).tolist() == path_counts(PATH, 2, 3).tolist()
+    assert (dense[0, 2] == -1).all() and (dense[0, :, 2] == -1).all()
+    with pytest.raises(ConfigError, match="SPSE: unknown option 'max_lenght'. Did you mean 'max_length'"):
+        add_encoding(graphs, "SPSE", max_lenght=3)
+
+
+def test_dense_pairs_carry_gradients_and_check_their_size():
+    rows = torch.rand(13, 2, requires_grad=True)
+    dense, _ = to_dense(rows, torch.tensor([3, 2]))
+    dense.sum().backward()
+    assert torch.equal(rows.grad, torch.ones(13, 2))
+    with pytest.raises(DataError, match="these sizes have 18 pairs"):
+        to_dense(rows, [3, 3])
+
+
+def test_a_saved_folder_is_read_back(tmp_path):
+    graphs = two_graphs() * 3
+    folder = save_folder(
+        graphs, {"train": [0, 1, 2], "val": [3], "test": [4, 5]}, tmp_path / "mine", target_names=["t"]
+    )
+    spec = read_meta(folder / "meta.json", "mine")
+    assert (spec.task, spec.num_targets, spec.target_names) == ("regression", 1, ("t",))
+    assert spec.node_input == ("types", 3) and spec.edge_input == ("floats", 2)
+    splits = Folder(path=folder, spec=spec).load()
+    assert splits["train"].sizes_G.tolist() == [3, 2, 3] and splits["test"].y.tolist() == [[1.5], [0.5]]
+    whole = from_pyg(graphs)
+    assert torch.equal(splits["val"].edge_attr_EF, whole.edge_attr_EF[whole.edge_ptr[3] : whole.edge_ptr[4]])
+    with pytest.raises(DataError, match="holds a data set already"):
+        save_folder(graphs, {"train": [0], "val": [1], "test": [2]}, folder)
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ({"train": [0], "val": [1]}, "test has no graphs"),
+        ({"train": [0], "val": [1], "test": [9]}, "test names a graph outside 0..5"),
+        ({"train": [0], "val": [1], "test": [2], "extra": [3]}, "unknown part 'extra'"),
+    ],
+)
+def test_splits_that_are_refused(tmp_path, split, message):
+    with pytest.raises(DataError, match=message):
+        save_folder(two_graphs() * 3, split, tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_classes_and_molecules_in_a_folder(tmp_path):
+    graphs = from_smiles(["C", "CC", "CCC", "CO"], y=[0, 1, 2, 1])
+    split = {"train": [0, 1], "val": [2], "test": [3]}
+    meta = read_meta(save_folder(graphs, split, tmp_path / "m") / "meta.json", "m")
+    assert (meta.task, meta.num_classes, meta.node_input.kind, meta.edge_input.kind) == (
+        "classification",
+        3,
+        "ogb",
+        "ogb",
+    )
+    with pytest.raises(DataError, match="no targets y"):
+        save_folder(from_smiles(["C", "CC", "CCC"]), {"train": [0], "val": [1], "test": [2]}, tmp_path / "n")
