@@ -113,5 +113,6 @@ def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
         id=hashlib.sha256(f"{path.resolve()} {digest}".encode()).hexdigest()[:16],
         config=cfg.to_dict(),
         metric=parts.task.metric,
+        reported_metric=spec.metric,
         direction=parts.task.direction,
     )

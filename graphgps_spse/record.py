@@ -32,6 +32,7 @@ def build_result(
         seed=cfg.seed,
         metric=parts.dataset.spec.metric,
         direction=direction_of(parts.dataset.spec.metric),
+        selection_metric=parts.task.metric,
         best_epoch=fit.best_epoch,
         best=fit.metrics,
         epochs=fit.epochs,

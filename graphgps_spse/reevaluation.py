@@ -27,7 +27,9 @@ def reevaluate(trainer: Trainer, run_dir: RunDir) -> RunResult:
     if trainer.processes.is_first:
         with run_dir.writing():
             write_json(run_dir.path / "eval.json", {"epoch": epoch, **measured})
-    log.info("epoch %d, every split measured in evaluation mode, the training split too", epoch)
+    log.info(
+        "epoch %d, the best by %s on validation; each split is measured in evaluation mode", epoch, trainer.task.metric
+    )
     for split, metrics in measured.items():
         log.info("%s: %s", split, "  ".join(f"{key} {value:.6g}" for key, value in metrics.items()))
     return RunResult.read(run_dir.result_path)

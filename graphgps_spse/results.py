@@ -21,7 +21,7 @@ HOW_NOT_WHAT = frozenset({"stored", "work", "place", "sampled_graphs", "num_grap
 OF_ALL_GRAPHS = frozenset({"status", "share_exact", "graphs_exact_at_every_length"})
 """Keys that cannot be compared where one run saw a sample of the graphs only, as it encodes them on the fly."""
 KINDS: dict[Any, tuple[str, ...]] = {
-    str: ("name", "dataset", "model", "encoding", "metric", "config_hash"),
+    str: ("name", "dataset", "model", "encoding", "metric", "config_hash", "selection_metric"),
     dict: ("best", "fingerprints", "encodings", "expected", "environment", "config", "resources", "history_digests"),
 }
 WHOLE, NUMBERS = ("seed", "best_epoch", "epochs", "num_params"), ("seconds", "seconds_per_epoch")
@@ -39,11 +39,11 @@ class RunResult:
     encoding: str
     seed: int
     metric: str
-    """The benchmark's metric. It picked the best epoch on validation, too, unless `metric_best` named another."""
+    """The metric of the report, which is the data set's."""
     direction: str
     """"min" or "max"."""
     best_epoch: int
-    """Counted from 0."""
+    """Counted from 0. The best validation value of `selected_by` is at this epoch."""
     best: dict[str, dict[str, float]]
     """Every metric of train, val and test at the best epoch. Train's are running means with dropout on."""
     epochs: int
@@ -66,12 +66,20 @@ class RunResult:
     """Peak memory and energy as far as this machine tells (training/resources.py). Empty in older records."""
     history_digests: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each split's stats.json. Empty in older records."""
+    selection_metric: str = ""
+    """The metric that picked the best epoch. Empty in older records; `selected_by` knows it for them, too."""
     schema: int = SCHEMA
 
     @property
     def score(self) -> float:
         """The metric on test at the best validation epoch."""
         return self.best["test"][self.metric]
+
+    @property
+    def selected_by(self) -> str:
+        """The metric that picked the best epoch. Older records name it in their configuration, `metric_best`."""
+        configured = self.config.get("metric_best", "auto")
+        return self.selection_metric or (self.metric if configured == "auto" else str(configured))
 
     def write(self, path: Path) -> None:
         """Write result.json with a digest of itself, whole or not at all."""
@@ -112,6 +120,8 @@ class RunResult:
             for name, value in self.best[split].items():
                 if not is_measurement(value) and not (isinstance(value, float) and not math.isfinite(value)):
                     return f"{name} on {split} is {show(value)}"
+        if self.selection_metric and self.selection_metric not in self.best["val"]:
+            return f"it has no number for {self.selection_metric} on val, which picked the best epoch"
         foreign = [name for name, splits in self.encodings.items() if _is_foreign_encoding(splits)]
         if foreign:
             return f"encodings.{foreign[0]} is {show(self.encodings[foreign[0]])}, not a record for each split"

@@ -92,7 +92,12 @@ def test_trains_and_leaves_the_run_directory(tiny, capsys):
     assert tiny("seed=4", "metric_best=loss") == 0
     other = json.loads((tiny.results / "tiny" / "4" / "result.json").read_text())
     losses = [line["loss"] for line in stats(tiny.results / "tiny" / "4")["val"]]
-    assert other["best_epoch"] == losses.index(min(losses)) and other["metric"] == "accuracy"
+    assert other["best_epoch"] == losses.index(min(losses))
+    assert (other["metric"], other["selection_metric"]) == ("accuracy", "loss")
+    last = [line for line in capsys.readouterr().out.splitlines() if "by loss on validation" in line]
+    assert (
+        len(last) == 1 and "| val loss" in last[0] and " accuracy 0." in last[0] and "accuracy is reported" in last[0]
+    )
 
     assert tiny("seed=3", "train.mode=eval") == 0
     measured = json.loads((run_dir / "eval.json").read_text())

@@ -71,6 +71,13 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+def test_the_log_says_which_metric_picked_the_weights(trained, caplog):
+    caplog.set_level("INFO")
+    predictions.load_run(trained)
+    epoch = json.loads((trained / "result.json").read_text())["best_epoch"]
+    assert f"{trained}: weights of epoch {epoch}, the best by mae on validation\n" in caplog.text
+
+
 def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkeypatch):
     run_, seen = predictions.load_run(trained), []
     model = type(run_.parts.model)

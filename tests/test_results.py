@@ -28,6 +28,15 @@ def test_round_trip_and_aggregate(tmp_path):
         assert best["mae"] == pytest.approx(0.2) and best["mae_std"] == pytest.approx(0.1 * 2**0.5)
 
 
+def test_the_metric_that_picked_the_best_epoch_is_known_of_old_records_too():
+    assert record().selected_by == "mae"
+    assert record(config={"metric_best": "auto"}).selected_by == "mae"
+    assert record(config={"metric_best": "loss"}).selected_by == "loss"
+    assert record(config={"metric_best": "auto"}, selection_metric="loss").selected_by == "loss"
+    told = record(selection_metric="rmse", best={split: {"mae": 0.1} for split in ("train", "val", "test")})
+    assert told.find_contradiction() == "it has no number for rmse on val, which picked the best epoch"
+
+
 def test_a_run_that_was_put_aside_counts_for_no_seed(tmp_path):
     for seed in (0, 2, 10):
         (tmp_path / f"exp/{seed}").mkdir(parents=True)

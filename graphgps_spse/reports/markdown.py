@@ -94,7 +94,8 @@ def _cell_row(cell: Cell) -> list[str]:
         cell.format(cell.validation),
         cell.format(cell.summary),
         (f"{epoch:.1f} ± {deviation:.1f}, {min(epochs)} to {max(epochs)}" if n > 1 else f"{epoch:.0f}")
-        + f" of {first.epochs}",
+        + f" of {first.epochs}"
+        + (f", by {first.selected_by}" if first.selected_by != first.metric else ""),
         f"{first.num_params:,}",
         format_number(sum(result.seconds_per_epoch for result in cell.results) / n, 2),
         format_number(sum(result.seconds for result in cell.results) / n / 3600, 2),

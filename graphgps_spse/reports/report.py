@@ -84,7 +84,7 @@ def cells_csv(cells: Sequence[Cell]) -> str:
     head += ["std", "val_mean", "val_std", "best_epoch_mean", "best_epoch_std", "epochs", "parameters"]
     head += ["seconds_per_epoch", "seconds", "peak_device_bytes", "peak_process_bytes"]
     head += ["expected_mean", "expected_std", "expected_n", "z", "p_of_z"]
-    return _csv([*head, "config_hash"], [_cell_row(cell) for cell in cells])
+    return _csv([*head, "selected_by", "config_hash"], [_cell_row(cell) for cell in cells])
 
 
 def _cell_row(cell: Cell) -> list[Any]:
@@ -98,7 +98,7 @@ def _cell_row(cell: Cell) -> list[Any]:
         cell.mean_of([r.seconds for r in cell.results]),
         *(cell.resource("peak_device_bytes"), cell.resource("peak_process_bytes")),
         *((expected.mean, expected.std, expected.n) if expected else (None, None, None)),
-        *(*agreement, first.config_hash),
+        *(*agreement, first.selected_by, first.config_hash),
     ]
 
 

@@ -28,9 +28,11 @@ class RunInfo:
     """The same for every start of one run, and of no other."""
     config: dict[str, Any]
     metric: str
-    """Which of the metrics picks the best epoch."""
+    """The metric that picks the best epoch, on validation."""
     direction: str
-    """"min" or "max"."""
+    """"min" or "max": which value of `metric` is best."""
+    reported_metric: str
+    """The metric of the report, which is the data set's."""
 
 
 class Logger:
@@ -73,8 +75,12 @@ class ConsoleOptions(Options, section=""):
 class Console(Logger):
     """A line per epoch, and a progress bar within the epoch on a terminal."""
 
-    def __init__(self, *, metric: str, max_epoch: int, digits: int = 5, stream: TextIO | None = None) -> None:
-        self.metric, self.max_epoch, self.digits = metric, max_epoch, digits
+    def __init__(
+        self, *, metric: str, reported_metric: str = "", max_epoch: int, digits: int = 5, stream: TextIO | None = None
+    ) -> None:
+        """`metric` picks the best epoch; `reported_metric` is shown, too, where it is another one."""
+        self.metric, self.reported_metric = metric, reported_metric or metric
+        self.max_epoch, self.digits = max_epoch, digits
         self.stream = sys.stdout if stream is None else stream
         self._broken = False
 
@@ -82,7 +88,13 @@ class Console(Logger):
     def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "Console":
         """Always on."""
         digits = ConsoleOptions.from_cfg(cfg).digits
-        return cls(metric=info.metric, max_epoch=cfg.optim.max_epoch, digits=digits, stream=stream)
+        return cls(
+            metric=info.metric,
+            reported_metric=info.reported_metric,
+            max_epoch=cfg.optim.max_epoch,
+            digits=digits,
+            stream=stream,
+        )
 
     def progress(self, epoch: int, step: int, num_steps: int, loss: float) -> None:
         """Redraw the bar."""
@@ -102,13 +114,14 @@ class Console(Logger):
         self._write(("\r\x1b[K" if self.stream.isatty() else "") + " | ".join(parts) + "\n")
 
     def finish(self, result: FitResult) -> None:
-        """Write the values of the best epoch."""
-        parts = [f"best epoch {result.best_epoch} of {result.epochs}"]
+        """Write the values of the best epoch, and which metric picked it and which is reported."""
+        parts = [f"best epoch {result.best_epoch} of {result.epochs} by {self.metric} on validation"]
         parts += [self._values(split, values) for split, values in result.metrics.items()]
+        parts += [f"{self.reported_metric} is reported"] if self.reported_metric != self.metric else []
         self._write(" | ".join([*parts, f"{format_seconds(result.seconds)} in all"]) + "\n")
 
     def _values(self, split: str, values: dict[str, float]) -> str:
-        names = dict.fromkeys(("loss", self.metric))
+        names = dict.fromkeys(("loss", self.metric, self.reported_metric))
         return " ".join([split, *(f"{name} {values[name]:.{self.digits}f}" for name in names)])
 
     def _write(self, text: str) -> None:

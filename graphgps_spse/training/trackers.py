@@ -52,6 +52,7 @@ class WandB(Logger):
     ) -> None:
         self.info, self.mode, self.project, self.entity = info, mode, project, entity
         self.settings = {"console": "off"} | dict(settings or {})
+        self._shown = dict.fromkeys(("loss", info.metric, info.reported_metric))
         self._run: Any = None
         self._best: EpochRecord | None = None
 
@@ -109,7 +110,7 @@ class WandB(Logger):
         for split, values in record.splits.items():
             row |= {f"{split}/{key}": value for key, value in values.items()}
         for split, values in self._best.splits.items():
-            row |= {f"best/{split}_{key}": values[key] for key in dict.fromkeys(("loss", self.info.metric))}
+            row |= {f"best/{split}_{key}": values[key] for key in self._shown}
         self._run.log(row, step=record.epoch)
 
     def finish(self, result: FitResult) -> None:
@@ -117,6 +118,9 @@ class WandB(Logger):
         if self._run is None:
             return
         best = {f"best_{split}_perf": values[self.info.metric] for split, values in result.metrics.items()}
+        if self.info.reported_metric != self.info.metric:
+            names = (f"best_{split}_{self.info.reported_metric}" for split in result.metrics)
+            best |= dict(zip(names, (values[self.info.reported_metric] for values in result.metrics.values())))
         times = {"full_epoch_time_avg": result.seconds / result.epochs, "full_epoch_time_sum": result.seconds}
         self._attempt(self._run.summary.update, best | times | {"best_epoch": result.best_epoch})
 

@@ -16,6 +16,7 @@ from graphgps_spse.reports.markdown import (
     report_text,
     stars_text,
 )
+from graphgps_spse.reports.report import cells_csv
 from graphgps_spse.reports.stats import compare
 from graphgps_spse.reports.table import Entry, lay_out
 
@@ -50,6 +51,17 @@ def test_cells_and_pairs(tmp_path):
     assert "does not agree: better than expected" in text
     assert "zinc-SPSE: 7 more of the 10 seeds" in text and "ddof 1" in text
     assert "GCN: Kipf and Welling 2016, as printed in Airale et al. 2025, table 1" in text
+
+
+def test_a_best_epoch_by_another_metric_than_the_reported_one_is_marked(tmp_path):
+    write_cell(tmp_path, [0.1], name="by-loss", selection_metric="loss")
+    write_cell(tmp_path, [0.1], name="by-mae", selection_metric="mae")
+    report = build_report(collect_runs(tmp_path))
+    by_loss, by_mae = cell_lines(report.cells)[2:]
+    assert "| 3 of 5, by loss |" in by_loss and "| 3 of 5 |" in by_mae
+    head, *rows = cells_csv(report.cells).splitlines()
+    column = head.split(",").index("selected_by")
+    assert [row.split(",")[column] for row in rows] == ["loss", "mae"]
 
 
 def test_sections_that_have_nothing_to_say_are_left_out(tmp_path):

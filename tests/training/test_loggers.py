@@ -30,6 +30,7 @@ def info(run_dir, **changes):
         "config": {"optim": {"base_lr": 0.001}, "seed": 3},
         "metric": "mae",
         "direction": "min",
+        "reported_metric": "mae",
     }
     return RunInfo(**(defaults | changes))
 
@@ -69,8 +70,18 @@ def test_the_end():
     console.finish(FitResult.of([record(0), record(1)]))
     values = "train loss 0.50 mae 0.25 | val loss 0.50 mae 0.25 | test loss 0.50 mae 0.25"
     assert out.getvalue().splitlines() == [
-        f"best epoch 0 of 2 | {values} | 12.0s in all",
+        f"best epoch 0 of 2 by mae on validation | {values} | 12.0s in all",
     ]
+
+
+def test_the_metric_of_selection_and_the_metric_of_the_report_are_both_shown():
+    out = io.StringIO()
+    console = Console(metric="loss", reported_metric="mae", max_epoch=10, digits=2, stream=out)
+    console.epoch(record(0))
+    console.finish(FitResult.of([record(0), record(1)]))
+    epoch, end = out.getvalue().splitlines()
+    assert "| val loss 0.50 mae 0.25 |" in epoch
+    assert end.startswith("best epoch 0 of 2 by loss on validation | train") and "| mae is reported |" in end
 
 
 def test_an_epoch_without_evaluation_has_a_line_too():
