@@ -6,20 +6,18 @@ from pathlib import Path
 MODELS_DIR = Path(__file__).resolve().parents[1] / "models"
 sys.path[:0] = [str(MODELS_DIR), str(MODELS_DIR.parents[1])]
 
-import test_csa  # noqa: E402
-import test_gps  # noqa: E402
-import test_grit  # noqa: E402
 import torch  # noqa: E402
 from model_graphs import ENCODINGS, SIZES, SPEC, assert_same_gradients, random_graphs, shaken  # noqa: E402
+from small_configs import csa_config, gps_config, grit_config  # noqa: E402
 
 from graphgps_spse.models.build import build_model  # noqa: E402
 from graphgps_spse.training.processes import OneProcess, join_processes  # noqa: E402
 
 MODELS = {
-    "GRIT": (test_grit.small_config, ["SPSE"], SIZES),
-    "CSA": (lambda: test_csa.small_config("shared"), ["walks"], SIZES),
-    "GPS": (lambda: test_gps.small_config("SPSE"), ["RWSE", "SPSE"], SIZES),
-    "GPS, one share without edges": (lambda: test_gps.small_config("SPSE"), ["RWSE", "SPSE"], (9, 1, 4, 1, 6, 1, 4)),
+    "GRIT": (grit_config, ["SPSE"], SIZES),
+    "CSA": (lambda: csa_config("shared"), ["walks"], SIZES),
+    "GPS": (lambda: gps_config("SPSE"), ["RWSE", "SPSE"], SIZES),
+    "GPS, one share without edges": (lambda: gps_config("SPSE"), ["RWSE", "SPSE"], (9, 1, 4, 1, 6, 1, 4)),
 }
 
 
