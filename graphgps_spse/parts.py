@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from graphgps_spse.config import Config
+from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.encodings import build_encodings
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.identity import identity_of
 from graphgps_spse.memory import find_memory
 from graphgps_spse.models.build import build_model
 from graphgps_spse.registry import datasets

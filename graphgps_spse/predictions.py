@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.config import Config, load_config
+from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset, flat_rows
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.opening import load_splits
@@ -25,7 +26,6 @@ from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import new_folder, write_new
-from graphgps_spse.identity import identity_of
 from graphgps_spse.parts import Parts, build_parts
 from graphgps_spse.preparation import prepare_kernels
 from graphgps_spse.provenance import provenance_of

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
+from graphgps_spse.config.identity import flatten
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.path_counts import PathCountEncoding
 from graphgps_spse.environment import package_versions
-from graphgps_spse.identity import flatten
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from graphgps_spse.config import Config
+from graphgps_spse.config.identity import experiment_of
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.identity import experiment_of
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts
 from graphgps_spse.results import RunResult, hash_config

@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from graphgps_spse.config import Config
+from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.opening import load_splits, require_targets
 from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
-from graphgps_spse.identity import identity_of
 from graphgps_spse.parts import build_parts, build_training
 from graphgps_spse.preparation import check_sizes, prepare_kernels, set_up_machine
 from graphgps_spse.provenance import fingerprints_of, provenance_of

@@ -12,11 +12,11 @@ from typing import Any, TextIO
 
 import yaml
 
+from graphgps_spse.config.identity import differing_keys
+from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.files import move_aside, try_lock, write_atomic, write_json
-from graphgps_spse.identity import differing_keys
 from graphgps_spse.options import Options, option
-from graphgps_spse.yaml_reader import read_mapping
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from data.lay_ogb import lay_pcqm, lay_peptides
 
 from graphgps_spse import parts as parts_module
 from graphgps_spse.config import Config, load_config
+from graphgps_spse.config.identity import flatten
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings import build_encodings
-from graphgps_spse.identity import flatten
 from graphgps_spse.run import run_seeds
 
 ROOT = Path(__file__).resolve().parents[1]

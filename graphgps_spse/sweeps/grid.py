@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import yaml
 
+from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
-from graphgps_spse.yaml_reader import Node
 
 SAME = "same"
 """In place of a list of values: the values of the key above."""

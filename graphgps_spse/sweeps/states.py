@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphgps_spse.config.identity import differing_keys, experiment_of
 from graphgps_spse.errors import DataError, LaunchError, RunDirError
-from graphgps_spse.identity import differing_keys, experiment_of
 from graphgps_spse.results import RunResult
 from graphgps_spse.rundir import load_saved_config
 from graphgps_spse.sweeps.launch import LOG, describe_end, is_failure, is_held, read_attempts, shown

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from graphgps_spse.config import Config, load_config
+from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
 from graphgps_spse.registry import nearest
 from graphgps_spse.sweeps.grid import name_point, read_grid, read_items
 from graphgps_spse.sweeps.launch import LaunchTask, main_command
-from graphgps_spse.yaml_reader import Node, parse_word, read_mapping
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.sweeps.grid import name_point, read_grid
-from graphgps_spse.yaml_reader import read_mapping
 
 
 def refuse_seed(key, where):

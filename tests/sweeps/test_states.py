@@ -11,8 +11,8 @@ import pytest
 import yaml
 from unprivileged import as_nobody
 
+from graphgps_spse.config.identity import identity_of
 from graphgps_spse.errors import LaunchError
-from graphgps_spse.identity import identity_of
 from graphgps_spse.results import RunResult, hash_config
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.sweeps.launch import note_submitted

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphgps_spse.identity import RUNTIME_KEYS_OF_DATA, experiment_of, flatten
+from graphgps_spse.config.identity import RUNTIME_KEYS_OF_DATA, experiment_of, flatten
 from graphgps_spse.options import Options, option
 
 _SHOWN = 3

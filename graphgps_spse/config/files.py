@@ -4,11 +4,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphgps_spse.config.yaml_reader import Node, check_key, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, show
-from graphgps_spse.yaml_reader import Node, check_key, parse_word, read_mapping
 
 Leaves = dict[str, tuple[Any, str]]
 """Values by their dotted key, each with where it stands: file:line, or the override."""
@@ -21,6 +22,22 @@ OWN_DATA = ("folder", "smiles")
 
 MAX_BASES = 10
 """Files that a configuration may inherit from, one through the other."""
+
+
+@dataclass
+class Settings:
+    """What files and overrides set, in this project's keys."""
+
+    leaves: Leaves = field(default_factory=dict)
+    """Everything that is set; overrides win."""
+    own: set[str] = field(default_factory=set)
+    """Keys of the file itself, not of its base."""
+    words: set[str] = field(default_factory=set)
+    """Keys of the overrides."""
+    excused: set[str] = field(default_factory=set)
+    """Keys that need not be read, as GraphGPS, GRIT and CSA set them in every file."""
+    notes: list[str] = field(default_factory=list)
+    """Lines that say which keys of GraphGPS, GRIT and CSA were renamed, changed or ignored."""
 
 
 ONLY_ON_COMMAND_LINE = frozenset({"dataset.trust_data"})

@@ -1,6 +1,6 @@
 """Shipped YAML files, damaged at random: what comes out may be read or refused, and only with a ConfigError.
 
-By hand: python tests/yaml_mutants.py 200000
+By hand: python tests/config/yaml_mutants.py 200000
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.sweeps.sweep import read_sweep
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PIECES = [
     *"2024-02-30 2024-13-01 2024-01-01T99:99:99 0x_ 0b_ 0o9 1_.5 .inf -.nan 1e400 1:99:99 1e20 010 ~ null".split(),
     *"! !!bool !!int !!float !!timestamp !!binary !!set !!python/object/apply:os.getcwd !x & &a *a *b".split(),

@@ -14,7 +14,7 @@ from graphgps_spse.reports.markdown import report_text
 from graphgps_spse.reports.table import lay_out
 from graphgps_spse.run import run_seeds
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "configs/GRIT/zinc-SPSE.yaml"
 EXPECTED = {"mean": 0.2, "std": 0.01, "seeds": 10, "source": "SPSE paper, table 1"}
 TINY = {

@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from graphgps_spse.config import default_tree, load_config
+from graphgps_spse.config.identity import flatten
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.identity import flatten
 
-CONFIGS = sorted(p for p in (Path(__file__).parents[1] / "configs").rglob("*.yaml") if p.parent.name != "sweeps")
+CONFIGS = sorted(p for p in (Path(__file__).parents[2] / "configs").rglob("*.yaml") if p.parent.name != "sweeps")
 
 
 def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from graphgps_spse import plugins
-from graphgps_spse.config import load_config
+from graphgps_spse.config import load_config, plugins
+from graphgps_spse.config.plugins import import_plugin
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.plugins import import_plugin
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LEAVES_A_TRACE = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
 
 
@@ -71,10 +70,10 @@ def test_the_folder_of_the_checkout_is_not_searched(lab, tmp_path, monkeypatch):
     """An editable installation puts it on sys.path, and with it its results."""
     lab("checkout/decoy_k.py")
     search(monkeypatch, tmp_path / "checkout", named=False)
-    monkeypatch.setattr(plugins, "__file__", str(tmp_path / "checkout/graphgps_spse/plugins.py"))
+    monkeypatch.setattr(plugins, "__file__", str(tmp_path / "checkout/graphgps_spse/config/plugins.py"))
     with pytest.raises(ConfigError, match="decoy_k"):
         import_plugin("decoy_k", [])
-    monkeypatch.setattr(plugins, "__file__", str(tmp_path / "lib/site-packages/graphgps_spse/plugins.py"))
+    monkeypatch.setattr(plugins, "__file__", str(tmp_path / "lib/site-packages/graphgps_spse/config/plugins.py"))
     assert import_plugin("decoy_k", [])  # that folder is then no checkout
 
 

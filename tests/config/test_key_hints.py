@@ -3,9 +3,9 @@
 import pytest
 
 from graphgps_spse.config import default_tree, load_config
+from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.key_hints import ALIASES, nearest_key
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.identity import flatten
-from graphgps_spse.key_hints import ALIASES, nearest_key
 
 
 @pytest.mark.parametrize(

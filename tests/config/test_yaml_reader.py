@@ -8,8 +8,7 @@ import yaml
 from unprivileged import as_nobody
 from yaml_mutants import try_many
 
-from graphgps_spse import yaml_reader
-from graphgps_spse.config import load_config
+from graphgps_spse.config import load_config, yaml_reader
 from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.rundir import load_saved_config
 from graphgps_spse.sweeps.sweep import read_sweep

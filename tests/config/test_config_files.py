@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphgps_spse.config import load_config
-from graphgps_spse.config_files import MAX_BASES, merge, read_chain, read_words
+from graphgps_spse.config.files import MAX_BASES, merge, read_chain, read_words
 from graphgps_spse.errors import ConfigError
 
 

@@ -72,7 +72,7 @@ def _check_place(module: str, places: Sequence[Path], entries: Sequence[Path], r
 def _search_path_for_plugins() -> Iterator[None]:
     """Take the current folder, the script's and the checkout's off sys.path, unless they are on PYTHONPATH."""
     named = {os.path.realpath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
-    checkout = Path(__file__).resolve().parents[1]
+    checkout = Path(__file__).resolve().parents[2]
     by_accident = {os.path.realpath(os.curdir)}
     by_accident |= {str(checkout)} if checkout.name not in ("site-packages", "dist-packages") else set()
     main_file = getattr(sys.modules["__main__"], "__file__", None)

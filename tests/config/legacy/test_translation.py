@@ -8,11 +8,11 @@ import pytest
 import torch
 from official_configs import CSA, GINE, OFFICIAL, WALKS, official, section, write
 
-from graphgps_spse.compat_keys import ABSENT, DEFAULTS, IGNORED, ONLY, RENAMED, TRANSLATED
 from graphgps_spse.config import Config, default_tree, load_config
+from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.legacy.keys import ABSENT, DEFAULTS, IGNORED, ONLY, RENAMED, TRANSLATED
 from graphgps_spse.describe import describe
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.identity import flatten
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts, build_parts, build_training
 
@@ -46,7 +46,7 @@ def test_describing_one_reads_its_mode(tmp_path, caplog):
     """Only a run acts on train.mode, which is no reason to call it unread, or an error in a file of ours."""
     lines = describe(load_config(write(tmp_path, official("GRIT-ZINC")), ["wandb.mode=disabled"]))
     assert "train.mode custom" in lines[0] and "train.mode" not in caplog.text
-    ours = Path(__file__).parents[1] / "configs" / "GRIT" / "zinc-RWSE.yaml"
+    ours = Path(__file__).parents[3] / "configs" / "GRIT" / "zinc-RWSE.yaml"
     assert "train.mode eval" in describe(load_config(ours, ["train.mode=eval"]))[0]
 
 
@@ -274,7 +274,7 @@ def test_heads_of_graphgym(tmp_path):
 
 
 def test_page_tells_the_fate_of_every_key():
-    page = " ".join((Path(__file__).parents[1] / "docs" / "configurations.md").read_text().split())
+    page = " ".join((Path(__file__).parents[3] / "docs" / "configurations.md").read_text().split())
     for key, (_, cure) in ONLY.items():
         assert f"| `{key}` |" in page and f"| {cure} |" in page, key
     for reason, keys in IGNORED.items():

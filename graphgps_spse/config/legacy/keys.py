@@ -1,4 +1,4 @@
-"""The keys of GraphGPS, GRIT and CSA that are not ours, and what becomes of each; compat.py applies it."""
+"""The keys of GraphGPS, GRIT and CSA that are not ours, and what becomes of each; translation.py applies it."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ ABSENT = ("SignNet", "EquivStableLapPE", "HKdiagSE", "ElstaticSE", "HKfullPE", "
 """Encodings that are not here; their sections are ignored while they are not enabled."""
 
 TRANSLATED = ("metric_agg", "wandb.use")
-"""Keys that are turned into others by rules in compat.py."""
+"""Keys that are turned into others by rules in translation.py."""
 
 DEFAULTS: dict[str, Any] = {
     "dataset.node_encoder_name": "Atom",

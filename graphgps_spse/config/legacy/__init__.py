@@ -1,0 +1,1 @@
+"""Configuration files of GraphGPS, GRIT and CSA: their keys become keys of this project."""

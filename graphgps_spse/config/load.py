@@ -1,0 +1,86 @@
+"""load_config: files and overrides on top of the defaults, checked key by key, as one frozen Config."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from graphgps_spse.config.files import Leaves, Settings, find_publisher, locating, merge, read_chain, read_words
+from graphgps_spse.config.legacy.translation import has_foreign_keys, translate
+from graphgps_spse.config.plugins import import_plugin
+from graphgps_spse.config.publication import judge_expectation
+from graphgps_spse.config.tree import Config, build_tree, option_classes, to_dict
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
+
+log = logging.getLogger(__name__)
+
+NEED_NOT_BE_READ = frozenset({"dataset.dir", "plugins", "resolved"})
+"""Keys that scripts of a machine set for every run: data sets that are generated have no folder."""
+
+
+class ConfigFileOptions(Options, section=""):
+    """Keys that load_config reads."""
+
+    name: str = option("", "the run's folder within out_dir; empty: the name of the file without .yaml")
+    plugins: tuple[str, ...] = option((), "modules to import first, e.g. [my_lab.my_encoding], for their components")
+    resolved: bool = option(False, "set by the program in a run's config.yaml, which sets every key, read or not")
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file, the files of its `base:` and the overrides on top of the defaults, checked key by key.
+
+    The file may be one of GraphGPS, GRIT or CSA (legacy/); what is then read in another way is logged. `overrides` are
+    `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
+    """
+    path = Path(path)
+    chain, words = read_chain(path), read_words(overrides)
+    base, own = merge(chain, words)
+    classes = option_classes(_import_plugins({**base, **own, **words}))
+    settings = _settle(base, own, words)
+    if settings.notes:
+        notes = "\n  ".join(settings.notes).replace(f"{path}:", "line ")
+        log.warning("%s, keys of GraphGPS, GRIT and CSA:\n  %s", path, notes)
+    tree = build_tree(classes, settings.leaves)
+    if not tree.name:
+        tree.name = path.stem
+    places = {key: where for key, (_, where) in settings.leaves.items()}
+    with locating(places):
+        _check_name(tree.name)
+    publisher = find_publisher(chain)
+    if publisher and not any(key.startswith("expected.") for key in words):
+        published = build_tree(classes, _settle(*merge(publisher, {}), {}).leaves)
+        tree.expected.update(judge_expectation(to_dict(tree), to_dict(published), publisher[0][0]))
+    tree.freeze()
+    set_keys = {key: settings.leaves[key][1] for key in _keys_to_read(settings, is_record=tree.resolved)}
+    return Config(tree, set_keys, excused=frozenset(settings.excused), places=places)
+
+
+def _settle(base: Leaves, own: Leaves, words: Leaves) -> Settings:
+    """Return what is set in this project's keys. Raises ConfigError for foreign keys that are not supported."""
+    if has_foreign_keys({**base, **own, **words}):
+        return translate(base, own, words)
+    return Settings({**base, **own, **words}, own=set(own), words=set(words))
+
+
+def _keys_to_read(settings: Settings, *, is_record: bool) -> set[str]:
+    """Return the keys that something in the run must read: of a run's own record of all keys, only the overrides.
+
+    Keys of the file may go unread in a section that an override touches, e.g. by posenc_RRWP.enable=False.
+    """
+    touched = {key.rpartition(".")[0] for key in settings.words}
+    own = set() if is_record else {key for key in settings.own if key.rpartition(".")[0] not in touched}
+    return (own | settings.words) - NEED_NOT_BE_READ
+
+
+def _import_plugins(leaves: Leaves) -> list[ModuleType]:
+    """Import the plugins: their components register themselves, and their options join the tree."""
+    (names, where), (out_dir, _) = leaves.get("plugins", ([], "")), leaves.get("out_dir", ("results", ""))
+    with locating({"plugins": where}):
+        ConfigFileOptions.check(plugins=names)
+        return [import_plugin(name, results=["results", str(out_dir)]) for name in names]
+
+
+def _check_name(name: str) -> None:
+    if name.startswith(".") or not all(c.isalnum() or c in "._+-" for c in name):
+        raise ConfigError(f"name: '{name}' becomes a folder, so it may hold only letters, digits and ._+-")

@@ -1,0 +1,163 @@
+"""The tree of keys, assembled from the options of all components, and Config, the frozen tree that a run reads.
+
+Key names are those of GraphGPS. This is the only file that imports yacs.
+"""
+
+import importlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import ModuleType
+from typing import Any
+
+from yacs.config import CfgNode
+
+from graphgps_spse.config.files import Leaves, locating
+from graphgps_spse.config.key_hints import nearest_key
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Key, Options
+from graphgps_spse.registry import ALL
+
+log = logging.getLogger(__name__)
+
+OTHER_MODULES = (
+    "graphgps_spse.config.load",
+    "graphgps_spse.config.publication",
+    "graphgps_spse.rundir",
+    "graphgps_spse.seeding",
+    "graphgps_spse.cores",
+    "graphgps_spse.environment",
+)
+"""Modules outside the folders of components that declare options."""
+
+
+def option_classes(plugins: Sequence[ModuleType] = ()) -> list[type[Options]]:
+    """Return the options that the modules of this package and of plugins declare."""
+    found = [importlib.import_module(name) for name in OTHER_MODULES]
+    found += [module for registry in ALL for module in registry.modules()]
+    modules = {module.__name__: module for module in (*found, *plugins)}
+    return [
+        value
+        for module in modules.values()
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Options)
+        and value.section is not None
+        and value.__module__ == module.__name__
+    ]
+
+
+def default_tree(classes: Iterable[type[Options]] | None = None) -> CfgNode:
+    """Return a new tree of the keys of `classes` (default: of the whole package), each with its default."""
+    tree = CfgNode()
+    for options in option_classes() if classes is None else classes:
+        for key in options.all_keys():
+            _declare(tree, key, options)
+    return tree
+
+
+def _declare(tree: CfgNode, key: Key, options: type[Options]) -> None:
+    *sections, leaf = key.path.split(".")
+    node = tree
+    for section in sections:
+        node = node.setdefault(section, CfgNode())
+        if not isinstance(node, CfgNode):
+            raise ConfigError(f"{options.__module__}.{options.__name__}: '{key.path}' would make a section of a key")
+    if leaf in node:
+        raise ConfigError(f"{options.__module__}.{options.__name__}: the key '{key.path}' is declared already")
+    node[leaf] = list(key.default) if key.item else key.default
+
+
+def build_tree(classes: Sequence[type[Options]], leaves: Leaves) -> CfgNode:
+    """Return the default tree with the values of `leaves`, each checked. Raises ConfigError with file, line and key."""
+    tree, keys = default_tree(classes), {key.path: key for options in classes for key in options.all_keys()}
+    with locating({path: where for path, (_, where) in leaves.items()}):
+        for path, (value, where) in leaves.items():
+            if path not in keys:
+                raise ConfigError(f"{where}: {_describe_unknown(path, keys)}")
+            checked = keys[path].check(value)
+            section, _, leaf = path.rpartition(".")
+            node = tree
+            for part in section.split(".") if section else ():
+                node = node[part]
+            node[leaf] = list(checked) if keys[path].item else checked
+    return tree
+
+
+def _describe_unknown(path: str, keys: Mapping[str, Key]) -> str:
+    inside = sorted({key.removeprefix(f"{path}.").partition(".")[0] for key in keys if key.startswith(f"{path}.")})
+    if inside:
+        return f"'{path}' is a section, not a value; its keys: {', '.join(inside)}"
+    return f"unknown key '{path}'.{nearest_key(path, list(keys))}"
+
+
+def to_dict(tree: CfgNode) -> dict[str, Any]:
+    """Return a tree as new nested dicts and lists."""
+
+    def plain(value: Any) -> Any:
+        return to_dict(value) if isinstance(value, CfgNode) else list(value) if isinstance(value, list) else value
+
+    return {key: plain(value) for key, value in tree.items()}
+
+
+class Config:
+    """A resolved configuration, read by attribute and never written: `cfg.gt.dim_hidden`.
+
+    It records which keys are read, so that a key that is set and has no effect is an error.
+    """
+
+    def __init__(
+        self,
+        tree: CfgNode,
+        set_keys: dict[str, str],
+        prefix: str = "",
+        read: set[str] | None = None,
+        excused: frozenset[str] = frozenset(),
+        places: dict[str, str] | None = None,
+    ) -> None:
+        """`set_keys` holds the place of each key that must be read, or is `excused`; `places` of all that are set."""
+        read, places = set() if read is None else read, {} if places is None else places
+        self.__dict__.update(
+            _tree=tree, _set_keys=set_keys, _prefix=prefix, _read=read, _excused=excused, _places=places
+        )
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("_") or key not in self._tree:
+            raise AttributeError(f"the configuration has no key '{self._prefix}{key}'")
+        value, path = self._tree[key], self._prefix + key
+        if isinstance(value, CfgNode):
+            return Config(value, self._set_keys, path + ".", self._read, self._excused, self._places)
+        self._read.add(path)
+        return tuple(value) if isinstance(value, list) else value
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise TypeError(f"the configuration is frozen; pass {self._prefix}{key}={value} on the command line instead")
+
+    def check_all_read(self) -> None:
+        """Raise ConfigError for a key that the file (not its base) or an override set and that nothing has read.
+
+        In a file of GraphGPS, GRIT or CSA their own keys are only listed.
+        """
+        unread = sorted(path for path in self._set_keys if path not in self._read)
+        excused, unread = [p for p in unread if p in self._excused], [p for p in unread if p not in self._excused]
+        if excused:
+            log.warning("set, but nothing in this run reads it: %s", ", ".join(excused))
+        if unread:
+            listing = "\n  ".join(f"{self._set_keys[path]}: '{path}'" for path in unread)
+            raise ConfigError(f"set, but nothing in this run reads it; remove it or enable what reads it:\n  {listing}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole tree as plain nested dicts."""
+        return to_dict(self._tree)
+
+    def with_values(self, **values: Any) -> "Config":
+        """Return a copy with other values of top-level keys, e.g. `with_values(seed=4)`."""
+        tree = self._tree.clone()
+        tree.defrost()
+        tree.update(values)
+        tree.freeze()
+        return Config(tree, self._set_keys, excused=self._excused, places=self._places)
+
+    def locating(self) -> AbstractContextManager[None]:
+        """Put file and line before a ConfigError of the body that begins with a key which was set."""
+        return locating(self._places)
