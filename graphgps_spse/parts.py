@@ -98,6 +98,8 @@ def check_config(cfg: Config) -> None:
     Raises the ConfigError of the run, and DataError where the description of its data cannot be read here.
     """
     path = Path(cfg.out_dir) / cfg.name / str(cfg.seed)
+    for key in ("accelerator", "num_threads"):  # a run reads both, but this machine need not have that device
+        getattr(cfg, key)
     build_training(cfg, build_parts(cfg, only_shapes=True), path, torch.device("meta"))
 
 
