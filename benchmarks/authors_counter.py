@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from graphs import one_graph, pattern  # noqa: E402
 
 from graphgps_spse.arguments import at_least_one  # noqa: E402
-from graphgps_spse.counting import compile_kernels, count_simple_paths  # noqa: E402
+from graphgps_spse.counting import compile_counters, count_simple_paths  # noqa: E402
 from graphgps_spse.encodings.scaling import scale_counts  # noqa: E402
 
 SOURCE = "count_self_avoiding_paths.py"
@@ -91,7 +91,7 @@ def main() -> None:
         parser.error(f"{args.clone} holds no {SOURCE}; name a clone of Graph-SPSE-Encoding")
     torch.set_num_threads(1)
     graphs = pattern(args.graphs, args.seed)
-    compile_kernels()
+    compile_counters()
     for g in range(args.graphs):
         edges, n = one_graph(graphs, g)
         exact = count_simple_paths(edges, n, args.exact_length, method="exact").counts

@@ -37,7 +37,7 @@ from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.counting import (  # noqa: E402
     COUNTERS,
     PathCounts,
-    compile_kernels,
+    compile_counters,
     count_simple_paths,
     count_simple_paths_many,
     map_path_counts,
@@ -482,7 +482,7 @@ def main() -> None:
         if name not in PARTS:
             parser.error(f"--only: unknown part '{name}'. Known: {', '.join(PARTS)}")
     result = json.loads(args.out.read_text()) if args.out.exists() else {}
-    compile_kernels(COUNTERS)
+    compile_counters(COUNTERS)
     for name in parts:
         begin = time.perf_counter()
         result[name] = {"environment": environment(), "repeats": args.repeats, **PARTS[name](args)}

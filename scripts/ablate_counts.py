@@ -30,7 +30,7 @@ import graphs as sources  # noqa: E402
 
 from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.command import run_command  # noqa: E402
-from graphgps_spse.counting import COUNTERS, FlatPathCounts, Status, compile_kernels  # noqa: E402
+from graphgps_spse.counting import COUNTERS, FlatPathCounts, Status, compile_counters  # noqa: E402
 from graphgps_spse.counting import count_simple_paths_many as count_many  # noqa: E402
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 from graphgps_spse.encodings.scaling import scale_counts  # noqa: E402
@@ -193,7 +193,7 @@ def main() -> int:
     check_out(parser, args.out / "ablation.json")
 
     def work() -> None:
-        compile_kernels(COUNTERS)
+        compile_counters(COUNTERS)
         studies = {}
         for name in names:
             try:

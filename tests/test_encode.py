@@ -125,7 +125,7 @@ def test_damaged_shard_between_two_starts(tmp_path, config, caplog):
 
 
 def test_graph_that_is_not_counted_is_named(config, monkeypatch):
-    def nothing(graphs, first, last, max_length, options, limit, spread, counts):
+    def nothing(graphs, first, last, max_length, options, limit, run_tasks, counts):
         counts[:] = np.nan
         return ChunkCounts(counts, None, np.full((last - first, max_length), 3, np.int8), 1)
 
@@ -178,7 +178,7 @@ def test_parts_of_a_job_array_make_the_whole(tmp_path, config, monkeypatch):
 def test_script_stopped_by_a_signal_goes_on_later(tmp_path, config, monkeypatch):
     """Ctrl-C during a count: no half file, exit code 75, and no thread that keeps the process alive."""
 
-    def endless(graphs, first, last, max_length, options, limit, spread, counts):
+    def endless(graphs, first, last, max_length, options, limit, run_tasks, counts):
         while limit[0] > 1 << 40:  # a sample's limit is lower
             time.sleep(0.01)
 

@@ -4,8 +4,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from graphgps_spse.counting import Status, count_simple_paths
-from graphgps_spse.counting.graph import check_directed, check_edge_index, check_max_length
+from graphgps_spse.counting.api import count_simple_paths
+from graphgps_spse.counting.graphs import check_directed, check_edge_index, check_max_length
+from graphgps_spse.counting.records import Status
 from graphgps_spse.errors import DataError
 
 

@@ -8,26 +8,26 @@ import numpy as np
 Progress = Callable[[int], None]
 """Called with the number of graphs finished since the last call, by the thread that started the work."""
 
-Spread = Callable[[Callable[[int], None], int], None]
-"""spread(task, n) calls task(0) .. task(n - 1), perhaps at the same time, and returns when all are done."""
+RunTasks = Callable[[Callable[[int], None], int], None]
+"""run_tasks(task, n) calls task(0) .. task(n - 1), perhaps at the same time, and returns when all are done."""
 
 
-def one_after_another(task: Callable[[int], None], num_tasks: int) -> None:
-    """Spread over the calling thread alone."""
+def run_in_turn(task: Callable[[int], None], num_tasks: int) -> None:
+    """Run tasks one after the other on the calling thread: a RunTasks."""
     for number in range(num_tasks):
         task(number)
 
 
-def over_threads(num_threads: int) -> Spread:
-    """Return a Spread over `num_threads` threads. Kernels inside must release the GIL and heed the limit."""
+def run_on_threads(num_threads: int) -> RunTasks:
+    """Return a RunTasks for `num_threads` threads. Kernels inside must release the GIL and stop at the limit."""
 
-    def spread(task: Callable[[int], None], num_tasks: int) -> None:
+    def run_tasks(task: Callable[[int], None], num_tasks: int) -> None:
         with ThreadPoolExecutor(num_threads) as pool:
             futures = [pool.submit(task, number) for number in range(num_tasks)]
             for future in futures:
                 future.result()
 
-    return one_after_another if num_threads == 1 else spread
+    return run_in_turn if num_threads == 1 else run_tasks
 
 
 def chunk_bounds(pair_ptr: np.ndarray, max_pairs: int) -> list[tuple[int, int]]:
@@ -50,7 +50,7 @@ def for_each_chunk(
 ) -> None:
     """Call process(first, last) for every chunk on `num_threads` threads; kernels inside must release the GIL.
 
-    The calling thread only waits, so that it can receive Ctrl-C during a long kernel. If it does, or if a chunk
+    The calling thread only waits, so that it can receive Ctrl-C during a long kernel. After Ctrl-C, or if a chunk
     fails, pending chunks are dropped and `stop` is called to end the running ones.
     """
     with ThreadPoolExecutor(max(1, num_threads)) as pool:

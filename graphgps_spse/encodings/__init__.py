@@ -32,11 +32,11 @@ def compile_kernels() -> float:
     """Compile the kernels of counting and encodings, or load them from disk; return the seconds it took."""
     import numpy as np
 
-    from graphgps_spse.counting import compile_kernels as compile_counting
+    from graphgps_spse.counting import compile_counters
     from graphgps_spse.encodings.base import GraphArrays
     from graphgps_spse.encodings.spse import SPSE
 
-    seconds = compile_counting()
+    seconds = compile_counters()
     begin = time.perf_counter()
     path = GraphArrays(np.array([0, 3]), np.array([0, 4]), np.array([[0, 1, 1, 2], [1, 0, 2, 1]]))
     for node_pe in ("rwse", "cycles"):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from graphgps_spse.counting.graph import pair_offsets
+from graphgps_spse.counting.graphs import pair_offsets
 from graphgps_spse.options import Options, option
 
 

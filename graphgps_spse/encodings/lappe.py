@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphgps_spse.counting.graph import check_graphs, simplify
+from graphgps_spse.counting.graphs import check_graphs, simplify
 from graphgps_spse.encodings.base import DeepSetOptions, Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.errors import DataError
 from graphgps_spse.jit import kernel
@@ -74,7 +74,7 @@ class LapPE(Encoding):
         node_NC = np.full((int(simple.node_ptr[-1]), self.dim_node), np.nan, np.float32)
         laplacian, norm = LAPLACIANS.index(self.laplacian_norm), NORMS.index(self.eigvec_norm)
         with _one_thread_of_lapack().held():
-            _encode(simple.node_ptr, *simple.links, laplacian, norm, node_NC)
+            _encode(simple.node_ptr, *simple.undirected_edges, laplacian, norm, node_NC)
         return EncodingArrays(node=node_NC)
 
     def record(self) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.counting import ENGINE_VERSION, get_counter, map_path_counts
-from graphgps_spse.counting.graph import check_graphs, pair_offsets, simplify
+from graphgps_spse.counting.graphs import check_graphs, pair_offsets, simplify
 from graphgps_spse.counting.options import READ_BY, CountOptions
-from graphgps_spse.counting.parallel import Progress, one_after_another
+from graphgps_spse.counting.parallel import Progress, run_in_turn
 from graphgps_spse.counting.records import ChunkCounts, Status, weakest
 from graphgps_spse.encodings.base import Cost, Encoding, EncodingArrays, GraphArrays, cut, sample_by_size
 from graphgps_spse.encodings.scaling import Scaling, check_counts_fit
@@ -121,7 +121,7 @@ def sample_counts(graphs: GraphArrays, request: CountRequest) -> Iterator[Sample
         simple = simplify(*check_graphs(*cut(graphs, graph, graph + 1)), directed=request.directed)
         allowed = _SAMPLED_WORK // _LEAST_SAMPLE
         limit, zeros = np.array([allowed]), np.zeros((simple.num_pairs(0, 1), request.max_length))
-        chunk = counter(simple, 0, 1, request.max_length, options, limit, one_after_another, zeros)
+        chunk = counter(simple, 0, 1, request.max_length, options, limit, run_in_turn, zeros)
         work = allowed if chunk is None else max(chunk.work, 1)
         counted = chunk is not None and not np.isnan(chunk.counts).any()
         yield SampledGraph(graph, chunk.counts if chunk is not None and counted else None, work, chunk is None)

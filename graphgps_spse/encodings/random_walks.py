@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphgps_spse.counting.graph import check_graphs, pair_offsets
+from graphgps_spse.counting.graphs import check_graphs, pair_offsets
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.jit import kernel
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from graphgps_spse.counting.graph import check_graphs, simplify
+from graphgps_spse.counting.graphs import check_graphs, simplify
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.errors import DataError
 from graphgps_spse.jit import kernel
@@ -39,7 +39,8 @@ class Rings(Encoding):
         """
         simple = simplify(*check_graphs(*graphs), directed=False)
         pair_P1 = np.zeros((int(simple.pair_ptr[-1]), 1), np.float32)
-        failed = _search(simple.node_ptr, simple.pair_ptr, *simple.links, self.max_length, self.max_steps, pair_P1)
+        edges = simple.undirected_edges
+        failed = _search(simple.node_ptr, simple.pair_ptr, *edges, self.max_length, self.max_steps, pair_P1)
         if failed >= 0:
             raise DataError(
                 f"graph {failed}: the search for chordless cycles of up to {self.max_length} edges among its "

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphgps_spse.counting.graph import check_graphs, simplify
+from graphgps_spse.counting.graphs import check_graphs, simplify
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
@@ -39,7 +39,7 @@ class SPD(Encoding):
         """
         simple = simplify(*check_graphs(*graphs), directed=True)
         pair_P1 = np.full((int(simple.pair_ptr[-1]), 1), -1.0, np.float32)
-        _search(simple.node_ptr, simple.pair_ptr, *simple.arcs, self.max_length, pair_P1)
+        _search(simple.node_ptr, simple.pair_ptr, *simple.directed_edges, self.max_length, pair_P1)
         return EncodingArrays(pair=pair_P1)
 
 

@@ -8,7 +8,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graphgps_spse.counting import Status, count_simple_paths
-from graphgps_spse.counting.graph import check_directed, check_edge_index
+from graphgps_spse.counting.graphs import check_directed, check_edge_index
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.encodings.path_counts import CountRequest, not_counted
 from graphgps_spse.encodings.scaling import check_counts_fit, check_scaling, scale_counts

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_counting import random_graphs
+from small_graphs import random_graphs
 
 from graphgps_spse.counting import count_simple_paths, count_simple_paths_many
 from graphgps_spse.counting.records import STATUSES, Status

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphgps_spse.counting.graph import pair_offsets, take
+from graphgps_spse.counting.graphs import pair_offsets, take
 from graphgps_spse.counting.parallel import Progress, chunk_bounds
 from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.encodings.base import Cost, GraphArrays

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.counting.graph import pair_offsets
+from graphgps_spse.counting.graphs import pair_offsets
 from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, cut, num_rows
 from graphgps_spse.encodings.path_counts import PathCountEncoding, describe_counts

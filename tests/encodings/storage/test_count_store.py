@@ -353,7 +353,7 @@ def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
 def broken_counter(value, status):
     """A counter that finds `value` everywhere, with a status for all of it."""
 
-    def count(graphs, first, last, max_length, options, limit, spread, counts):
+    def count(graphs, first, last, max_length, options, limit, run_tasks, counts):
         counts[:] = value
         return ChunkCounts(counts, None, np.full((last - first, max_length), status, np.int8), 1)
 

@@ -61,7 +61,7 @@ def test_equal_to_the_computation_in_memory(tmp_path, options):
     assert stored.record == memory.record
 
 
-def huge_counter(graphs, first, last, max_length, options, limit, spread, counts):
+def huge_counter(graphs, first, last, max_length, options, limit, run_tasks, counts):
     """Symmetric counts of 1 to e^50 on the edges, to see what becomes of those that do not fit 16 bits."""
     rng, pair = np.random.default_rng(first), 0
     for n in np.diff(graphs.node_ptr[first : last + 1]):

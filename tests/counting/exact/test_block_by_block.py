@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from naive import path_counts
 
-import graphgps_spse.counting.exact as exact
-import graphgps_spse.counting.hard as hard
+import graphgps_spse.counting.exact.block_by_block as block_by_block
+import graphgps_spse.counting.exact.exact_counts as exact_counts
 from graphgps_spse.counting import CountOptions, count_simple_paths, count_simple_paths_many
-from graphgps_spse.counting.exact import count_exact, predict_work
-from graphgps_spse.counting.graph import single_graph
-from graphgps_spse.counting.parallel import one_after_another, over_threads
+from graphgps_spse.counting.exact.block_by_block import GraphPlan
+from graphgps_spse.counting.exact.exact_counts import count_exact, predict_work
+from graphgps_spse.counting.graphs import single_graph
+from graphgps_spse.counting.parallel import run_in_turn, run_on_threads
 
 NO_LIMIT = 1 << 60
 
@@ -30,7 +31,7 @@ def count(edges, num_nodes, max_length, directed=False, threads=1, limit=NO_LIMI
     graphs = single_graph(np.array(edges, dtype=np.int64).reshape(-1, 2).T, num_nodes, directed)
     asked = CountOptions.of(**options)
     return count_exact(
-        graphs, 0, 1, max_length, asked, np.array([limit]), over_threads(threads), zeros(graphs, max_length)
+        graphs, 0, 1, max_length, asked, np.array([limit]), run_on_threads(threads), zeros(graphs, max_length)
     )
 
 
@@ -49,12 +50,12 @@ def two_dense_blocks(seed, directed=False):
     return [(int(order[i]), int(order[j])) for i, j in edges]
 
 
-@pytest.mark.parametrize("method", ["search", "tails", "subsets"])
+@pytest.mark.parametrize("method", ["search", "last_four_edges", "subsets"])
 @pytest.mark.parametrize("directed", [False, True])
 def test_each_method_equals_naive_enumeration(monkeypatch, method, directed):
-    monkeypatch.setattr(exact, "_EASY_WORK", 0)
-    monkeypatch.setattr(hard, "_TASK_WORK", 100)
-    monkeypatch.setattr(hard.HardBlock, "method", lambda self, length: method)
+    monkeypatch.setattr(exact_counts, "_EASY_WORK", 0)
+    monkeypatch.setattr(block_by_block, "_TASK_WORK", 100)
+    monkeypatch.setattr(block_by_block.BlockPlan, "method", lambda self, length: method)
     for seed in range(3):
         edges = two_dense_blocks(seed, directed)
         for max_length in (1, 3, 6, 9):
@@ -66,18 +67,18 @@ def test_each_method_equals_naive_enumeration(monkeypatch, method, directed):
 def test_kernels_without_the_compiler():
     """Index errors that compiled code would not notice are raised here."""
     here = Path(__file__).parent
-    files = [str(here / name) for name in ("test_tails.py", "test_subsets.py", "test_predict.py", "test_hard.py")]
+    files = [str(path) for path in sorted(here.glob("test_*.py")) if path.name != "test_exact_counts.py"]
     words = [sys.executable, "-m", "pytest", "-n", "0", *files, "-k", "naive or near_the_truth"]
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, cwd=here.parents[1])
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, cwd=here.parents[2])
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("method", ["search", "tails", "subsets"])
+@pytest.mark.parametrize("method", ["search", "last_four_edges", "subsets"])
 def test_threads_change_no_bit(monkeypatch, method):
-    monkeypatch.setattr(exact, "_EASY_WORK", 0)
-    monkeypatch.setattr(hard, "_TASK_WORK", 1000)
-    monkeypatch.setattr(hard.HardBlock, "method", lambda self, length: method)
+    monkeypatch.setattr(exact_counts, "_EASY_WORK", 0)
+    monkeypatch.setattr(block_by_block, "_TASK_WORK", 1000)
+    monkeypatch.setattr(block_by_block.BlockPlan, "method", lambda self, length: method)
     edges = list(nx.gnm_random_graph(12, 36, seed=1).edges)
     alone = count(edges, 12, 7)
     for threads in (2, 5):
@@ -89,14 +90,14 @@ def test_threads_change_no_bit(monkeypatch, method):
 def test_dense_graphs_take_closed_forms_and_small_ones_subsets():
     dense = list(nx.gnp_random_graph(60, 0.4, seed=0).edges)
     graphs = single_graph(np.array(dense).T, 60, False)
-    block = next(iter(hard.HardGraph.of(graphs, 0, 6).blocks.values()))
-    assert [block.method(length) for length in (1, 4, 6)] == ["search", "tails", "tails"]
+    block = next(iter(GraphPlan.of(graphs, 6).plans.values()))
+    assert [block.method(length) for length in (1, 4, 6)] == ["search", "last_four_edges", "last_four_edges"]
     complete = [(i, j) for i in range(14) for j in range(i)]
-    small = hard.HardGraph.of(single_graph(np.array(complete).T, 14, False), 0, 13).blocks[0]
+    small = GraphPlan.of(single_graph(np.array(complete).T, 14, False), 13).plans[0]
     assert small.method(13) == "subsets"
     grid = nx.convert_node_labels_to_integers(nx.grid_2d_graph(8, 8))
     graphs = single_graph(np.array(list(grid.edges)).T, 64, False)
-    assert hard.HardGraph.of(graphs, 0, 2).blocks[0].method(2) == "search"
+    assert GraphPlan.of(graphs, 2).plans[0].method(2) == "search"
 
 
 def test_complete_graph_of_16_at_all_lengths():
@@ -131,8 +132,8 @@ def test_a_budget_of_nothing_leaves_length_one():
 
 
 def test_a_prediction_that_was_too_low_costs_shorter_lengths_only(monkeypatch):
-    real = hard.predict_paths
-    monkeypatch.setattr(hard, "predict_paths", lambda *args: real(*args) ** 0.5)
+    real = block_by_block.predict_paths
+    monkeypatch.setattr(block_by_block, "predict_paths", lambda *args: real(*args) ** 0.5)
     edges = list(nx.gnp_random_graph(40, 0.5, seed=0).edges)
     chunk = count(edges, 40, 12, max_work=20_000_000)
     counted = int((chunk.status_GK[0] == 0).sum())
@@ -165,6 +166,6 @@ def test_predicted_work_is_near_the_work():
         assert (np.diff(predicted) >= 0).all()
         for length in (5, 7):
             done = count_exact(
-                graphs, 0, 1, length, CountOptions(), np.array([NO_LIMIT]), one_after_another, zeros(graphs, length)
+                graphs, 0, 1, length, CountOptions(), np.array([NO_LIMIT]), run_in_turn, zeros(graphs, length)
             )
             assert 0.3 < done.work / predicted[length - 1] < 3.0

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from small_graphs import naive_counts, random_adjacency
 
-from graphgps_spse.counting.subsets import MAX_VERTICES, count_subsets
+from graphgps_spse.counting.exact.vertex_subsets import MAX_VERTICES, count_subsets
+from graphgps_spse.counting.work_meter import WorkMeter
 
 NO_LIMIT = 1 << 60
 
 
 def count(adjacency, max_length, cap=NO_LIMIT, limit=NO_LIMIT):
     m = len(adjacency)
-    counts, meters = np.zeros((min(max_length, m - 1), m, m)), np.zeros(2, np.int64)
+    counts, meter = np.zeros((min(max_length, m - 1), m, m)), WorkMeter(np.zeros(2, np.int64), cap, np.array([limit]))
     finished = [
-        count_subsets(adjacency, begin, end, meters, task, cap, np.array([limit]), counts)
+        count_subsets(adjacency, begin, end, meter, task, counts)
         for task, (begin, end) in enumerate([(0, m // 2), (m // 2, m)])
     ]
     return counts, all(finished)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import graphgps_spse.counting.graph as graph_module
+import graphgps_spse.counting.graphs as graph_module
 from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts
-from graphgps_spse.counting.graph import check_graphs, simplify
+from graphgps_spse.counting.graphs import check_graphs, simplify
 from graphgps_spse.errors import DataError
 
 EDGES = [[0, 1, 2], [1, 2, 0]]
@@ -106,11 +106,12 @@ def test_csr_by_hand():
     """Two graphs; the second has a loop, a duplicate and an isolated node 0."""
     node_ptr, edge_ptr, edges = check_graphs([0, 2, 5], [0, 1, 5], [[1, 2, 1, 1, 2], [0, 1, 1, 2, 1]])
     graphs = simplify(node_ptr, edge_ptr, edges, directed=True)
-    assert graphs.pair_ptr.tolist() == [0, 4, 13] and len(graphs) == 2 and graphs.num_pairs(1, 2) == 9
-    assert graphs.arcs[0].tolist() == [0, 0, 1, 1, 2, 3] and graphs.arcs[1].tolist() == [0, 2, 1]
-    assert graphs.links[0].tolist() == [0, 1, 2, 2, 3, 4] and graphs.links[1].tolist() == [1, 0, 2, 1]
+    assert graphs.pair_ptr.tolist() == [0, 4, 13] and graphs.num_graphs == 2 and graphs.num_pairs(1, 2) == 9
+    directed, both_ways = graphs.directed_edges, graphs.undirected_edges
+    assert directed.row_ptr.tolist() == [0, 0, 1, 1, 2, 3] and directed.col.tolist() == [0, 2, 1]
+    assert both_ways.row_ptr.tolist() == [0, 1, 2, 2, 3, 4] and both_ways.col.tolist() == [1, 0, 2, 1]
     undirected = simplify(node_ptr, edge_ptr, edges, directed=False)
-    assert undirected.arcs is undirected.links
+    assert undirected.directed_edges is undirected.undirected_edges
 
 
 def test_segments_change_nothing(monkeypatch):

@@ -10,19 +10,13 @@ import pytest
 from naive import path_counts, walk_estimates
 
 from graphgps_spse.counting import Status, count_simple_paths, count_simple_paths_many
-from graphgps_spse.counting.geodesic import count_geodesic
-from graphgps_spse.counting.graph import single_graph
+from graphgps_spse.counting.graphs import single_graph
 from graphgps_spse.counting.options import CountOptions
-from graphgps_spse.counting.parallel import one_after_another
+from graphgps_spse.counting.parallel import run_in_turn
 from graphgps_spse.counting.records import as_matrices
-from graphgps_spse.counting.sampled import (
-    MIN_WALKS,
-    count_sampled,
-    estimate_graph,
-    graph_key,
-    plan_walks,
-    walk_work,
-)
+from graphgps_spse.counting.sampled.estimates import count_sampled, estimate_graph
+from graphgps_spse.counting.sampled.near_shortest import count_near_shortest
+from graphgps_spse.counting.sampled.random_walks import MIN_WALKS, graph_key, plan_walks, walk_work
 from graphgps_spse.data.superpixels import connect_superpixels
 
 ENOUGH = 1  # any budget this small buys MIN_WALKS walks of each source
@@ -179,17 +173,17 @@ def test_directed_acyclic_graphs_end():
 def test_limit_is_heeded():
     graphs = single_graph(random_edges(40, 0.3, 1).T, 40, False)
     asked, counts = CountOptions(budget=50_000_000), np.zeros((1600, 8))
-    assert count_sampled(graphs, 0, 1, 8, asked, np.array([1_000_000]), one_after_another, counts) is None
-    assert count_sampled(graphs, 0, 1, 8, asked, np.array([-1]), one_after_another, counts) is None
-    assert count_sampled(graphs, 0, 1, 8, asked, np.array([10**9]), one_after_another, counts) is not None
+    assert count_sampled(graphs, 0, 1, 8, asked, np.array([1_000_000]), run_in_turn, counts) is None
+    assert count_sampled(graphs, 0, 1, 8, asked, np.array([-1]), run_in_turn, counts) is None
+    assert count_sampled(graphs, 0, 1, 8, asked, np.array([10**9]), run_in_turn, counts) is not None
 
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_equals_its_slow_twin(directed):
     n, max_length = 11, 6
     graphs = single_graph(random_edges(n, 0.3, 4).T, n, directed)
-    ptr, col = graphs.arcs
-    closed, known, distance, _ = count_geodesic(ptr, col, max_length)
+    ptr, col = graphs.directed_edges
+    closed, known, distance, _ = count_near_shortest(ptr, col, max_length)
     neighbours = [col[ptr[u] : ptr[u + 1]].tolist() for u in range(n)]
     key = int(graph_key(ptr, col, np.uint64(5))) % 2**64
     num_walks = plan_walks(n, len(col), max_length, 200_000)
@@ -198,7 +192,7 @@ def test_equals_its_slow_twin(directed):
     if not directed:
         mean, variance = (mean + mean.transpose(0, 2, 1)) / 2, (variance + variance.transpose(0, 2, 1)) / 4
     expected, error = np.where(known, closed, mean), np.where(known, 0, np.sqrt(variance))
-    paths = estimate_graph(graphs, 0, 1, max_length, 200_000, 5, np.array([10**9]), one_after_another)
+    paths = estimate_graph(graphs, 0, 1, max_length, 200_000, 5, np.array([10**9]), run_in_turn)
     np.testing.assert_allclose(as_matrices(paths.counts), expected, rtol=1e-12)
     np.testing.assert_allclose(as_matrices(paths.standard_error), error, rtol=1e-6)
     assert (mean[3:][~known[3:]] > 0).sum() > 30

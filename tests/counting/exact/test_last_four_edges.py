@@ -4,17 +4,24 @@ import numpy as np
 import pytest
 from small_graphs import naive_counts, random_adjacency, to_csr
 
-from graphgps_spse.counting.tails import block_arrays, predict_tails, tail_counts, walk_prefixes
+from graphgps_spse.counting.exact.last_four_edges import (
+    block_matrices,
+    finish_counts,
+    new_sums,
+    predict_last_four,
+    walk_prefixes,
+)
+from graphgps_spse.counting.work_meter import WorkMeter
 
 NO_LIMIT = 1 << 60
 
 
 def count(adjacency, depth, symmetric, cap=NO_LIMIT, limit=NO_LIMIT):
-    m, arrays = len(adjacency), block_arrays(adjacency)
-    lengths, sums, meters = np.zeros((depth + 1, m, m)), np.zeros((6, m, m)), np.zeros(1, np.int64)
-    ptr, col = to_csr(adjacency)
-    finished = walk_prefixes(ptr, col, arrays, symmetric, 0, m, meters, 0, cap, np.array([limit]), lengths, sums)
-    return tail_counts(arrays, lengths, sums), finished, int(meters[0])
+    m, matrices = len(adjacency), block_matrices(adjacency)
+    prefixes, sums = np.zeros((depth + 1, m, m)), new_sums(m)
+    meter = WorkMeter(np.zeros(1, np.int64), cap, np.array([limit]))
+    finished = walk_prefixes(*to_csr(adjacency), matrices, symmetric, 0, m, meter, 0, prefixes, sums)
+    return finish_counts(matrices, prefixes, sums), finished, int(meter.spent[0])
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -35,12 +42,13 @@ def test_a_symmetric_graph_counted_as_a_directed_one():
 
 def test_rows_of_different_sources_do_not_meet():
     adjacency = random_adjacency(np.random.default_rng(6), 8, True)
-    m, arrays, csr = 8, block_arrays(adjacency), to_csr(adjacency)
-    lengths, sums, meters = np.zeros((2, m, m)), np.zeros((6, m, m)), np.zeros(2, np.int64)
+    m, matrices, csr = 8, block_matrices(adjacency), to_csr(adjacency)
+    prefixes, sums = np.zeros((2, m, m)), new_sums(m)
+    meter = WorkMeter(np.zeros(2, np.int64), NO_LIMIT, np.array([NO_LIMIT]))
     for task, (begin, end) in enumerate([(3, 8), (0, 3)]):
-        walk_prefixes(*csr, arrays, True, begin, end, meters, task, NO_LIMIT, np.array([NO_LIMIT]), lengths, sums)
-        assert not lengths[:, 0].any() or task == 1
-    np.testing.assert_array_equal(tail_counts(arrays, lengths, sums), count(adjacency, 1, True)[0])
+        walk_prefixes(*csr, matrices, True, begin, end, meter, task, prefixes, sums)
+        assert not prefixes[:, 0].any() or task == 1
+    np.testing.assert_array_equal(finish_counts(matrices, prefixes, sums), count(adjacency, 1, True)[0])
 
 
 def test_stops_at_its_cap_and_at_ctrl_c():
@@ -53,6 +61,6 @@ def test_stops_at_its_cap_and_at_ctrl_c():
 def test_prediction_meets_the_work():
     m, depth = 12, 3
     paths = np.array([m * np.prod(np.arange(m - k, m), initial=1.0) for k in range(9)])
-    predicted = predict_tails(m, paths)[depth + 3]
+    predicted = predict_last_four(m, paths)[depth + 3]
     work = count(1.0 - np.eye(m), depth, True)[2]
     assert 0.5 < work / predicted < 2.0

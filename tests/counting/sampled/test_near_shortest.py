@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from naive import path_counts
 
-from graphgps_spse.counting.geodesic import SLACK, count_geodesic
-from graphgps_spse.counting.graph import single_graph
+from graphgps_spse.counting.graphs import single_graph
+from graphgps_spse.counting.sampled.near_shortest import SLACK, count_near_shortest
 
 
 def distances(edges, n, directed):
@@ -28,7 +28,7 @@ def test_equals_enumeration_where_it_holds(density, directed):
     for _ in range(25):
         n = int(rng.integers(1, 11))
         edges = np.argwhere(rng.random((n, n)) < density)
-        counts, known, distance, work = count_geodesic(*single_graph(edges.T, n, directed).arcs, 7)
+        counts, known, distance, work = count_near_shortest(*single_graph(edges.T, n, directed).directed_edges, 7)
         expected = path_counts(edges.tolist(), n, 7, directed)
         np.testing.assert_array_equal(distance, distances(edges.tolist(), n, directed))
         lengths = np.arange(1, 8)[:, None, None]
@@ -42,7 +42,7 @@ def test_equals_enumeration_where_it_holds(density, directed):
 def test_lengths_up_to_three_hold_everywhere():
     rng = np.random.default_rng(0)
     edges = np.argwhere(rng.random((12, 12)) < 0.3)
-    _, known, _, _ = count_geodesic(*single_graph(edges.T, 12, False).arcs, 5)
+    _, known, _, _ = count_near_shortest(*single_graph(edges.T, 12, False).directed_edges, 5)
     assert known[:3].all() and not known[3:].all()
 
 
@@ -51,7 +51,7 @@ def test_far_ends_of_a_ladder():
     rungs = 10
     edges = [(i, i + rungs) for i in range(rungs)]
     edges += [(side + i, side + i + 1) for side in (0, rungs) for i in range(rungs - 1)]
-    counts, known, _, _ = count_geodesic(*single_graph(np.array(edges).T, 2 * rungs, False).arcs, 12)
+    counts, known, _, _ = count_near_shortest(*single_graph(np.array(edges).T, 2 * rungs, False).directed_edges, 12)
     # Along one side to its other end: straight, or over two of the ten rungs with at least one step between them.
     assert known[8:11, 0, 9].all() and counts[8:11, 0, 9].tolist() == [1, 0, 45]
     # To the end of the other side: over one of the ten rungs, or over three of them.
@@ -61,7 +61,7 @@ def test_far_ends_of_a_ladder():
 def test_forms_that_would_cancel_are_not_trusted():
     """A chain of theta links, three ways each: 3^40 shortest paths, beyond what float64 subtracts exactly."""
     edges = [e for i in range(40) for w in (1, 2, 3) for e in ((4 * i, 4 * i + w), (4 * i + w, 4 * i + 4))]
-    counts, known, distance, _ = count_geodesic(*single_graph(np.array(edges).T, 161, False).arcs, 83)
+    counts, known, distance, _ = count_near_shortest(*single_graph(np.array(edges).T, 161, False).directed_edges, 83)
     beyond = np.arange(1, 84)[:, None, None] == distance + SLACK
     assert (beyond & known).any() and (beyond & ~known).any()
     hubs = np.arange(0, 161, 4)  # between those no path is two edges longer than a shortest one

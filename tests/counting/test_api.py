@@ -13,33 +13,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from naive import path_counts
+from small_graphs import graph_of, random_graphs
 
 import graphgps_spse.counting as counting
+import graphgps_spse.counting.api as api
 from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts
 from graphgps_spse.counting.parallel import chunk_bounds, for_each_chunk
 from graphgps_spse.counting.records import ChunkCounts, Status, weakest
 from graphgps_spse.errors import ConfigError, DataError
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def random_graphs(num_graphs, seed=0):
-    """Sparse random graphs of 0 to 24 nodes in flat arrays."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(0, 25, num_graphs)
-    sizes[:2] = 0, 1
-    edges = []
-    for n in sizes.tolist():
-        tree = [(int(rng.integers(0, i)), i) for i in range(1, n)]
-        extra = rng.integers(0, n, (n // 6, 2)).tolist() if n else []
-        edges.append(np.array([*tree, *extra], dtype=np.int64).reshape(-1, 2).T)
-    ptr = [np.concatenate([[0], np.cumsum(x)]) for x in (sizes, [e.shape[1] for e in edges])]
-    return SimpleNamespace(node_ptr=ptr[0], edge_ptr=ptr[1], edge_index=np.concatenate(edges, axis=1))
-
-
-def graph_of(graphs, g):
-    edges = graphs.edge_index[:, graphs.edge_ptr[g] : graphs.edge_ptr[g + 1]]
-    return edges, int(graphs.node_ptr[g + 1] - graphs.node_ptr[g])
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -64,7 +47,7 @@ def test_rows_are_pairs_in_row_major_order():
 
 
 def test_threads_change_nothing(monkeypatch):
-    monkeypatch.setattr(counting, "_CHUNK_VALUES", 2000)
+    monkeypatch.setattr(api, "_CHUNK_VALUES", 2000)
     graphs = random_graphs(60, seed=1)
     alone = count_simple_paths_many(graphs, 8)
     for num_threads in (2, 5):
@@ -74,7 +57,7 @@ def test_threads_change_nothing(monkeypatch):
 
 
 def test_progress_adds_up(monkeypatch):
-    monkeypatch.setattr(counting, "_CHUNK_VALUES", 2000)
+    monkeypatch.setattr(api, "_CHUNK_VALUES", 2000)
     seen = []
     count_simple_paths_many(random_graphs(60), 8, num_threads=2, progress=seen.append)
     assert sum(seen) == 60 and len(seen) > 3
@@ -155,7 +138,7 @@ def test_weakest_status():
 def test_a_counter_with_standard_errors_fits(monkeypatch):
     """What the next counters need: per-length status, standard errors, their own work; the calls stay as they are."""
 
-    def halves(graphs, first, last, max_length, options, limit, spread, counts):
+    def halves(graphs, first, last, max_length, options, limit, run_tasks, counts):
         counts[:] = 0.5
         status = np.ones((last - first, max_length), np.int8)
         status[:, 0] = 0
@@ -179,7 +162,7 @@ def test_an_error_in_a_chunk_is_raised():
 
 
 def test_more_work_than_the_quick_limit(monkeypatch):
-    monkeypatch.setattr(counting, "_QUICK_WORK", 3)
+    monkeypatch.setattr(api, "_QUICK_WORK", 3)
     ring = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
     np.testing.assert_array_equal(count_simple_paths(ring, 4, 3).counts, path_counts(ring.T.tolist(), 4, 3))
 
@@ -214,7 +197,7 @@ def test_kernels_without_the_compiler(tmp_path):
     code = f"""
 import sys; sys.path[:0] = [{str(ROOT / "tests")!r}, {str(ROOT / "tests/counting")!r}]
 import numpy as np
-from test_counting import random_graphs
+from small_graphs import random_graphs
 from graphgps_spse.counting import count_simple_paths_many
 graphs = random_graphs(12, seed=5)
 counts = {{str(d): count_simple_paths_many(graphs, 7, directed=d).counts for d in (False, True)}}
@@ -250,9 +233,9 @@ def test_unknown_attribute_of_the_package():
     assert graphgps_spse.count_simple_paths is count_simple_paths
 
 
-def test_compile_kernels_takes_no_time_twice():
-    counting.compile_kernels()
-    assert 0 <= counting.compile_kernels() < 1  # compiling takes many seconds
+def test_compile_counters_takes_no_time_twice():
+    counting.compile_counters()
+    assert 0 <= counting.compile_counters() < 1  # compiling takes many seconds
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
@@ -265,10 +248,10 @@ def test_ctrl_c_stops_a_hopeless_count(call):
 import numpy as np
 from threading import Event
 from types import SimpleNamespace
-from graphgps_spse.counting import compile_kernels, count_simple_paths, count_simple_paths_many
+from graphgps_spse.counting import compile_counters, count_simple_paths, count_simple_paths_many
 e = np.stack(np.triu_indices(40, 1))
 graphs = SimpleNamespace(node_ptr=[0, 40], edge_ptr=[0, e.shape[1]], edge_index=e)
-compile_kernels()
+compile_counters()
 print("ready", flush=True)
 {call}
 """

@@ -1,18 +1,19 @@
-"""Simple paths of a small dense block, all lengths at once: subset dynamic programming (Bellman; Held and Karp 1962).
+"""Paths of a small dense block, all lengths at once: dynamic programming over subsets (Bellman; Held and Karp 1962).
 
 f[S, v] counts the paths from the root that visit exactly the vertices of S and end in v, so that
-f[S + w, w] = sum_v f[S, v] A[v, w], and a path of k edges has k vertices after the root.
+f[S + w, w] = sum_v f[S, v] A[v, w]. A path of k edges has k vertices after the root.
 """
 
 import numpy as np
 
+from graphgps_spse.counting.work_meter import must_stop
 from graphgps_spse.jit import kernel
 
 MAX_VERTICES = 20
 """A block of 20 vertices takes 80 MiB for each thread, and its counts, at most 18!, are integers below 2^53."""
 
-_STRIDE = 1 << 14  # sets between two looks at the limits
-_SET, _SET_VERTEX = 10.0, 5.0  # work of one set, and of each vertex of the block for it
+_CHECK_INTERVAL = 1 << 14  # subsets between two checks of the meter
+_SET, _SET_VERTEX = 10.0, 5.0  # work of one subset, and of each vertex of the block for it
 
 
 def predict_subsets(num_vertices: int) -> float:
@@ -21,16 +22,22 @@ def predict_subsets(num_vertices: int) -> float:
 
 
 @kernel
-def count_subsets(adjacency, begin, end, meters, task, cap, limit, counts):
-    """Count the paths from vertices begin..end-1 of a block into `counts` [K, m, m], rows begin..end-1.
+def count_subsets(adjacency, begin, end, meter, task, counts):
+    """Count the paths from some vertices of a block. Returns False if it stopped because it exceeded the work allowed.
 
-    Adds the work to meters[task]. Returns False if it stopped because the sum of `meters` exceeded `cap` or limit[0]
-    became negative.
+    Args:
+        adjacency: [m, m] float64.
+        begin: the first vertex to start from.
+        end: the vertex after the last one.
+        meter: WorkMeter.
+        task: the place in meter.spent that the work is added to.
+        counts: [K, m, m] float64 zeros in rows begin..end-1, to be filled.
+
     """
     m, longest = len(adjacency), len(counts)
     width = (m + 2) // 4 * 4  # m - 1 vertices, in whole vectors
     paths, steps = np.empty((1 << (m - 1), m - 1)), np.empty(width)
-    others, arcs = np.empty(m - 1, np.int64), np.zeros((m - 1, width))
+    others, edges = np.empty(m - 1, np.int64), np.zeros((m - 1, width))
     price, spent = _SET + _SET_VERTEX * m, 0
     for root in range(begin, end):
         for v in range(m - 1):
@@ -38,13 +45,13 @@ def count_subsets(adjacency, begin, end, meters, task, cap, limit, counts):
         for v in range(m - 1):
             paths[1 << v, v] = adjacency[root, others[v]]
             for w in range(m - 1):
-                arcs[v, w] = adjacency[others[v], others[w]]
+                edges[v, w] = adjacency[others[v], others[w]]
         for members in range(1, 1 << (m - 1)):
             spent += 1
-            if spent == _STRIDE:
-                meters[task] += int(spent * price)
+            if spent == _CHECK_INTERVAL:
+                meter.spent[task] += int(spent * price)
                 spent = 0
-                if limit[0] < 0 or meters.sum() > cap:
+                if must_stop(meter):
                     return False
             size = 0
             for v in range(m - 1):
@@ -59,9 +66,9 @@ def count_subsets(adjacency, begin, end, meters, task, cap, limit, counts):
                         continue
                     counts[size - 1, root, others[v]] += number
                     for w in range(width):
-                        steps[w] += number * arcs[v, w]
+                        steps[w] += number * edges[v, w]
             for w in range(m - 1):
                 if not (members >> w) & 1:
                     paths[members | (1 << w), w] = steps[w]
-    meters[task] += int(spent * price)
+    meter.spent[task] += int(spent * price)
     return True

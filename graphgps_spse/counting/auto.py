@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphgps_spse.counting.exact import count_within, predict_work
-from graphgps_spse.counting.graph import SimpleGraphs
+from graphgps_spse.counting.exact.exact_counts import count_exact, predict_work
+from graphgps_spse.counting.graphs import SimpleGraphs
 from graphgps_spse.counting.options import CountOptions
-from graphgps_spse.counting.parallel import Spread
+from graphgps_spse.counting.parallel import RunTasks
 from graphgps_spse.counting.records import ChunkCounts, Status
-from graphgps_spse.counting.sampled import estimate_graph, plan_walks, walk_work
+from graphgps_spse.counting.sampled.estimates import estimate_graph
+from graphgps_spse.counting.sampled.random_walks import plan_walks, walk_work
 
 
 @dataclass(frozen=True)
@@ -17,10 +18,11 @@ class CountPlan:
     """What "auto" will do with one graph, as predicted; a search that outgrows its half ends at a shorter length."""
 
     num_nodes: int
-    num_arcs: int
+    num_edges: int
+    """Directed edges: an undirected one counts twice."""
     max_length: int
     budget: int
-    """Nanoseconds, about, as all work below."""
+    """In units of about a nanosecond, as all work below."""
     exact_work_K: np.ndarray
     """[K] float64: predicted work of exact counts up to each length."""
     exact_lengths: int
@@ -30,7 +32,7 @@ class CountPlan:
     walks_work: int
 
     def __str__(self) -> str:
-        degree = self.num_arcs / max(self.num_nodes, 1)
+        degree = self.num_edges / max(self.num_nodes, 1)
         lines = [
             f"graph of {self.num_nodes} nodes, degree {degree:.1f}, paths of up to {self.max_length} edges, "
             f"budget {self.budget / 1e9:.3g} s"
@@ -48,14 +50,14 @@ class CountPlan:
 
 def plan_graph(graphs: SimpleGraphs, graph: int, max_length: int, options: CountOptions) -> CountPlan:
     """Predict what `count_auto` does with one graph."""
-    ptr, col = graphs.arcs_of(graph)
-    n, num_arcs = len(ptr) - 1, len(col)
+    row_ptr, col = graphs.one(graph).directed_edges
+    n, num_edges = len(row_ptr) - 1, len(col)
     exact_work_K = predict_work(graphs, graph, max_length)
     exact_lengths = max(1, int(np.count_nonzero(exact_work_K <= _half(options))))
     left = _left(options, exact_work_K, exact_lengths)
-    num_walks = plan_walks(n, num_arcs, max_length, left) if exact_lengths < max_length else 0
-    work = num_walks * walk_work(n, num_arcs, max_length)
-    return CountPlan(n, num_arcs, max_length, options.budget, exact_work_K, exact_lengths, num_walks, work)
+    num_walks = plan_walks(n, num_edges, max_length, left) if exact_lengths < max_length else 0
+    work = num_walks * walk_work(n, num_edges, max_length)
+    return CountPlan(n, num_edges, max_length, options.budget, exact_work_K, exact_lengths, num_walks, work)
 
 
 def count_auto(
@@ -65,11 +67,14 @@ def count_auto(
     max_length: int,
     options: CountOptions,
     limit: np.ndarray,
-    spread: Spread,
+    run_tasks: RunTasks,
     counts_PK: np.ndarray,
 ) -> ChunkCounts | None:
-    """Count graphs first..last-1 exactly as far as the budget allows and estimate the rest."""
-    exact = count_within(graphs, first, last, max_length, _half(options), limit, spread, counts_PK)
+    """Count graphs first..last-1 exactly as far as the budget allows and estimate the rest.
+
+    Parameters are those of counters.Counter.
+    """
+    exact = count_exact(graphs, first, last, max_length, options, limit, run_tasks, counts_PK, _half(options))
     if exact is None or not np.count_nonzero(exact.status_GK):
         return exact
     status_GK, work = exact.status_GK, exact.work
@@ -77,7 +82,7 @@ def count_auto(
     for g in np.flatnonzero(status_GK[:, -1] == Status.NOT_COUNTED.code).tolist():
         length = 1 + int(np.argmax(status_GK[g] == Status.NOT_COUNTED.code))
         left = _left(options, predict_work(graphs, first + g, max_length), length - 1)
-        estimate = estimate_graph(graphs, first + g, length, max_length, left, options.seed, limit, spread)
+        estimate = estimate_graph(graphs, first + g, length, max_length, left, options.seed, limit, run_tasks)
         work += 0 if estimate is None else estimate.work
         if estimate is None or work > limit[0]:
             return None

@@ -1,28 +1,28 @@
-"""Where counts are written: straight into the result, or into memory that each thread uses again and again."""
+"""Where counts are written: straight into the result, or into buffers that each thread reuses."""
 
 from collections.abc import Callable
 from threading import local
 
 import numpy as np
 
-from graphgps_spse.counting.graph import SimpleGraphs
+from graphgps_spse.counting.graphs import SimpleGraphs
 from graphgps_spse.counting.records import ChunkCounts, as_matrices
 from graphgps_spse.jit import kernel
 
 
-class Memory:
-    """Zeros for the counts of a chunk, which are part of the result and stay."""
+class ResultBuffer:
+    """Zeros for the counts of a chunk that are part of the result."""
 
     def __init__(self, zeros: Callable[[int, int], np.ndarray]) -> None:
-        """`zeros(first, last)` is the place for graphs first..last-1, [P, K] float64."""
+        """`zeros(first, last)` returns the place for graphs first..last-1, [P, K] float64."""
         self.zeros = zeros
 
     def release(self, chunk: ChunkCounts) -> None:
-        """Say that the counts of a chunk were consumed, by the thread that asked for their place."""
+        """Called by the thread that asked for the zeros, when the counts of a chunk have been used."""
 
 
-class ReusedMemory(Memory):
-    """Zeros that each thread uses for one chunk after the other: new pages cost more than most counts.
+class ReusedBuffer(ResultBuffer):
+    """Per-thread buffer of zeros, reused between chunks: fresh memory costs more than most counts.
 
     Nearly all counts of a large molecule are zero, so only what was written is cleared where a counter tells.
     """
@@ -58,7 +58,7 @@ def to_matrices(chunk: ChunkCounts) -> np.ndarray:
 
 @kernel
 def _clear_spans(spans, counts_PK):
-    """Set the rows of `counts_PK` to zero, where `spans` [2, P] says that they may be anything else."""
+    """Set the rows of `counts_PK` [P, K] to zero, where `spans` [2, P] says that they may be anything else."""
     for p in range(len(counts_PK)):
         for k in range(spans[0, p], spans[1, p]):
             counts_PK[p, k] = 0.0

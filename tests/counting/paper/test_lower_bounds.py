@@ -3,20 +3,18 @@
 import networkx as nx
 import numpy as np
 import pytest
-from naive import all_orderings, path_counts, path_counts_along
+from naive import path_counts
+from small_graphs import random_edges
 
-import graphgps_spse.counting as counting
+import graphgps_spse.counting.api as api
 from graphgps_spse.counting import CountOptions, Status, count_simple_paths, count_simple_paths_many
-from graphgps_spse.counting.dag import count_dag, count_dense, count_sparse
-from graphgps_spse.counting.graph import simplify, single_graph
-from graphgps_spse.counting.orderings import choose_roots, fill_keys, make_orderings
-from graphgps_spse.counting.parallel import one_after_another
+from graphgps_spse.counting.graphs import simplify
+from graphgps_spse.counting.paper.lower_bounds import count_dag
+from graphgps_spse.counting.parallel import run_in_turn
 from graphgps_spse.errors import ConfigError
 
 NO_LIMIT = np.array([1 << 62])
 RING = [(i, (i + 1) % 6) for i in range(6)]
-SKIP_LINKS = [(i, (i + step) % 9) for i in range(9) for step in (1, 4)]
-"""A circular skip link graph; the paths of 3 edges from 0 to 1 are 0-4-5-1 and 0-5-6-1."""
 ONE_AT_A_TIME = [(0, 2), (2, 3), (3, 4), (4, 1), (0, 4), (2, 1)]
 """Section 5.5: the paths of 4 edges from 0 to 1 are 0-2-3-4-1 and 0-4-3-2-1, which cross 2-3-4 in both directions."""
 
@@ -26,27 +24,8 @@ def count(edges, num_nodes, max_length, **options):
     return count_simple_paths(edges, num_nodes, max_length, method="dag", **options)
 
 
-def random_edges(rng, num_nodes, density):
-    return [(i, j) for i in range(num_nodes) for j in range(num_nodes) if i != j and rng.random() < density]
-
-
 def random_graph(num_nodes, density, seed):
     return random_edges(np.random.default_rng(seed), num_nodes, density)
-
-
-def draw(edges, num_nodes, roots, max_depth, num_tries, seed=0, directed=False):
-    """The orderings of some roots and depths, [.., N]."""
-    graph = single_graph(np.array(edges).T, num_nodes, directed)
-    key, seen = np.empty(1, np.uint64), np.zeros(1 << 12, np.uint64)
-    fill_keys(*graph.arcs, seed, key)
-    roots = np.array(roots)
-    orders = np.empty((len(roots) * (max_depth + 1) * num_tries, num_nodes), np.int64)
-    num, _ = make_orderings(*graph.arcs, roots, 0, max_depth, num_tries, key, seen, NO_LIMIT, orders)
-    return orders[:num]
-
-
-def adjacency_of(edges, num_nodes, directed=False):
-    return path_counts(edges, num_nodes, 1, directed)[0]
 
 
 def test_six_cycle():
@@ -57,101 +36,11 @@ def test_six_cycle():
     np.testing.assert_array_equal(counts, path_counts(RING, 6, 6))
 
 
-def test_circular_skip_links_need_a_partial_breadth_first_step():
-    """The paper's figure: breadth-first from 0 or 1 alone never finds both paths, a partial step does."""
-    assert path_counts(SKIP_LINKS, 9, 3)[2, 0, 1] == 2
-    adjacency = adjacency_of(SKIP_LINKS, 9)
-
-    def most(orders):
-        return max(path_counts_along(adjacency, order, 3)[2, 0, 1] for order in orders)
-
-    assert most(draw(SKIP_LINKS, 9, [0, 1], 0, 50)) < 2
-    assert most(draw(SKIP_LINKS, 9, [0, 1], 1, 50)) == 2
-    assert count(SKIP_LINKS, 9, 3, N=20, D_dfs=0).counts[2, 0, 1] == 2
-
-
 def test_paths_that_no_ordering_holds_together_count_once():
     exact = path_counts(ONE_AT_A_TIME, 5, 4)[3]
     assert exact[0, 1] == 2
     found = count(ONE_AT_A_TIME, 5, 4, N=50, D_dfs=4, repeats=3).counts[3]
     assert found[0, 1] == found[1, 0] == 1
-
-
-@pytest.mark.parametrize("switch", [0, 1, 2, 3])
-def test_orderings_are_those_of_the_paper(switch):
-    """All that the slow twin lists are drawn, and no others."""
-    edges = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 4), (3, 4)]
-    neighbours = [{j for i, j in [*edges, *(e[::-1] for e in edges)] if i == v} for v in range(5)]
-    expected = all_orderings(neighbours, 1, switch)
-    found = set()
-    for seed in range(600):
-        found |= {tuple(order) for order in draw(edges, 5, [1], switch, 1, seed)[-1:].tolist()}
-    # The last ordering is that of depth `switch`, unless it makes the same acyclic graph as one before.
-    allowed = set().union(*(all_orderings(neighbours, 1, s) for s in range(switch + 1)))
-    assert found <= allowed
-    codes = {tuple(order.index(i) < order.index(j) for i, j in edges) for order in expected}
-    reached = {tuple(order.index(i) < order.index(j) for i, j in edges) for order in found}
-    assert codes <= reached
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_orderings_hold_every_node_once_and_make_different_graphs(directed):
-    edges = random_graph(12, 0.2, 0) + [(i, i + 1) for i in range(11)]
-    orders = draw(edges, 12, range(12), 4, 5, directed=directed)
-    assert len(orders) > 100
-    assert (np.sort(orders, axis=1) == np.arange(12)).all()
-    graphs = {tuple(np.argsort(order)[i] < np.argsort(order)[j] for i, j in edges) for order in orders}
-    assert len(graphs) == len(orders)
-    if not directed:
-        assert set(orders[:, 0].tolist()) == set(range(12))
-
-
-def test_depth_zero_is_breadth_first():
-    graph = nx.connected_watts_strogatz_graph(30, 4, 0.3, seed=1)
-    for root in range(5):
-        (order,) = draw(list(graph.edges), 30, [root], 0, 1)
-        distance = nx.single_source_shortest_path_length(graph, root)
-        assert order[0] == root
-        assert (np.diff([distance[v] for v in order]) >= 0).all()
-        place = np.argsort(order)
-        parent = [min(place[w] for w in graph[v]) for v in order[1:]]
-        assert (np.diff(parent) >= 0).all()
-
-
-def test_what_the_root_does_not_reach_stands_in_front_of_it():
-    """Arcs 2 -> 0 and 2 -> 3: from root 0 only 1 is reached, and no arc is lost by putting 2, 3 first."""
-    edges = [(0, 1), (2, 0), (2, 3)]
-    for seed in range(10):
-        order = draw(edges, 4, [0], 0, 1, seed, directed=True)[0].tolist()
-        assert order[-2:] == [0, 1] and set(order[:2]) == {2, 3}
-
-
-def test_roots_are_far_apart_and_fewer_are_the_first_of_more():
-    graph = single_graph(np.array([(i, i + 1) for i in range(29)]).T, 30, False)
-    key = np.array([7], np.uint64)
-    roots, fewer = np.empty(30, np.int64), np.empty(4, np.int64)
-    choose_roots(*graph.links, key, NO_LIMIT, roots)
-    choose_roots(*graph.links, key, NO_LIMIT, fewer)
-    assert sorted(roots.tolist()) == list(range(30))
-    assert roots[:4].tolist() == fewer.tolist()
-    assert abs(roots[1] - roots[0]) == max(roots[0], 29 - roots[0])
-    assert np.abs(np.diff(roots[:4])).min() >= 7
-
-
-@pytest.mark.parametrize("kernel", [count_dense, count_sparse])
-@pytest.mark.parametrize("directed", [False, True])
-def test_counts_along_orderings_equal_powers_of_a_matrix(kernel, directed):
-    rng = np.random.default_rng(3)
-    for num_nodes, density in ((3, 0.9), (17, 0.15), (16, 0.9), (130, 0.08)):
-        edges = random_edges(rng, num_nodes, density)
-        adjacency = adjacency_of(edges, num_nodes, directed)
-        graph = single_graph(np.array(edges).T, num_nodes, directed)
-        turned = single_graph(np.array(edges).T[::-1], num_nodes, directed)
-        orders = np.stack([rng.permutation(num_nodes) for _ in range(4)])
-        best = np.zeros((num_nodes, num_nodes, 9))
-        assert kernel(graph.arcs[0], *turned.arcs, directed, orders, 0, np.zeros(1, np.int64), NO_LIMIT, best)
-        expected = np.max([path_counts_along(adjacency, order, 9, directed) for order in orders], axis=0)
-        np.testing.assert_array_equal(best.transpose(2, 0, 1), expected if directed else np.tril(expected))
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -245,7 +134,7 @@ def test_threads_change_nothing(density, monkeypatch):
     edges = np.array(random_graph(60, density, 10)).T
     options = {"method": "dag", "D_dfs": 2, "N": 5}
     one = count_simple_paths(edges, 60, 8, **options)
-    monkeypatch.setattr(counting, "_QUICK_WORK", 0)
+    monkeypatch.setattr(api, "_QUICK_WORK", 0)
     for num_threads in (1, 3):
         other = count_simple_paths(edges, 60, 8, num_threads=num_threads, **options)
         np.testing.assert_array_equal(one.counts, other.counts)
@@ -273,8 +162,8 @@ def test_stops_at_the_limit(density, limit):
     edges = np.array(random_graph(50, density, 11)).T
     graphs = simplify(np.array([0, 50]), np.array([0, edges.shape[1]]), edges, directed=False)
     counts = np.zeros((2500, 9))
-    assert count_dag(graphs, 0, 1, 9, CountOptions(), np.array([limit]), one_after_another, counts) is None
-    chunk = count_dag(graphs, 0, 1, 9, CountOptions(), NO_LIMIT, one_after_another, counts)
+    assert count_dag(graphs, 0, 1, 9, CountOptions(), np.array([limit]), run_in_turn, counts) is None
+    chunk = count_dag(graphs, 0, 1, 9, CountOptions(), NO_LIMIT, run_in_turn, counts)
     assert chunk.work > 200_000
 
 

@@ -1,9 +1,9 @@
-"""Edge lists become simple graphs: checked, without loops and duplicates, as sorted compressed rows (CSR)."""
+"""Graphs as the engine reads them: checked, without loops and duplicate edges, in compressed sparse rows (CSR)."""
 
 import math
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -16,12 +16,9 @@ MAX_VALUES = 1 << 31
 
 _SEGMENT_LOAD = 1 << 20  # edges and graphs whose sorting takes some 100 MB
 
-CSR = tuple[np.ndarray, np.ndarray]
-"""row_ptr [N + 1] and col [E], int64: the neighbours of node v are col[row_ptr[v]:row_ptr[v + 1]], ascending."""
-
 
 class FlatGraphs(Protocol):
-    """Graphs in flat arrays, e.g. encodings.base.GraphArrays; edges count nodes within their graph."""
+    """Graphs in flat arrays, e.g. encodings.base.GraphArrays; edges number the nodes within their graph."""
 
     @property
     def node_ptr(self) -> np.ndarray: ...  # noqa: D102
@@ -33,38 +30,68 @@ class FlatGraphs(Protocol):
     def edge_index(self) -> np.ndarray: ...  # noqa: D102
 
 
+class CSR(NamedTuple):
+    """Edges by the node that they leave: those of node v lead to col[row_ptr[v]:row_ptr[v + 1]]."""
+
+    row_ptr: np.ndarray
+    """[N + 1] int64. Nodes are numbered through all graphs."""
+    col: np.ndarray
+    """[E] int64. Nodes are numbered within their graph, and ascend for each v in what `simplify` returns."""
+
+    def part(self, first_node: int, last_node: int) -> "CSR":
+        """Return the edges that leave nodes first_node..last_node-1, which are numbered from 0."""
+        row_ptr, col = self
+        begin, end = row_ptr[first_node], row_ptr[last_node]
+        return CSR(row_ptr[first_node : last_node + 1] - begin, col[begin:end])
+
+
 @dataclass(frozen=True)
 class SimpleGraphs:
-    """Many simple graphs. Rows are nodes counted through all graphs, columns nodes counted within their graph."""
+    """One simple graph or many: the only form of a graph inside the engine."""
 
     node_ptr: np.ndarray
     """[G + 1] int64: the first node of each graph, and N."""
     pair_ptr: np.ndarray
     """[G + 1] int64: the first of the n * n pairs of each graph, and P."""
-    arcs: CSR
-    """The arcs that paths follow."""
-    links: CSR
-    """The symmetrised graph; `arcs` itself unless directed."""
-    directed: bool
+    directed_edges: CSR
+    """The edges that paths follow; unless `is_directed`, each edge in both directions."""
+    undirected_edges: CSR
+    """Each edge in both directions: `directed_edges` itself unless `is_directed`."""
+    is_directed: bool
 
-    def __len__(self) -> int:
+    @property
+    def num_graphs(self) -> int:
+        """How many graphs these are."""
         return len(self.node_ptr) - 1
 
-    def arcs_of(self, graph: int) -> CSR:
-        """Return the arcs of one graph as CSR that counts from 0."""
-        return self._cut(self.arcs, graph)
-
-    def links_of(self, graph: int) -> CSR:
-        """Return one graph, symmetrised, as CSR that counts from 0."""
-        return self._cut(self.links, graph)
-
-    def _cut(self, csr: CSR, graph: int) -> CSR:
-        (row_ptr, col), (start, stop) = csr, self.node_ptr[graph : graph + 2].tolist()
-        return row_ptr[start : stop + 1] - row_ptr[start], col[row_ptr[start] : row_ptr[stop]]
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all graphs."""
+        return int(self.node_ptr[-1])
 
     def num_pairs(self, first: int, last: int) -> int:
         """Pairs of graphs first..last-1."""
         return int(self.pair_ptr[last] - self.pair_ptr[first])
+
+    def one(self, graph: int) -> Self:
+        """Return one graph alone."""
+        first, last = self.node_ptr[graph : graph + 2].tolist()
+        directed = self.directed_edges.part(first, last)
+        undirected = self.undirected_edges.part(first, last) if self.is_directed else directed
+        return self._of_one_graph(last - first, directed, undirected)
+
+    def subgraph(self, nodes: np.ndarray) -> Self:
+        """Return what one graph, alone in `self`, holds of `nodes` [m] and the edges between them.
+
+        Node i of the result is nodes[i]. The order of a node's edges stays.
+        """
+        directed = CSR(*_edges_between(nodes, *self.directed_edges))
+        undirected = CSR(*_edges_between(nodes, *self.undirected_edges)) if self.is_directed else directed
+        return self._of_one_graph(len(nodes), directed, undirected)
+
+    def _of_one_graph(self, size: int, directed: CSR, undirected: CSR) -> Self:
+        ptrs = np.array([0, size]), np.array([0, size * size])
+        return type(self)(*ptrs, directed, undirected, self.is_directed)
 
 
 def check_max_length(max_length: Any) -> int:
@@ -179,10 +206,12 @@ def simplify(
     row_ptr, col, wrong = _to_csr(node_ptr, edge_ptr, start, end, True)
     if wrong >= 0:
         raise _points_outside(node_ptr, edge_ptr, edges, int(wrong))
-    links = arcs = row_ptr, col
+    both_ways = one_way = CSR(row_ptr, col)
     if directed:
-        arcs = _to_csr(node_ptr, edge_ptr, start, end, False)[:2]
-    return SimpleGraphs(node_ptr, pair_offsets(node_ptr) if pair_ptr is None else pair_ptr, arcs, links, directed)
+        one_way = CSR(*_to_csr(node_ptr, edge_ptr, start, end, False)[:2])
+    return SimpleGraphs(
+        node_ptr, pair_offsets(node_ptr) if pair_ptr is None else pair_ptr, one_way, both_ways, directed
+    )
 
 
 def pair_offsets(node_ptr: Any) -> np.ndarray:
@@ -284,3 +313,23 @@ def _to_csr(node_ptr, edge_ptr, start, end, both_ways):
                     col[filled[u]] = v - node_ptr[g]
                     filled[u] += 1
     return row_ptr, col, wrong
+
+
+@kernel
+def _edges_between(nodes, row_ptr, col):
+    """Return row_ptr and col of the edges between some nodes of one graph; `nodes` [m] get the numbers 0 .. m - 1."""
+    number = np.full(len(row_ptr) - 1, -1, np.int64)
+    for i in range(len(nodes)):
+        number[nodes[i]] = i
+    own_ptr = np.zeros(len(nodes) + 1, np.int64)
+    for i in range(len(nodes)):
+        own_ptr[i + 1] = own_ptr[i]
+        for e in range(row_ptr[nodes[i]], row_ptr[nodes[i] + 1]):
+            own_ptr[i + 1] += number[col[e]] >= 0
+    own_col, filled = np.empty(own_ptr[-1], np.int64), 0
+    for i in range(len(nodes)):
+        for e in range(row_ptr[nodes[i]], row_ptr[nodes[i] + 1]):
+            if number[col[e]] >= 0:
+                own_col[filled] = number[col[e]]
+                filled += 1
+    return own_ptr, own_col

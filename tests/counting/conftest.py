@@ -1,0 +1,1 @@
+"""Tests of the folders below import the helpers of this one."""
