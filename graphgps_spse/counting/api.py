@@ -219,11 +219,13 @@ def _map_chunks(
 
     def process(first: int, last: int) -> None:
         chunk = counter(graphs, first, last, max_length, options, limit, run_tasks, buffer.zeros(first, last))
-        if chunk is not None:  # None: stopped
-            consume(first_graph + first, first_graph + last, chunk)
-            buffer.release(chunk)
-            status_GK[first:last] = chunk.status_GK
-            work.append(chunk.work)
+        if chunk is None:
+            assert limit[0] < 0, "a counter gives up only when it is stopped"
+            return
+        consume(first_graph + first, first_graph + last, chunk)
+        buffer.release(chunk)
+        status_GK[first:last] = chunk.status_GK
+        work.append(chunk.work)
 
     def stop() -> None:
         limit[0] = -1

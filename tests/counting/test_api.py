@@ -5,9 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +16,6 @@ from small_graphs import graph_of, random_graphs
 import graphgps_spse.counting as counting
 import graphgps_spse.counting.api as api
 from graphgps_spse.counting import count_simple_paths, count_simple_paths_many, map_path_counts
-from graphgps_spse.counting.parallel import chunk_bounds, for_each_chunk
 from graphgps_spse.counting.records import ChunkCounts, Status, weakest
 from graphgps_spse.errors import ConfigError, DataError
 
@@ -66,11 +63,6 @@ def test_progress_adds_up(monkeypatch):
 def test_no_graphs():
     none = SimpleNamespace(node_ptr=[0], edge_ptr=[0], edge_index=[[], []])
     assert count_simple_paths_many(none, 3).counts.shape == (0, 3)
-
-
-def test_chunks_cover_all_graphs():
-    pair_ptr = np.array([0, 4, 4, 400, 404, 408, 412])
-    assert chunk_bounds(pair_ptr, 8) == [(0, 2), (2, 3), (3, 5), (5, 6)]
 
 
 def test_float32_result():
@@ -246,7 +238,6 @@ def test_ctrl_c_stops_a_hopeless_count(call):
     """All paths in a complete graph of 40 nodes would take longer than the universe is old."""
     code = f"""
 import numpy as np
-from threading import Event
 from types import SimpleNamespace
 from graphgps_spse.counting import compile_counters, count_simple_paths, count_simple_paths_many
 e = np.stack(np.triu_indices(40, 1))
@@ -266,20 +257,6 @@ print("ready", flush=True)
     assert time.perf_counter() - begin < 10
 
 
-def test_a_signal_while_work_is_handed_out_stops_it(monkeypatch):
-    """The stop must reach a chunk that already runs when the signal comes between two submits."""
-    stopped, submit = Event(), ThreadPoolExecutor.submit
-
-    def submit_then_interrupt(pool, process, *bounds):
-        submit(pool, process, *bounds)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_then_interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        for_each_chunk(lambda *_: stopped.wait(60), [(0, 1), (1, 2)], stop=stopped.set)
-    assert stopped.is_set()
-
-
 @pytest.mark.parametrize("num_threads", [0, 1.5, "2"])
 def test_threads_are_checked_for_small_graphs_too(num_threads):
     with pytest.raises(DataError, match="num_threads must be at least 1"):
@@ -290,3 +267,20 @@ def test_threads_are_checked_for_small_graphs_too(num_threads):
 def test_results_that_cannot_hold_counts_are_refused(dtype):
     with pytest.raises(ConfigError, match=f"float64 or float32, not {dtype}"):
         count_simple_paths_many(random_graphs(3), 2, dtype=dtype)
+
+
+@pytest.mark.parametrize("max_length", [2, 4, 9])
+def test_long_graphs_at_short_lengths(max_length):
+    """Chains of hexagons of 20 to 200 nodes, each chunk in the memory of the one before."""
+    rng, parts = np.random.default_rng(0), []
+    for num_rings in rng.integers(3, 34, 12).tolist():
+        ring = [(6 * r + i, 6 * r + (i + 1) % 6) for r in range(num_rings) for i in range(6)]
+        parts.append((np.array([*ring, *((6 * r + 3, 6 * r + 6) for r in range(num_rings - 1))]).T, 6 * num_rings))
+    node_ptr = np.cumsum([0, *(n for _, n in parts)])
+    edge_ptr = np.cumsum([0, *(e.shape[1] for e, _ in parts)])
+    edge_index = np.concatenate([e for e, _ in parts], axis=1)
+    graphs, found = SimpleNamespace(node_ptr=node_ptr, edge_ptr=edge_ptr, edge_index=edge_index), {}
+    map_path_counts(graphs, max_length, lambda first, last, chunk: found.update({first: chunk.counts.copy()}))
+    rows = np.concatenate([found[first] for first in sorted(found)])
+    expected = [path_counts(e.T.tolist(), n, max_length).reshape(max_length, -1).T for e, n in parts]
+    np.testing.assert_array_equal(rows, np.concatenate(expected))

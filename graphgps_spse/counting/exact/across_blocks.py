@@ -135,12 +135,14 @@ def _join_block(stride_u, stride_v, block, placed, num_placed, max_length, mirro
             if mirror:  # the same numbers, side by side in memory for one u after the other
                 a, out, back = top * stride_u + u * stride_v, back, out
             if high[a] == 0 or high[b] == 0:
-                high[out] = 0
                 continue
-            low[out], high[out] = low[a] + low[b] + 1, min(max_length, high[a] + high[b])
-            if mirror:
-                low[back], high[back] = low[out], high[out]
             work += (high[b] - low[b]) * (high[a] - low[a])
+            begin, end = low[a] + low[b] + 1, min(max_length, high[a] + high[b])
+            if begin >= end:  # farther apart than max_length: the span stays empty
+                continue
+            low[out], high[out] = begin, end
+            if mirror:
+                low[back], high[back] = begin, end
             for i in range(low[b], high[b]):
                 factor = counts[b, i]
                 for k in range(low[a], min(high[a], max_length - 1 - i)):
@@ -168,6 +170,8 @@ def _join_bridge(num_nodes, top, v, placed, num_placed, max_length, low, high, c
         # The first two are side by side in memory for one u after the other.
         a, row_u, back_u = first_of_top + u, first_of_v + u, u * size + end_v
         begin, end = low[a], min(high[a], max_length - 1)
+        if begin >= end:  # farther apart than max_length: the span stays empty
+            continue
         low[row_u] = low[back_u] = begin + 1
         high[row_u] = high[back_u] = end + 1
         for k in range(np.uint64(begin), np.uint64(end)):

@@ -262,3 +262,15 @@ def test_invariances(seed):
     assert not twice[:, :n, n:].any()
     i, j = rng.choice(n, 2, replace=False).tolist()
     assert (count([*edges, (i, j)], n, max_length, directed=True).counts >= counts).all()
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("max_length", [1, 2, 3, 8, 40])
+def test_a_long_path_at_short_lengths(directed, max_length):
+    """Most pairs are farther apart than `max_length`: neither counts nor a negative amount of work."""
+    edges, n = [(i, i + 1) for i in range(80)], 81
+    paths = count(edges, n, max_length, directed=directed)
+    gap = np.subtract.outer(np.arange(n), np.arange(n)).T
+    expected = [(gap == k) if directed else (abs(gap) == k) for k in range(1, max_length + 1)]
+    np.testing.assert_array_equal(paths.counts, np.array(expected, dtype=float))
+    assert paths.work >= n * n * max_length // 2
