@@ -53,18 +53,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def work() -> None:
         from graphgps_spse.config import load_config
+        from graphgps_spse.registry import list_components
 
         cfg = load_config(arguments.cfg, arguments.overrides) if arguments.cfg else None  # imports its plugins
-        if arguments.describe and cfg is not None and not arguments.list:
-            from graphgps_spse.describe import describe  # imports torch, as run does
+        if arguments.list or cfg is None:
+            print("\n".join(list_components()))
+        elif arguments.describe:
+            from graphgps_spse.describe import describe
 
             print("\n".join(describe(cfg)))
-            return
-        from graphgps_spse import run  # imports torch: seconds that neither --help nor a bad file need wait for
-
-        if arguments.list or cfg is None:
-            print("\n".join(run.list_components()))
         else:
+            from graphgps_spse import run
+
             with stop_at_once():
                 run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
 

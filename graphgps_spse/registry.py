@@ -1,11 +1,11 @@
 """Names in YAML become objects in code: one registry for each kind of component."""
 
-import importlib
-import pkgutil
 from difflib import get_close_matches
+from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
+from graphgps_spse.declarations import Component, first_line, read_declarations
 from graphgps_spse.errors import ConfigError
 
 
@@ -17,65 +17,81 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 class Registry:
-    """Components of one kind, found in the modules of one folder of the package.
+    """Components of one kind, which the modules of one folder of the package declare, and plugins add.
 
-    The folder is imported at the first lookup, so a component exists because its file does, and a file that
+    A component exists because its file does. The file is imported when the component is asked for, and a file that
     fails to import raises there and then.
     """
 
-    def __init__(self, kind: str, package: str, key: str = "") -> None:
-        """`key` is what names a component in YAML; empty where something else chooses it."""
-        self.kind, self.package, self.key = kind, package, key
+    def __init__(self, variable: str, kind: str, package: str, key: str = "") -> None:
+        """`variable` is this object's name in the package: its components stand below `@variable.register("name")`.
+
+        `key` is what names a component in YAML; empty where something else chooses it.
+        """
+        self.variable, self.kind, self.package, self.key = variable, kind, package, key
         self._objects: dict[str, Any] = {}
-        self._loaded = False
 
     def register(self, name: str) -> Any:
-        """Decorate a class or function to make it known as `name`."""
+        """Decorate a class or function to make it known as `name`, a string written out.
+
+        Raises ValueError where another component has the name.
+        """
 
         def add(obj: Any) -> Any:
             if name in self._objects:
-                raise ValueError(f"two components are registered as {self.kind} '{name}': {self._objects[name]}, {obj}")
+                self._refuse(name, self._objects[name].__module__, obj.__module__)
+            if not f"{obj.__module__}.".startswith(f"{self.package}.") and name in self._declared():
+                self._refuse(name, self._declared()[name].module, obj.__module__)
             self._objects[name] = obj
             return obj
 
         return add
 
-    def modules(self) -> list[ModuleType]:
-        """Return the modules of the folder and of the folders in it, sorted by name."""
-        folder = importlib.import_module(self.package)
-        names = (module.name for module in pkgutil.walk_packages(folder.__path__, f"{self.package}."))
-        return [importlib.import_module(name) for name in sorted(names)]
-
-    def _load(self) -> None:
-        if not self._loaded:
-            self.modules()
-            self._loaded = True
-
     def names(self) -> list[str]:
-        """Return every registered name, sorted."""
-        self._load()
-        return sorted(self._objects)
+        """Return every registered name, sorted. Nothing is imported."""
+        return sorted(self._objects.keys() | self._declared())
 
     def get(self, name: str) -> Any:
         """Return the component called `name`. Raises ConfigError that names the key, the nearest and all names."""
-        known = self.names()
+        if name not in self._objects and name in self._declared():
+            import_module(self._declared()[name].module)
         if name not in self._objects:
-            listing, place = ", ".join(known), f"{self.key}: " if self.key else ""
+            known, place = self.names(), f"{self.key}: " if self.key else ""
+            listing = ", ".join(known)
             raise ConfigError(f"{place}unknown {self.kind} '{name}'.{nearest(name, known)} Known: {listing}")
         return self._objects[name]
 
+    def describe(self, name: str) -> str:
+        """Return the first line of a component's docstring. A component of a plugin is marked."""
+        if declared := self._declared().get(name):
+            return declared.summary or "no description"
+        component = self.get(name)
+        return f"{first_line(component.__doc__) or 'no description'} (plugin {component.__module__})"
 
-datasets = Registry("data set", "graphgps_spse.data", "dataset.format")
-encodings = Registry("encoding", "graphgps_spse.encodings", "posenc_NAME.enable")
-models = Registry("model", "graphgps_spse.models", "model.type")
-node_encoders = Registry("node encoder", "graphgps_spse.models", "dataset.node_encoder_name")
-edge_encoders = Registry("edge encoder", "graphgps_spse.models", "dataset.edge_encoder_name")
-positional_encoders = Registry("positional encoder", "graphgps_spse.models", "posenc_NAME.model")
-heads = Registry("head", "graphgps_spse.models", "gnn.head")
-tasks = Registry("task", "graphgps_spse.training")
-optimizers = Registry("optimizer", "graphgps_spse.training", "optim.optimizer")
-schedulers = Registry("scheduler", "graphgps_spse.training", "optim.scheduler")
-loggers = Registry("logger", "graphgps_spse.training")
+    def _declared(self) -> dict[str, Component]:
+        found: dict[str, Component] = {}
+        for component in read_declarations(self.package.partition(".")[0]).components:
+            if component.registry == self.variable and component.module.startswith(f"{self.package}."):
+                if component.name in found:
+                    self._refuse(component.name, found[component.name].module, component.module)
+                found[component.name] = component
+        return found
+
+    def _refuse(self, name: str, first: str, second: str) -> NoReturn:
+        raise ValueError(f"two components are registered as {self.kind} '{name}', in {first} and in {second}")
+
+
+datasets = Registry("datasets", "data set", "graphgps_spse.data", "dataset.format")
+encodings = Registry("encodings", "encoding", "graphgps_spse.encodings", "posenc_NAME.enable")
+models = Registry("models", "model", "graphgps_spse.models", "model.type")
+node_encoders = Registry("node_encoders", "node encoder", "graphgps_spse.models", "dataset.node_encoder_name")
+edge_encoders = Registry("edge_encoders", "edge encoder", "graphgps_spse.models", "dataset.edge_encoder_name")
+positional_encoders = Registry("positional_encoders", "positional encoder", "graphgps_spse.models", "posenc_NAME.model")
+heads = Registry("heads", "head", "graphgps_spse.models", "gnn.head")
+tasks = Registry("tasks", "task", "graphgps_spse.training")
+optimizers = Registry("optimizers", "optimizer", "graphgps_spse.training", "optim.optimizer")
+schedulers = Registry("schedulers", "scheduler", "graphgps_spse.training", "optim.scheduler")
+loggers = Registry("loggers", "logger", "graphgps_spse.training")
 
 ALL = (
     datasets,
@@ -90,3 +106,20 @@ ALL = (
     schedulers,
     loggers,
 )
+
+
+def option_modules() -> list[ModuleType]:
+    """Import the modules of this package that declare options, and return them."""
+    return [import_module(module) for module in read_declarations("graphgps_spse").option_modules]
+
+
+def list_components() -> list[str]:
+    """Return a line for each component, its name and the first line of its docstring, below one for each kind.
+
+    Components of plugins are among them once these are imported. The package's own components are not imported.
+    """
+    lines = []
+    for registry in ALL:
+        lines.append(f"{registry.kind}, by {registry.key}:" if registry.key else f"{registry.kind}:")
+        lines += [f"  {name:26s} {registry.describe(name)}" for name in registry.names()]
+    return lines

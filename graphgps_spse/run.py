@@ -17,7 +17,6 @@ from graphgps_spse.preparation import check_sizes, prepare_kernels, set_up_machi
 from graphgps_spse.provenance import fingerprints_of, provenance_of
 from graphgps_spse.record import build_result
 from graphgps_spse.reevaluation import reevaluate, require_finished
-from graphgps_spse.registry import ALL
 from graphgps_spse.results import RunResult, aggregate
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
@@ -125,19 +124,3 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
             with run_dir.writing():
                 result.write(run_dir.result_path)
         return result
-
-
-def list_components() -> list[str]:
-    """Return one line for each registered component, its name and the first line of its docstring, under its kind.
-
-    Components of plugins that are imported are marked.
-    """
-    lines = []
-    for registry in ALL:
-        lines.append(f"{registry.kind}, by {registry.key}:" if registry.key else f"{registry.kind}:")
-        for name in registry.names():
-            component = registry.get(name)
-            about = (component.__doc__ or "").strip().partition("\n")[0] or "no description"
-            is_ours = component.__module__.partition(".")[0] == __package__
-            lines.append(f"  {name:26s} {about}" + ("" if is_ours else f" (plugin {component.__module__})"))
-    return lines

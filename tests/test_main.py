@@ -313,6 +313,12 @@ def test_describe_needs_no_data_and_counts_parameters(capsys, monkeypatch, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+def test_list_imports_neither_torch_nor_numpy():
+    code = "import sys, main; main.main(['--list']); assert not {'torch', 'numpy'} & sys.modules.keys()"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "GritTransformer" in run.stdout
+
+
 def test_list_names_components(capsys):
     assert main_module.main(["--list"]) == 0
     output = capsys.readouterr().out

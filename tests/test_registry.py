@@ -1,5 +1,6 @@
 """Names to components."""
 
+import subprocess
 import sys
 import textwrap
 
@@ -17,12 +18,14 @@ def package(tmp_path, monkeypatch):
     folder = tmp_path / name
     folder.mkdir()
     (folder / "__init__.py").write_text(
-        "from graphgps_spse.registry import Registry\nparts = Registry('part', __name__)\n"
+        "from graphgps_spse.registry import Registry\nparts = Registry('parts', 'part', __name__)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def add(module: str, text: str) -> Registry:
-        (folder / f"{module}.py").write_text(f"from {name} import parts\n" + textwrap.dedent(text))
+        path = folder / f"{module}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"from {name} import parts\n" + textwrap.dedent(text))
         __import__(name)
         return sys.modules[name].parts
 
@@ -30,10 +33,21 @@ def package(tmp_path, monkeypatch):
 
 
 def test_component_exists_because_its_file_does(package):
-    package("b", "@parts.register('Beta')\nclass Beta: pass\n")
-    parts = package("a", "@parts.register('Alpha')\nclass Alpha: pass\n")
-    assert parts.names() == ["Alpha", "Beta"]
+    package("inner/b", "@parts.register('Beta')\n@parts.register('Gamma')\ndef beta(): pass\n")
+    parts = package("a", "@parts.register('Alpha')\nclass Alpha:\n    '''\n    The first.\n    '''\n")
+    assert parts.names() == ["Alpha", "Beta", "Gamma"]
     assert parts.get("Alpha").__name__ == "Alpha"
+    assert parts.get("Beta") is parts.get("Gamma")
+    assert [parts.describe(name) for name in parts.names()] == ["The first.", "no description", "no description"]
+
+
+def test_only_the_module_of_a_component_is_imported(package):
+    package("a", "import no_such_module_anywhere\n@parts.register('Alpha')\nclass Alpha: pass\n")
+    parts = package("b", "@parts.register('Beta')\nclass Beta: 'The second.'\n")
+    assert parts.names() == ["Alpha", "Beta"] and parts.describe("Alpha") == "no description"
+    assert parts.get("Beta").__doc__ == "The second."
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
+        parts.get("Alpha")
 
 
 def test_unknown_name_says_nearest_and_lists_all(package):
@@ -43,14 +57,57 @@ def test_unknown_name_says_nearest_and_lists_all(package):
         parts.get("Alhpa")
 
 
-def test_broken_module_raises_and_duplicate_raises(package):
-    parts = package("a", "import no_such_module_anywhere\n")
-    with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
+def test_two_modules_with_one_name_are_refused(package):
+    package("a", "@parts.register('One')\nclass First: pass\n")
+    parts = package("b", "@parts.register('One')\nclass Second: pass\n")
+    with pytest.raises(ValueError, match=rf"as part 'One', in {parts.package}\.a and in {parts.package}\.b"):
         parts.names()
-    fresh = Registry("part", "x")
-    fresh.register("One")(object)
-    with pytest.raises(ValueError, match="One"):
-        fresh.register("One")(int)
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_plugin_cannot_take_a_name_that_is_declared(package, is_imported):
+    parts = package("a", "@parts.register('One')\nclass First: pass\n")
+    if is_imported:
+        parts.get("One")
+    with pytest.raises(ValueError, match=rf"as part 'One', in {parts.package}\.a and in builtins"):
+        parts.register("One")(object)
+    parts.register("Two")(object)
+    with pytest.raises(ValueError, match="as part 'Two', in builtins and in builtins"):
+        parts.register("Two")(int)
+    assert parts.names() == ["One", "Two"] and parts.describe("Two").endswith("(plugin builtins)")
+
+
+def test_name_that_is_computed_is_refused(package):
+    parts = package("a", "NAME = 'One'\n@parts.register(NAME)\nclass First: pass\n")
+    with pytest.raises(ValueError, match=r"\.a, line 3: write the component's name as a string"):
+        parts.names()
+
+
+def test_list_equals_what_all_modules_register():
+    """The list is read from source. In a process of its own, where no test has added components."""
+    code = """
+        import pkgutil
+        from importlib import import_module
+        import graphgps_spse
+        from graphgps_spse.options import Options
+        from graphgps_spse.registry import ALL, option_modules
+        declared = {r.variable: {name: r.describe(name) for name in r.names()} for r in ALL}
+        names = {module.__name__ for module in option_modules()}
+        found = pkgutil.walk_packages(graphgps_spse.__path__, "graphgps_spse.")
+        slow = ("graphgps_spse.reports.", "graphgps_spse.encodings.transform")  # which import matplotlib and PyG
+        every = {m.name: import_module(m.name) for m in found if not m.name.startswith(slow)}
+        registered = {r.variable: {n: x.__doc__.strip().split("\\n")[0] for n, x in r._objects.items()} for r in ALL}
+        assert registered == declared, (registered, declared)
+        owners = {
+            name
+            for name, module in every.items()
+            for value in vars(module).values()
+            if isinstance(value, type) and issubclass(value, Options)
+            if value.section is not None and value.__module__ == name
+        }
+        assert owners == names, owners ^ names
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
 
 
 def test_nearest_is_silent_when_nothing_is_near():

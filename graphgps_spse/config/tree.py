@@ -3,7 +3,6 @@
 Key names are those of GraphGPS. This is the only file that imports yacs.
 """
 
-import importlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,26 +15,14 @@ from graphgps_spse.config.files import Leaves, locating
 from graphgps_spse.config.key_hints import nearest_key
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Key, Options
-from graphgps_spse.registry import ALL
+from graphgps_spse.registry import option_modules
 
 log = logging.getLogger(__name__)
-
-OTHER_MODULES = (
-    "graphgps_spse.config.load",
-    "graphgps_spse.config.publication",
-    "graphgps_spse.rundir",
-    "graphgps_spse.seeding",
-    "graphgps_spse.cores",
-    "graphgps_spse.environment",
-)
-"""Modules outside the folders of components that declare options."""
 
 
 def option_classes(plugins: Sequence[ModuleType] = ()) -> list[type[Options]]:
     """Return the options that the modules of this package and of plugins declare."""
-    found = [importlib.import_module(name) for name in OTHER_MODULES]
-    found += [module for registry in ALL for module in registry.modules()]
-    modules = {module.__name__: module for module in (*found, *plugins)}
+    modules = {module.__name__: module for module in (*option_modules(), *plugins)}
     return [
         value
         for module in modules.values()
