@@ -48,7 +48,7 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def identity_of(config: dict[str, Any]) -> dict[str, Any]:
     """Return, with dotted keys, what makes a nested configuration the run it is: all but RUNTIME_KEYS."""
-    return {key: value for key, value in flatten(config).items() if not _is_runtime(key)}
+    return {key: value for key, value in flatten(config).items() if not is_runtime_key(key)}
 
 
 def experiment_of(config: dict[str, Any]) -> dict[str, Any]:
@@ -63,5 +63,6 @@ def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, 
     return [(key, before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)]
 
 
-def _is_runtime(key: str) -> bool:
+def is_runtime_key(key: str) -> bool:
+    """Return whether a run may be resumed with another value of this dotted key."""
     return any(key == name or key.startswith(name + ".") for name in RUNTIME_KEYS)

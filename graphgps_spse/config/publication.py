@@ -18,11 +18,11 @@ class ExpectedOptions(Options, section="expected"):
     """What the paper or the official code reports for this file; kept in result.json and never used in training."""
 
     mean: float = option(0.0, "the reported mean, as printed: accuracies in %")
-    std: float = option(0.0, "its standard deviation over seeds", at_least=0)
-    seeds: int = option(0, "number of seeds; 0: nothing is reported", at_least=0)
-    source: str = option("", "where it is reported")
-    file: str = option("", "set by the program: the file that expects it")
-    why_not: str = option("", "set by the program: why it does not apply to this run")
+    std: float = option(0.0, "standard deviation of the reported scores over seeds", at_least=0)
+    seeds: int = option(0, "number of reported seeds; 0: nothing is reported", at_least=0)
+    source: str = option("", "where the numbers are reported")
+    file: str = option("", "set by the program: the file that the numbers belong to")
+    why_not: str = option("", "set by the program: why the numbers do not apply to this run")
 
 
 def judge_expectation(config: dict[str, Any], published: dict[str, Any], file: Path) -> dict[str, str]:

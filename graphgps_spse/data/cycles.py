@@ -24,16 +24,21 @@ class CyclesOptions(Options, section="dataset.cycles"):
     """The synthetic cycle counting task, `dataset.format: cycles`."""
 
     num_graphs: tuple[int, ...] = option(
-        (10000, 1000, 1000), SPLIT_SIZES, at_least=1, at_most=LARGEST_SPLIT, lengths=(3,), source="SPSE paper, 5.1"
+        (10000, 1000, 1000),
+        SPLIT_SIZES,
+        at_least=1,
+        at_most=LARGEST_SPLIT,
+        lengths=(3,),
+        source="SPSE paper, section 5.1",
     )
-    min_length: int = option(3, "shortest cycle", at_least=3, at_most=10_000, source="SPSE paper, 5.1")
-    max_length: int = option(8, "longest cycle", at_least=3, at_most=10_000, source="SPSE paper, 5.1")
+    min_length: int = option(3, "shortest cycle", at_least=3, at_most=10_000, source="SPSE paper, section 5.1")
+    max_length: int = option(8, "longest cycle", at_least=3, at_most=10_000, source="SPSE paper, section 5.1")
     max_count: int = option(
         14,
         "most cycles of each length; their number is uniform on 0..max_count",
         at_least=1,
         at_most=1_000_000,
-        source="SPSE paper, 5.1",
+        source="SPSE paper, section 5.1",
     )
     seed: int = option(0, "seed of the graphs, not of the run, so that all runs share one data set")
 

@@ -43,25 +43,33 @@ _LARGEST = 3.4028234663852886e38  # of float32
 class SmilesOptions(Options, section="dataset.smiles"):
     """Molecules of your own, `dataset.format: smiles` (docs/own_data.md)."""
 
-    file: str = option("", "a CSV with a header, plain or .gz")
-    smiles_column: str = option("smiles", "column of the SMILES")
-    target_columns: tuple[str, ...] = option((), "columns of the targets, e.g. [logP]; numbers in quotes")
+    file: str = option("", "the CSV file, plain or .gz, with a header; required")
+    smiles_column: str = option("smiles", "the column of SMILES")
+    target_columns: tuple[str, ...] = option(
+        (), "the columns of targets, e.g. [logP]; required; names that are numbers in quotes"
+    )
     task: str = option(
-        "regression", "what the targets are; binary: one column of 0 and 1; multilabel: several", choices=tuple(TASKS)
+        "regression",
+        "what the targets are; binary: one column of 0 and 1; multilabel: several such columns",
+        choices=tuple(TASKS),
     )
     split: str = option(
         "random",
-        "how rows are split; scaffold: by Bemis-Murcko scaffold, the largest to train; column: by split_column",
+        "how rows are split; scaffold: by Bemis-Murcko scaffold, the largest groups to train; column: by split_column",
         choices=("random", "scaffold", "column"),
     )
-    split_column: str = option("split", "column that holds train, val (or valid) and test, with split: column")
+    split_column: str = option("split", "for split: column, the column of train, val (or valid) and test")
     fractions: tuple[float, ...] = option(
-        (0.8, 0.1, 0.1), "shares of train, validation and test, with split: random and scaffold", lengths=(3,)
+        (0.8, 0.1, 0.1),
+        "for split: random and scaffold, the shares of train, validation and test, of sum 1",
+        lengths=(3,),
     )
-    seed: int = option(0, "seed of split: random, not of the run, so that all runs share one split")
+    seed: int = option(
+        0, "for split: random, the seed of the split; it is not the seed of the run, so all runs share one split"
+    )
     on_error: str = option(
         "refuse",
-        "what to do where rows cannot be used: refuse the file or skip the rows; both list the rows",
+        "what to do with bad rows: refuse the file or skip the rows; both list the rows",
         choices=("refuse", "skip"),
     )
 

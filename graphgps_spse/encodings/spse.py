@@ -25,7 +25,7 @@ class SPSEOptions(EncodingOptions, section="posenc_SPSE"):
         at_most=10_000,
     )
     alpha: float = option(0.5, "f(x) = alpha g^n(x) + beta with g(x) = ln(1 + x)")
-    beta: float = option(0.0, "of f")
+    beta: float = option(0.0, "offset beta of f")
     n: int = option(1, "how often f takes the logarithm", at_least=0, at_most=1_000)
     node_pe: str = option(
         "rwse",
@@ -35,15 +35,20 @@ class SPSEOptions(EncodingOptions, section="posenc_SPSE"):
     directed: bool = option(False, "count along directed edges; False: the symmetrised graph")
     method: str = option("auto", "how paths are counted: auto, exact, sampled or dag")
     seed: int = option(
-        CountOptions.seed, "of sampled, auto and dag; not the run's, so that all seeds share one encoding"
+        CountOptions.seed,
+        "seed of sampled, auto and dag; it is not the seed of the run, so all runs share one encoding",
     )
     budget: int = option(CountOptions.budget, "sampled, auto: work for one graph, in units of about a nanosecond")
     max_work: int = option(CountOptions.max_work, "exact: work allowed for one graph, in the same units")
-    R: float = option(CountOptions.R, "dag: share of the nodes that become roots", source="paper, appendix A")
-    D_dfs: int = option(CountOptions.D_dfs, "dag: most depth-first levels before the breadth-first search")
+    R: float = option(
+        CountOptions.R, "dag: share of the nodes that become roots, in (0, 1]", source="paper, appendix A"
+    )
+    D_dfs: int = option(CountOptions.D_dfs, "dag: largest number of depth-first levels before the breadth-first search")
     N: int = option(CountOptions.N, "dag: tries for each root and depth")
-    min_roots: int = option(CountOptions.min_roots, "dag: roots that small graphs get at least")
-    repeats: int = option(CountOptions.repeats, "dag: how often all of it is done")
+    min_roots: int = option(CountOptions.min_roots, "dag: least number of roots")
+    repeats: int = option(
+        CountOptions.repeats, "dag: how often the search is repeated, each time with other random numbers"
+    )
 
 
 @encodings.register("SPSE")
