@@ -6,7 +6,7 @@ import math
 import os
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -94,6 +94,11 @@ class RunResult:
         try:
             record = read_record(path, (BEFORE_DIGESTS, SCHEMA))
             known = {f.name for f in fields(cls)}
+            missing = [
+                f.name for f in fields(cls) if f.name not in record and f.default is f.default_factory is MISSING
+            ]
+            if missing:
+                raise ValueError(f"it lacks {', '.join(missing[:3])}" + (", .." if len(missing) > 3 else ""))
             result = cls(**{key: value for key, value in record.items() if key in known})
             contradiction = result.find_contradiction()
         except KeyError as err:

@@ -179,7 +179,7 @@ accelerator: cpu
 def test_a_signal_while_libraries_are_imported_ends_a_start_with_one_line(tmp_path):
     """They could garble or lose an exception. The first 1280 imports, numpy and torch, are the first two seconds."""
     (tmp_path / "c.yaml").write_text(ENDLESS)
-    assert_all_stopped([str(ROOT / "main.py"), "--cfg", "c.yaml"], tmp_path, list(range(0, 1280, 20)))
+    assert_all_stopped([str(ROOT / "main.py"), "--cfg", "c.yaml"], tmp_path, list(range(0, 1280, 40)))
 
 
 @pytest.mark.parametrize(
@@ -199,4 +199,4 @@ def test_a_signal_while_libraries_are_imported_ends_a_start_with_one_line(tmp_pa
 def test_a_signal_while_a_script_starts_ends_it_with_one_line(tmp_path, words):
     (tmp_path / "c.yaml").write_text(ENDLESS)
     (tmp_path / "s.yaml").write_text("configs: [c.yaml]\n")
-    assert_all_stopped([str(ROOT / "scripts" / words[0]), *words[1:]], tmp_path, [20, 75, 90, 140])
+    assert_all_stopped([str(ROOT / "scripts" / words[0]), *words[1:]], tmp_path, [20, 90, 140])

@@ -1,5 +1,6 @@
 """Compiled kernels on disk: without a folder for them, on a full disk, with damaged, exchanged and outdated files."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -25,15 +26,54 @@ def triple(x):
 """
 CALL = "assert (toy.double(21), toy.triple(5)) == (42, 15)"
 REPORT = "print([sum(k.stats.cache_hits.values()) for k in (toy.double, toy.triple)])"
+NO_USER_CACHE = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1"}
+FORKS = """
+import json, os, sys, tempfile, traceback
+import numba
+import graphgps_spse.jit
+numba.njit(lambda x: 2 * x)(21)
+for line in sys.stdin:
+    code, folder, path, environment = json.loads(line)
+    process = os.fork()
+    if not process:
+        os.chdir(folder)
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        os.environ.update(environment)
+        numba.config.reload_config()
+        tempfile.tempdir = None
+        sys.path[:0] = path
+        status = 1
+        try:
+            exec(code, {})
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+"""
+"""Runs code in forked processes that have compiled nothing of it: importing numba takes longer than most tests."""
 
 
 @pytest.fixture(scope="module")
-def code_folder(tmp_path_factory):
+def forks():
+    """A process that runs code in its forks, with the user's cache folder out of reach."""
+    words, env = [sys.executable, "-c", FORKS], {**os.environ, **NO_USER_CACHE, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def code_folder(tmp_path_factory, forks):
     """A folder with a module of two kernels, toy.py, that holds no cache and cannot get one; and a filled cache."""
     folder = tmp_path_factory.mktemp("toy")
     (folder / "toy.py").write_text(KERNELS)
     block(folder / "__pycache__")
-    assert run_toy(Toy(folder, folder)) == ("[0, 0]", "")
+    (folder / "tmp").mkdir()
+    assert run_toy(Toy(folder, folder, forks)) == ("[0, 0]", "")
     return folder
 
 
@@ -42,6 +82,7 @@ class Toy(NamedTuple):
 
     code: Path
     own: Path
+    forks: subprocess.Popen
 
     @property
     def cache(self):
@@ -53,10 +94,10 @@ class Toy(NamedTuple):
 
 
 @pytest.fixture
-def toy(code_folder, tmp_path):
+def toy(code_folder, tmp_path, forks):
     """An empty cache."""
     (tmp_path / "tmp").mkdir()
-    return Toy(code_folder, tmp_path)
+    return Toy(code_folder, tmp_path, forks)
 
 
 @pytest.fixture
@@ -66,20 +107,15 @@ def filled(toy):
     return toy
 
 
-def run_python(code, folder, path, **environment):
-    """Run code with the user's cache folder out of reach and a temporary folder of its own."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "TMPDIR": str(folder / "tmp"), **environment}
-    env |= {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [sys.executable, "-c", code]
-    return subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
-
-
 def run_toy(toy, code=CALL, *, cache=True):
     """Run code that calls both kernels; return the numbers of versions read from the cache, and what was logged."""
-    where = str(toy.cache) if cache else "/dev/null/cache"
-    done = run_python(f"import toy; {code}\n{REPORT}", toy.own, (toy.code, ROOT), NUMBA_CACHE_DIR=where)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip(), done.stderr
+    environment = {"NUMBA_CACHE_DIR": str(toy.cache) if cache else "/dev/null/cache", "TMPDIR": str(toy.tmp)}
+    order = [f"import toy; {code}\n{REPORT}", str(toy.own), [str(toy.code)], environment]
+    toy.forks.stdin.write(json.dumps(order) + "\n")
+    toy.forks.stdin.flush()
+    status, error = toy.forks.stdout.readline(), (toy.own / "err").read_text()
+    assert status == "0\n", error
+    return (toy.own / "out").read_text().strip(), error
 
 
 def compiled_files(folder):
@@ -176,10 +212,10 @@ def test_a_file_of_another_kernel_is_not_run(filled):
     assert run_toy(filled) == ("[1, 0]", "")
 
 
-def test_a_kernel_whose_source_changed_is_compiled_again(tmp_path):
+def test_a_kernel_whose_source_changed_is_compiled_again(tmp_path, forks):
     """A changed constant leaves the byte code as it was; the file of the earlier version is replaced."""
     (tmp_path / "tmp").mkdir()
-    toy = Toy(tmp_path, tmp_path)
+    toy = Toy(tmp_path, tmp_path, forks)
     for factor in (2, 4):
         (tmp_path / "toy.py").write_text(KERNELS.replace("2 * x", f"{factor} * x"))
         assert run_toy(toy, f"assert toy.double(21) == {factor * 21}")[0] == "[0, 0]"
@@ -201,7 +237,7 @@ def test_every_damaged_byte_is_noticed(tmp_path, caplog):
 
 
 def test_kernels_of_every_room_without_a_folder(tmp_path):
-    """A package that cannot be written, a home that cannot, and kernels of counting, encodings, models and data."""
+    """A package that cannot be written, a home that cannot, and small kernels of counting, encodings, ops and data."""
     package = shutil.copytree(
         ROOT / "graphgps_spse", tmp_path / "lib" / "graphgps_spse", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -211,29 +247,34 @@ def test_kernels_of_every_room_without_a_folder(tmp_path):
     code = f"""
 import numpy as np
 from graphgps_spse.counting.random_bits import mix_bits
-from graphgps_spse.encodings.base import GraphArrays
-from graphgps_spse.encodings.random_walks import walk_probabilities
+from graphgps_spse.encodings.spse import _count_cycles
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import kernels
-from graphgps_spse.data.superpixels import argpartition_rows
+from graphgps_spse.data.superpixels import _select_smallest
 import graphgps_spse
 assert graphgps_spse.__file__.startswith({str(tmp_path)!r})
 assert mix_bits(np.uint64(0)) == 0
-edge = GraphArrays(np.array([0, 2]), np.array([0, 2]), np.array([[0, 1], [1, 0]]))
-assert walk_probabilities(edge, 2, pairs=False)[1].tolist() == [[1.0, 0.0], [1.0, 0.0]]
+cycles = np.zeros((1, 2))
+_count_cycles(np.ones((1, 1)), np.array([0, 1]), True, cycles)
+assert cycles.tolist() == [[0.0, 1.0]]
 kernels(1, 1)
-assert argpartition_rows(np.array([[3.0, 1.0, 2.0]]), 0)[0, 0] == 1
+order = np.arange(3)
+_select_smallest(np.array([3.0, 1.0, 2.0]), order, 0)
+assert order[0] == 1
 """
-    done = run_python(code, tmp_path, (tmp_path / "lib",), NUMBA_CACHE_DIR="")
+    env = {**os.environ, **NO_USER_CACHE, "NUMBA_CACHE_DIR": "", "TMPDIR": str(tmp_path / "tmp")}
+    env["PYTHONPATH"] = str(tmp_path / "lib")
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert one_warning(done.stderr, "kept in")
     rooms = {file.parent.name.split("_")[0] for file in compiled_files(tmp_path / "tmp")}
     assert rooms == {"counting", "encodings", "data"}
 
 
-def test_a_kernel_is_compiled_again_when_what_it_uses_changes(tmp_path):
+def test_a_kernel_is_compiled_again_when_what_it_uses_changes(tmp_path, forks):
     """A kernel of another file, called by way of a third one, and a constant of another file."""
     (tmp_path / "tmp").mkdir()
-    toy = Toy(tmp_path, tmp_path)
+    toy = Toy(tmp_path, tmp_path, forks)
     kernel = "from graphgps_spse.jit import kernel\n"
     (tmp_path / "middle.py").write_text(
         f"{kernel}import end\nlast = end.last\n@kernel\ndef middle(x):\n    return last(x)\n"

@@ -106,7 +106,8 @@ def test_no_flipped_bit_changes_a_number(tmp_path):
     content = path.read_bytes()
     head = range(8 * content.index(b'"name"'))
     tail = range(8 * content.index(b'"schema"'), 8 * len(content))
-    for bit in [*head, *tail, *(chance.randrange(8 * len(content)) for _ in range(4000))]:
+    bits = [*head, *tail, *(chance.randrange(8 * len(content)) for _ in range(500))]
+    for bit in bits:
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -115,7 +116,7 @@ def test_no_flipped_bit_changes_a_number(tmp_path):
         except DataError as err:
             refused += 1
             assert "result.json" in str(err)
-    assert refused > 3500
+    assert refused > 0.8 * len(bits)  # the others change white space
 
 
 def test_damage_is_told_with_what_to_do(tmp_path):
@@ -135,7 +136,7 @@ def test_damage_is_told_with_what_to_do(tmp_path):
         ('{"schema": 99}', "schema 99"),
         ("[1, 2]", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ('{"schema": 1, "name": "exp"}', "cannot be read"),
+        ('{"schema": 1, "name": "exp"}', "cannot be read as a result: it lacks dataset, model, encoding, .."),
         (json.dumps({**asdict(RESULT), "name": "\ud800", "schema": 1}), "cannot be read .*surrogates"),
         (stamped({"seed": True}), "seed is True"),
         (stamped({"seconds": math.nan}), "seconds is nan"),
