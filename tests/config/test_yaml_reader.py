@@ -239,5 +239,5 @@ def test_a_word_is_whole(word, value):
 
 
 def test_damaged_files_are_read_or_refused_and_nothing_else(folder):
-    outcomes = try_many(800, seed=0, folder=folder)
-    assert min(outcomes["read"], outcomes["refused"]) > 50, "the damage is of one kind only"
+    outcomes = try_many(300, seed=0, folder=folder)
+    assert min(outcomes["read"], outcomes["refused"]) > 20, "the damage is of one kind only"
