@@ -30,6 +30,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--fresh", action="store_true", help="start beside an existing run: results/NAME-2, NAME-3, ..."
     )
     parser.add_argument(
+        "--extend", action="store_true", help="train a run longer: to a larger optim.max_epoch, with all else equal"
+    )
+    parser.add_argument(
         "--describe", action="store_true", help="print modules, shapes and settings, without data; imports plugins"
     )
     parser.add_argument(
@@ -41,6 +44,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_intermixed_args(words)
     if arguments.repeat < 1 or not (arguments.cfg or arguments.list):
         parser.error(f"--repeat {arguments.repeat} is below 1" if arguments.cfg else "--cfg FILE is missing")
+    if arguments.extend and arguments.fresh:
+        parser.error("--extend continues an existing run and --fresh starts a new one")
     if arguments.overrides and not arguments.cfg:
         parser.error(f"{' '.join(arguments.overrides)}: overrides need --cfg FILE")
     return arguments
@@ -66,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
             from graphgps_spse import run
 
             with stop_at_once():
-                run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh)
+                run.run_seeds(cfg, num_seeds=arguments.repeat, fresh=arguments.fresh, extend=arguments.extend)
 
     return run_command(work)
 

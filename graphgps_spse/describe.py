@@ -16,7 +16,7 @@ def describe(cfg: Config) -> list[str]:
     parts, path = build_parts(cfg), Path(cfg.out_dir) / cfg.name / str(cfg.seed)
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
     mode = cfg.train.mode
-    build_training(cfg, parts, path, device)
+    training = build_training(cfg, parts, path, device)
     spec, task, optim = parts.dataset.spec, parts.task, cfg.optim
     rows = "B" if spec.level == "graph" else "N"
     lines = [
@@ -28,6 +28,7 @@ def describe(cfg: Config) -> list[str]:
         f"training: {optim.optimizer}, lr {optim.base_lr:g}, weight decay {optim.weight_decay:g}, batches of "
         f"{cfg.train.batch_size} graphs, {optim.max_epoch} epochs, {optim.scheduler}, "
         f"{optim.num_warmup_epochs} epochs of warm-up",
+        f"initial weights: {f'from {training.init_from}' if training.init_from else 'random'}",
     ]
     for encoding in parts.encodings:
         options = ", ".join(f"{key} {value}" for key, value in vars(encoding).items() if not key.startswith("dim_"))

@@ -94,6 +94,27 @@ def move_aside(path: Path) -> Path:
     return path.rename(next(name for k in count(1) if not (name := Path(f"{path}.damaged-{k}")).exists()))
 
 
+def free_name(path: Path) -> Path:
+    """Return `path` if nothing has this name, else the first free of stem-2.suffix, stem-3.suffix, ..."""
+    names = (path if k == 1 else path.with_stem(f"{path.stem}-{k}") for k in count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def keep_copy(path: Path, copy: Path) -> None:
+    """Give a file that `write_atomic` will replace a second name, so that the content of now stays.
+
+    A `copy` that is this file already is left alone, and another file of this name is not replaced. Nothing happens if
+    `path` is not there.
+    """
+    if not path.is_file() or (copy.exists() and copy.samefile(path)):
+        return
+    copy = free_name(copy)
+    try:
+        os.link(path, copy)
+    except OSError:  # a file system without hard links
+        write_atomic(copy, path.read_bytes())
+
+
 def write_json(path: Path, record: dict[str, Any]) -> None:
     """Write a record as indented JSON; floats keep every digit."""
     write_atomic(path, (json.dumps(record, indent=2) + "\n").encode())

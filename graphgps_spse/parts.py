@@ -21,6 +21,7 @@ from graphgps_spse.models.build import build_model
 from graphgps_spse.registry import datasets
 from graphgps_spse.results import group_name
 from graphgps_spse.sizes import check_model, memory_of
+from graphgps_spse.training.initial_weights import InitialWeightsOptions
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.options import TrainOptions
@@ -53,6 +54,8 @@ class Training:
     loading: LoaderOptions
     loggers: list[Logger]
     expected: dict[str, Any]
+    init_from: str
+    """Run directory or checkpoint file of the initial weights; empty for random weights."""
 
 
 def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
@@ -87,6 +90,7 @@ def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) 
             loading=LoaderOptions.from_cfg(cfg),
             loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
             expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source", "file", "why_not")},
+            init_from=InitialWeightsOptions.from_cfg(cfg).init_from,
         )
     cfg.check_all_read()
     return training

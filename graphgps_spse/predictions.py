@@ -33,6 +33,7 @@ from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.results import RunResult
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.evaluation import forward_batch
+from graphgps_spse.training.optim import is_any_length
 from graphgps_spse.training.options import TrainOptions
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,9 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
     parts = build_parts(cfg)
-    state = load_best(path, identity_of(cfg.to_dict()), provenance_of(parts))
+    state = load_best(
+        path, identity_of(cfg.to_dict()), provenance_of(parts), extendable=is_any_length(cfg.optim.scheduler)
+    )
     try:
         parts.model.load_state_dict(state["model"])
         epoch = state["epoch"]

@@ -2,6 +2,8 @@
 
 import logging
 import threading
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,7 +15,11 @@ from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.models.build import prepare_kernels as prepare_model_kernels
 from graphgps_spse.parts import Parts
+from graphgps_spse.reevaluation import check_best_epoch
+from graphgps_spse.rundir import RunDir
 from graphgps_spse.sizes import check_batches, memory_of
+from graphgps_spse.training.checkpoint import BEST
+from graphgps_spse.training.initial_weights import read_source, take_weights
 from graphgps_spse.training.processes import OneProcess
 
 log = logging.getLogger(__name__)
@@ -27,6 +33,20 @@ def set_up_machine(cfg: Config, processes: OneProcess) -> tuple[torch.device, in
     if device.index is not None:  # without this, each process would also open a context on the first device
         torch.cuda.set_device(device)
     return device, num_threads
+
+
+def take_initial_weights(model: nn.Module, init_from: str, path: Path) -> dict[str, Any]:
+    """Copy the weights of `train.init_from` into the model of the run in `path`; return a record of it.
+
+    Without the key, and for a run that has begun, nothing is read and the record is empty: a checkpoint holds weights
+    and record.
+    """
+    if not init_from or RunDir(path).has_begun:
+        return {}
+    source = read_source(init_from)
+    if source.file.name == BEST:
+        check_best_epoch(source.file.parent, source.epoch)
+    return take_weights(model, source)
 
 
 def check_sizes(

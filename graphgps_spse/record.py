@@ -47,4 +47,6 @@ def build_result(
         config=same_for_all_seeds,
         resources=resources,
         history_digests=fit.digests(),
+        extended_from=list(fit.extended_from),
+        initial_weights=fit.initial_weights,
     )

@@ -22,7 +22,18 @@ OF_ALL_GRAPHS = frozenset({"status", "share_exact", "graphs_exact_at_every_lengt
 """Keys that cannot be compared where one run saw a sample of the graphs only, as it encodes them on the fly."""
 KINDS: dict[Any, tuple[str, ...]] = {
     str: ("name", "dataset", "model", "encoding", "metric", "config_hash", "selection_metric"),
-    dict: ("best", "fingerprints", "encodings", "expected", "environment", "config", "resources", "history_digests"),
+    list: ("extended_from",),
+    dict: (
+        "best",
+        "fingerprints",
+        "encodings",
+        "expected",
+        "environment",
+        "config",
+        "resources",
+        "history_digests",
+        "initial_weights",
+    ),
 }
 WHOLE, NUMBERS = ("seed", "best_epoch", "epochs", "num_params"), ("seconds", "seconds_per_epoch")
 """What the fields of a record are, whoever wrote it."""
@@ -68,6 +79,10 @@ class RunResult:
     """SHA-256 of each split's stats.json. Empty in older records."""
     selection_metric: str = ""
     """The metric that picked the best epoch. Empty in older records; `selected_by` knows it for them, too."""
+    extended_from: list[int] = field(default_factory=list)
+    """For each `--extend`, the number of epochs before it. result-<epochs>.json holds the result from before."""
+    initial_weights: dict[str, Any] = field(default_factory=dict)
+    """Where the initial weights came from (`train.init_from`): file, epoch, SHA-256, tensors. Empty: random."""
     schema: int = SCHEMA
 
     @property
@@ -231,7 +246,7 @@ def check_one_cell(results: Sequence[RunResult]) -> None:
 
 
 def differing_parts(one: RunResult, other: RunResult) -> list[str]:
-    """Return which of configuration, data, encoding, metric and parameters differ, with the keys and their values."""
+    """Return in what two runs differ, with values: configuration, data, encoding, initial weights, metric, size."""
     parts = []
     if one.config_hash != other.config_hash:
         keys = sorted({*one.config, *other.config}) if one.config and other.config else []
@@ -245,6 +260,8 @@ def differing_parts(one: RunResult, other: RunResult) -> list[str]:
     changed = _differing_encodings(one.encodings, other.encodings)
     if changed:
         parts.append(f"the encodings ({', '.join(changed)})")
+    if one.initial_weights.get("sha256") != other.initial_weights.get("sha256"):
+        parts.append("the initial weights")
     for what in ("dataset", "model", "encoding", "metric", "num_params"):
         if getattr(one, what) != getattr(other, what):
             parts.append(f"{what} ({getattr(one, what)} and {getattr(other, what)})")

@@ -13,7 +13,7 @@ from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
 from graphgps_spse.parts import build_parts, build_training
-from graphgps_spse.preparation import check_sizes, prepare_kernels, set_up_machine
+from graphgps_spse.preparation import check_sizes, prepare_kernels, set_up_machine, take_initial_weights
 from graphgps_spse.provenance import fingerprints_of, provenance_of
 from graphgps_spse.record import build_result
 from graphgps_spse.reevaluation import reevaluate, require_finished
@@ -23,6 +23,7 @@ from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import explaining_shortage
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.determinism import deterministic_algorithms
+from graphgps_spse.training.optim import check_extendable, is_any_length
 from graphgps_spse.training.processes import OneProcess, join_processes
 from graphgps_spse.training.resources import ResourceMeter, merge_records
 from graphgps_spse.training.trainer import Trainer
@@ -30,10 +31,10 @@ from graphgps_spse.training.trainer import Trainer
 log = logging.getLogger(__name__)
 
 
-def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[RunResult]:
+def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False, extend: bool = False) -> list[RunResult]:
     """Run the seeds cfg.seed, cfg.seed + 1, ..., then write the aggregate over all finished seeds of this name.
 
-    `fresh`: start in a new directory next to an existing run.
+    `fresh`: start in a new directory next to an existing run. `extend`: raise optim.max_epoch of existing runs.
     """
     out_dir, processes = Path(cfg.out_dir), join_processes()
     with ExitStack() as at_end:
@@ -49,7 +50,7 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[R
         for number, seed in enumerate(range(cfg.seed, cfg.seed + num_seeds), 1):
             if num_seeds > 1:
                 log.info("seed %d, %d of %d", seed, number, num_seeds)
-            results.append(run(cfg.with_values(seed=seed), processes))
+            results.append(run(cfg.with_values(seed=seed), processes, extend=extend))
     if processes.is_first:
         try:
             aggregate(out_dir / cfg.name)
@@ -58,8 +59,8 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False) -> list[R
     return results
 
 
-def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
-    """Train, resume or evaluate one seed, in this process alone or as one of several processes.
+def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = False) -> RunResult:
+    """Train, resume, extend or evaluate one seed, in this process alone or as one of several processes.
 
     Raises an SPSEError with the cause and the remedy.
     """
@@ -67,6 +68,8 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
     path, evaluates = Path(cfg.out_dir) / cfg.name / str(cfg.seed), cfg.train.mode == "eval"
     if evaluates:
         require_finished(path)
+    elif extend:
+        check_extendable(cfg.optim.scheduler)
 
     # Build, before any data is read.
     device, num_threads = set_up_machine(cfg, processes)
@@ -74,8 +77,9 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
     parts = build_parts(cfg)
     processes.seed(cfg.seed)
     training, splits = build_training(cfg, parts, path, device), dict[str, GraphDataset]()
+    initial_weights = take_initial_weights(parts.model, training.init_from, path)
 
-    opened = RunDir.open(path, cfg.to_dict()) if processes.is_first else RunDir(path)
+    opened = RunDir.open(path, cfg.to_dict(), extend=extend and not evaluates) if processes.is_first else RunDir(path)
     mode = deterministic_algorithms(training.options.deterministic, device)
     with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size):
         if processes.broadcast(run_dir.is_finished) and not evaluates:
@@ -105,12 +109,13 @@ def run(cfg: Config, processes: OneProcess | None = None) -> RunResult:
             loaders=training.loading.loaders(
                 encoded, pin_memory=device.type == "cuda", part=processes.rank, num_parts=processes.count
             ),
-            checkpoints=CheckpointStore(path),
+            checkpoints=CheckpointStore(path, extendable=is_any_length(cfg.optim.scheduler)),
             loggers=[*training.loggers, meter] if processes.is_first else [meter],
             device=device,
             options=training.options,
             signature=identity_of(cfg.to_dict()),
             about=provenance_of(parts) | fingerprints_of(splits),
+            initial_weights=initial_weights,
             processes=processes,
         )
         if evaluates:

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import yaml
 
-from graphgps_spse.config.identity import differing_keys
+from graphgps_spse.config.identity import LENGTH_KEY, differing_keys, flatten
 from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.errors import ConfigError, RunDirError
-from graphgps_spse.files import move_aside, try_lock, write_atomic, write_json
+from graphgps_spse.files import free_name, keep_copy, move_aside, try_lock, write_atomic, write_json
 from graphgps_spse.options import Options, option
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,10 @@ class RunDir:
         self._lock: TextIO | None = None
 
     @classmethod
-    def open(cls, path: Path, config: dict[str, Any]) -> "RunDir":
+    def open(cls, path: Path, config: dict[str, Any], *, extend: bool = False) -> "RunDir":
         """Create or reopen the directory of a resolved configuration (nested dicts).
+
+        With `extend`, `config` may have more epochs than the run in the directory: an earlier result is kept beside.
 
         Raises RunDirError where it cannot be written, is in use or holds a run of another configuration; one that never
         reached a checkpoint is no run yet, and a corrected configuration may take its place.
@@ -53,7 +55,7 @@ class RunDir:
         with ExitStack() as unless_kept:
             unless_kept.callback(run_dir.close)
             with run_dir.writing():
-                run_dir._keep_config(config)
+                run_dir._extend(config) if extend else run_dir._keep_config(config)
             unless_kept.pop_all()
         return run_dir
 
@@ -100,6 +102,11 @@ class RunDir:
                 f"{self.path}: cannot be read ({err.strerror}). Choose another with out_dir=FOLDER"
             ) from err
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a run that a command could continue: one with a result or a checkpoint."""
+        return self.is_finished or any(self.path.glob("checkpoint*.pt"))
+
     def keep_environment(self, environment: dict[str, Any]) -> None:
         """Add where and with what this session runs to env.json, one entry for each start of the run.
 
@@ -122,17 +129,42 @@ class RunDir:
             write_json(path, {"sessions": [*sessions, environment]})
 
     def _keep_config(self, config: dict[str, Any]) -> None:
-        path = self.path / "config.yaml"
-        if self.is_finished or any(self.path.glob("checkpoint*.pt")):
-            differing = differing_keys(load_saved_config(path), config)
-            if differing:
-                rows = "\n  ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in differing)
-                raise RunDirError(
-                    f"{self.path} holds a run of another configuration:\n  {rows}\n"
-                    "Start beside it with --fresh, or under another name with name=NAME"
-                )
-        else:
-            write_atomic(path, yaml.safe_dump({**config, "resolved": True}, sort_keys=True).encode())
+        if not self.has_begun:
+            self._write_config(config)
+        elif differing := differing_keys(load_saved_config(self._config_path), config):
+            more = "Train it longer with --extend, start" if _is_longer(differing) else "Start"
+            self._refuse(differing, f"{more} beside it with --fresh, or under another name with name=NAME")
+
+    def _extend(self, config: dict[str, Any]) -> None:
+        """Put a configuration with more epochs in the place of the saved one, and keep the result and best.pt beside.
+
+        If this is interrupted, the same command completes it, and the command without --extend restores the result.
+        """
+        if not self.has_begun:
+            raise RunDirError(f"{self.path} holds no run to extend; the command without --extend starts one")
+        saved = load_saved_config(self._config_path)
+        differing = differing_keys(saved, config)
+        if not differing:  # it was extended before
+            return
+        if not _is_longer(differing):
+            self._refuse(differing, f"--extend may raise {LENGTH_KEY} and change nothing else")
+        if self.is_finished:
+            epochs = flatten(saved)[LENGTH_KEY]
+            keep_copy(self.path / "best.pt", self.path / f"best-{epochs}.pt")
+            self.result_path.rename(free_name(self.path / f"result-{epochs}.json"))
+        self._write_config(config)
+
+    @property
+    def _config_path(self) -> Path:
+        return self.path / "config.yaml"
+
+    def _write_config(self, config: dict[str, Any]) -> None:
+        content = yaml.safe_dump({**config, "resolved": True}, sort_keys=True)
+        write_atomic(self._config_path, content.encode())
+
+    def _refuse(self, differing: list[tuple[str, Any, Any]], remedy: str) -> NoReturn:
+        rows = "\n  ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in differing)
+        raise RunDirError(f"{self.path} holds a run of another configuration:\n  {rows}\n{remedy}")
 
     def _take_lock(self) -> None:
         """Hold a lock that the kernel gives back however the process ends; the file's text says who holds it."""
@@ -151,6 +183,11 @@ class RunDir:
         lock.write(f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}")
         lock.flush()
         self._lock = lock
+
+
+def _is_longer(differing: list[tuple[str, Any, Any]]) -> bool:
+    """Return whether the only difference between two configurations is that the new one has more epochs."""
+    return len(differing) == 1 and differing[0][0] == LENGTH_KEY and differing[0][2] > differing[0][1]
 
 
 def _is_elsewhere(owner: str) -> bool:

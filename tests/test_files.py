@@ -9,7 +9,16 @@ from multiprocessing import get_context
 
 import pytest
 
-from graphgps_spse.files import read_record, try_lock, write_atomic, write_json, write_new, write_record
+from graphgps_spse.files import (
+    free_name,
+    keep_copy,
+    read_record,
+    try_lock,
+    write_atomic,
+    write_json,
+    write_new,
+    write_record,
+)
 
 
 def test_replaces_and_leaves_nothing_else(tmp_path):
@@ -168,3 +177,30 @@ def test_only_the_first_schema_has_no_digest(tmp_path):
     path.write_text('{"schema": 2, "score": 0.5}')
     with pytest.raises(ValueError, match="lacks its digest"):
         read_record(path, (1, 2))
+
+
+def test_a_free_name_is_of_nothing_else(tmp_path):
+    path = tmp_path / "result-10.json"
+    for expected in ("result-10.json", "result-10-2.json", "result-10-3.json"):
+        assert free_name(path).name == expected
+        free_name(path).symlink_to(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_kept_copy_survives_the_next_write(tmp_path, monkeypatch, links):
+    def refuse(*args):
+        raise OSError(errno.EPERM, "no hard links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    path, copy = tmp_path / "best.pt", tmp_path / "best-10.pt"
+    keep_copy(path, copy)
+    assert not copy.exists()
+    write_atomic(path, b"first")
+    keep_copy(path, copy)
+    if links:
+        keep_copy(path, copy)  # again, as after a kill: no second copy
+    write_atomic(path, b"second")
+    keep_copy(path, copy)
+    kept = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert kept == {"best.pt": b"second", "best-10.pt": b"first", "best-10-2.pt": b"second"}

@@ -39,7 +39,7 @@ LAYERS = {
     ),
     "ops": ({"errors", "jit"}, {"numpy", "torch"}),
     "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
-    "training": (CORE | {"files", "seeding", "data.base"}, {"numpy", "torch", "tqdm", "wandb"}),
+    "training": (CORE | {"config.identity", "files", "seeding", "data.base"}, {"numpy", "torch", "tqdm", "wandb"}),
     "results": ({"errors", "files"}, STDLIB_ONLY),
     "sweeps": ({"errors", "files"}, STDLIB_ONLY),
     "sweeps.grid": (CORE | {"config.yaml_reader"}, {"yaml"}),

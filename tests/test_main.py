@@ -15,12 +15,16 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from training.tiny_run import assert_same_state
 
 from graphgps_spse import results
 from graphgps_spse.files import try_lock
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
+from graphgps_spse.results import RunResult
+from graphgps_spse.training.checkpoint import read_verified
 from graphgps_spse.training.history import WALL_TIME_KEYS
+from graphgps_spse.training.initial_weights import read_source
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -257,6 +261,74 @@ def test_another_config_is_refused_and_nothing_is_touched(tiny, capsys):
     assert tiny("optim.max_epoch=2") == 2
     assert "optim.max_epoch: 1 there, 2 here" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
+
+
+def test_an_extended_run_equals_a_run_that_was_longer_from_the_start(tiny, capsys):
+    """To the last bit; the result from before, and its weights, stay beside."""
+    constant = ("optim.scheduler=none", "optim.num_warmup_epochs=0", "train.eval_period=2")
+    long = ("optim.max_epoch=5", *constant)
+    assert tiny("name=straight", *long) == 0
+    assert tiny("name=extended", "optim.max_epoch=2", *constant) == 0
+    run_dir, straight = tiny.results / "extended/0", tiny.results / "straight/0"
+    first = (run_dir / "result.json").read_bytes()
+    assert tiny("name=extended", *long) == 2
+    assert "optim.max_epoch: 2 there, 5 here\nTrain it longer with --extend" in capsys.readouterr().err
+    assert tiny("--extend", "name=extended", *long) == 0
+    told = capsys.readouterr().out
+    assert "extended from 2 to 5 epochs" in told and "epoch 2/5" in told and "epoch 1/5" not in told
+    assert stats(run_dir) == stats(straight)
+    assert_same_state(*(read_verified(path / "checkpoint.pt")["model"] for path in (run_dir, straight)))
+    assert_same_state(*(read_verified(path / "best.pt")["model"] for path in (run_dir, straight)))
+    result, other = (RunResult.read(path / "result.json") for path in (run_dir, straight))
+    assert (result.extended_from, other.extended_from, result.epochs) == ([2], [], 5)
+    assert result.config == other.config and result.best_epoch == other.best_epoch
+    assert (run_dir / "result-2.json").read_bytes() == first
+    assert RunResult.read(run_dir / "result-2.json").epochs == 2 and read_verified(run_dir / "best-2.pt")["epoch"] < 2
+    assert yaml.safe_load((run_dir / "config.yaml").read_text())["optim"]["max_epoch"] == 5
+
+    for command in (("name=extended", *long), ("--extend", "name=extended", *long)):
+        assert tiny(*command) == 0 and "finished, nothing to do" in capsys.readouterr().out
+    assert tiny("name=extended", *long, "train.mode=eval") == 0
+    assert json.loads((tiny.results / "extended/agg/test/best.json").read_text())["seeds"] == [0]
+
+
+def test_what_cannot_be_extended_says_why(tiny, capsys):
+    assert tiny("optim.max_epoch=1") == 0
+    assert tiny("--extend", "optim.max_epoch=2") == 2
+    assert "cosine_with_warmup depend on optim.max_epoch" in capsys.readouterr().err
+    assert tiny("--extend", "name=none", "optim.scheduler=none", "optim.num_warmup_epochs=0") == 2
+    assert "none/0 holds no run to extend" in capsys.readouterr().err
+
+
+def test_a_run_starts_from_the_weights_of_another(tiny, capsys):
+    """Of another data set, too: five cycle lengths in place of three need a new head."""
+    one = "optim.max_epoch=1"
+    assert tiny("name=source", one) == 0
+    source = tiny.results / "source/0"
+    more = (one, "dataset.cycles.max_length=7", f"train.init_from={source}")
+    capsys.readouterr()
+    assert tiny("name=tuned", *more) == 0
+    told = capsys.readouterr().out
+    assert f"initial weights from {source / 'best.pt'}, epoch 0 (SHA-256 " in told
+    assert "  taken   layers: " in told and ", there [" in told
+    tuned = tiny.results / "tuned/0"
+    record = RunResult.read(tuned / "result.json")
+    assert record.initial_weights["sha256"] == read_source(str(source)).digest()
+    assert record.initial_weights["new"] and all("head" in name for name in record.initial_weights["new"])
+    assert record.config["train.init_from"] == str(source)
+    assert tiny("name=random", *more[:2]) == 0
+    assert stats(tuned)["train"][0]["loss"] != stats(tiny.results / "random/0")["train"][0]["loss"]
+    assert "train.init_from" not in RunResult.read(tiny.results / "random/0/result.json").config
+
+    shutil.rmtree(source)  # a run that has begun reads it no more
+    (tuned / "result.json").rename(tuned / "result.json.old")
+    assert tiny("name=tuned", *more) == 0
+    assert RunResult.read(tuned / "result.json").initial_weights == record.initial_weights
+    assert tiny("name=tuned", *more[:2]) == 2
+    assert f"train.init_from: '{source}' there, None here" in capsys.readouterr().err
+    assert tiny("name=again", *more) == 2
+    assert f"train.init_from: there is no {source}" in capsys.readouterr().err
+    assert not (tiny.results / "again").exists()
 
 
 def test_other_seed_of_another_config_is_not_averaged(tiny, capsys):

@@ -37,6 +37,12 @@ def test_the_metric_that_picked_the_best_epoch_is_known_of_old_records_too():
     assert told.find_contradiction() == "it has no number for rmse on val, which picked the best epoch"
 
 
+def test_seeds_from_other_initial_weights_are_not_one_experiment():
+    one, other = record(initial_weights={"sha256": "a"}), record(initial_weights={"sha256": "b"})
+    assert differing_parts(one, other) == differing_parts(one, record()) == ["the initial weights"]
+    assert differing_parts(one, record(initial_weights={"sha256": "a", "file": "moved"})) == []
+
+
 def test_a_run_that_was_put_aside_counts_for_no_seed(tmp_path):
     for seed in (0, 2, 10):
         (tmp_path / f"exp/{seed}").mkdir(parents=True)

@@ -9,13 +9,16 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
 import pytest
+import yaml
 from unprivileged import as_nobody
 
+from graphgps_spse import rundir
 from graphgps_spse.errors import RunDirError
-from graphgps_spse.files import write_json
+from graphgps_spse.files import write_atomic, write_json
 from graphgps_spse.rundir import RunDir, claimed_name
 
 CONFIG = {"seed": 0, "gt": {"layers": 2}, "num_workers": 0, "wandb": {"mode": "disabled"}, "train": {"mode": "custom"}}
@@ -52,6 +55,81 @@ def test_another_config_is_refused_with_the_differing_keys(tmp_path):
         RunDir.open(tmp_path / "0", {**CONFIG, "gt": {"layers": 3}})
     assert "--fresh" in str(error.value) and "seed" not in str(error.value)
     RunDir.open(tmp_path / "0", CONFIG).close()  # the refusal left no lock
+
+
+def finished(path, max_epoch):
+    """A run directory with a result, weights and a checkpoint."""
+    config = {**CONFIG, "optim": {"max_epoch": max_epoch}}
+    RunDir.open(path, config).close()
+    for name in ("checkpoint.pt", "best.pt", "result.json"):
+        (path / name).write_text(f"{name} after {max_epoch}")
+    return config
+
+
+def longer(config, max_epoch=20):
+    return {**config, "optim": {"max_epoch": max_epoch}}
+
+
+def names(path):
+    return sorted(file.name for file in path.iterdir())
+
+
+def test_an_extension_keeps_the_result_and_the_best_weights(tmp_path):
+    config = finished(tmp_path, 10)
+    with pytest.raises(RunDirError, match="optim.max_epoch: 10 there, 20 here\nTrain it longer with --extend, start"):
+        RunDir.open(tmp_path, longer(config))
+    with RunDir.open(tmp_path, longer(config), extend=True) as run_dir:
+        assert not run_dir.is_finished
+    write_atomic(tmp_path / "best.pt", b"better")
+    assert (tmp_path / "result-10.json").read_text() == "result.json after 10"
+    assert (tmp_path / "best-10.pt").read_text() == "best.pt after 10"
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["optim"] == {"max_epoch": 20}
+    before = names(tmp_path)
+    for extend in (False, True):  # the same command goes on
+        RunDir.open(tmp_path, longer(config), extend=extend).close()
+    assert names(tmp_path) == before
+    with pytest.raises(RunDirError, match="optim.max_epoch: 20 there, 10 here\n--extend may raise optim.max_epoch and"):
+        RunDir.open(tmp_path, config, extend=True)
+
+
+@pytest.mark.parametrize("step", ["rename", "write_atomic"])
+def test_an_extension_that_is_interrupted_is_completed_by_the_same_command(tmp_path, monkeypatch, step):
+    class Killed(BaseException):
+        pass
+
+    def kill(*args):
+        raise Killed
+
+    config = finished(tmp_path, 10)
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(*((rundir, "write_atomic") if step == "write_atomic" else (Path, "rename")), kill)
+        RunDir.open(tmp_path, longer(config), extend=True)
+    RunDir.open(tmp_path, config).close()  # the run as it was is not refused, either
+    RunDir.open(tmp_path, longer(config), extend=True).close()
+    texts = [(tmp_path / name).read_text() for name in ("result-10.json", "best-10.pt")]
+    assert texts == ["result.json after 10", "best.pt after 10"]
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["optim"] == {"max_epoch": 20}
+    assert names(tmp_path) == [
+        *("best-10.pt", "best.pt", "checkpoint.pt", "config.yaml", "result-10.json", "run.lock"),
+    ]
+
+
+def test_an_extension_changes_nothing_but_the_number_of_epochs(tmp_path):
+    config = finished(tmp_path, 10)
+    before = names(tmp_path)
+    with pytest.raises(RunDirError, match="gt.layers: 2 there, 3 here(.|\n)*--extend may raise"):
+        RunDir.open(tmp_path, {**longer(config), "gt": {"layers": 3}}, extend=True)
+    assert names(tmp_path) == before
+    with pytest.raises(RunDirError, match="other holds no run to extend"):
+        RunDir.open(tmp_path / "other", longer(config), extend=True)
+
+
+def test_a_run_from_before_a_key_stays_the_run_of_its_default(tmp_path):
+    trained(tmp_path)
+    with_key = {**CONFIG, "train": {"mode": "custom", "init_from": ""}}
+    RunDir.open(tmp_path, with_key).close()
+    with pytest.raises(RunDirError, match="train.init_from: None there, 'other' here"):
+        RunDir.open(tmp_path, {**CONFIG, "train": {"mode": "custom", "init_from": "other"}})
 
 
 def test_how_a_run_is_carried_out_may_change(tmp_path):

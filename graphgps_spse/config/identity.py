@@ -34,6 +34,12 @@ Folders and files of data are among them, as checkpoints know the data by its fi
 """
 
 
+NEUTRAL_VALUES = {"train.init_from": ""}
+"""Keys that count for nothing at these values. Runs from before such a key stay the same runs."""
+
+LENGTH_KEY = "optim.max_epoch"
+"""The length of a run. It belongs to the identity, and `--extend` may raise it."""
+
 RUNTIME_KEYS_OF_DATA = ("dataset.folder.dir", "dataset.smiles.file")
 """Those among them that name data of one's own: they may be moved, but other data is another experiment."""
 
@@ -47,8 +53,12 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def identity_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Return, with dotted keys, what makes a nested configuration the run it is: all but RUNTIME_KEYS."""
-    return {key: value for key, value in flatten(config).items() if not is_runtime_key(key)}
+    """Return, with dotted keys, what identifies the run of a nested configuration: all but the RUNTIME_KEYS."""
+    return {
+        key: value
+        for key, value in flatten(config).items()
+        if not is_runtime_key(key) and not (key in NEUTRAL_VALUES and NEUTRAL_VALUES[key] == value)
+    }
 
 
 def experiment_of(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Checkpoints that are written whole or not at all, and verified before they are believed."""
 
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
+from graphgps_spse.config.identity import LENGTH_KEY
 from graphgps_spse.errors import CheckpointError
 from graphgps_spse.files import move_aside, write_atomic
 from graphgps_spse.training.archive import pack, unpack
@@ -23,8 +25,9 @@ class CheckpointStore:
     disk and renamed, so that a process killed at any moment leaves a whole file. Nothing here runs code from a file.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self.run_dir = Path(run_dir)
+    def __init__(self, run_dir: Path, *, extendable: bool = False) -> None:
+        """`extendable`: accept checkpoints of this run from before an extension (see `check_origin`)."""
+        self.run_dir, self.extendable = Path(run_dir), extendable
         self._misses = 0
 
     def save(self, state: dict[str, Any]) -> bool:
@@ -89,7 +92,7 @@ class CheckpointStore:
             for damaged, reason in reasons.items():
                 aside = move_aside(damaged)
                 log.warning("%s. Going on from %s; the damaged file is now %s", reason, path, aside.name)
-            check_origin(path, state, signature, about)
+            check_origin(path, state, signature, about, extendable=self.extendable)
             if name == NEXT:  # now, as a run that is already at its end saves no more
                 self._complete_save()
             return state
@@ -117,7 +120,7 @@ class CheckpointStore:
 
     def load_best(self, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the state of the best epoch, as `load_best` does."""
-        return load_best(self.run_dir, signature, about)
+        return load_best(self.run_dir, signature, about, extendable=self.extendable)
 
     def best_epoch(self) -> int | None:
         """Return the epoch that the best state is of, or None if there is no readable one."""
@@ -128,7 +131,11 @@ class CheckpointStore:
 
 
 def load_best(
-    run_dir: Path, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None
+    run_dir: Path,
+    signature: dict[str, Any] | None = None,
+    about: dict[str, Any] | None = None,
+    *,
+    extendable: bool = False,
 ) -> dict[str, Any]:
     """Return the state of a run's best epoch; nothing in the directory is changed.
 
@@ -138,7 +145,7 @@ def load_best(
     if not path.exists():
         raise CheckpointError(f"no {path}: train first; it is written after the first evaluation")
     state = read_verified(path)
-    check_origin(path, state, signature, about)
+    check_origin(path, state, signature, about, extendable=extendable)
     return state
 
 
@@ -152,16 +159,27 @@ def read_verified(path: Path) -> dict[str, Any]:
 
 
 def check_origin(
-    path: Path, state: dict[str, Any], signature: dict[str, Any] | None, about: dict[str, Any] | None = None
+    path: Path,
+    state: dict[str, Any],
+    signature: dict[str, Any] | None,
+    about: dict[str, Any] | None = None,
+    *,
+    extendable: bool = False,
 ) -> None:
-    """Raise CheckpointError, naming the keys, unless a state is of this configuration and of what it stands for.
+    """Raise CheckpointError, with the keys that differ, unless a state belongs to this configuration and its inputs.
 
-    `signature` is the configuration and `about` what follows from it, the data and the code: the data set's inputs and
-    targets, vocabularies and encodings, by dotted keys. Versions of packages (`versions.NAME`) may differ, with a
-    warning, and fingerprints of splits (`fingerprint.SPLIT`) count where both sides know them: who predicts for new
-    graphs has none. A state of before there was an `about` is checked by its configuration alone.
+    `signature` is the configuration. `about` describes data and code: inputs and targets of the data set, vocabularies
+    and encodings. Both have dotted keys. Package versions (`versions.NAME`) may differ, with a warning. Fingerprints of
+    splits (`fingerprint.SPLIT`) are compared if both sides have them; a prediction for new graphs has none. A state
+    without `about`, from an older version, is checked by its configuration alone.
+
+    `extendable`: a state may also come from a shorter run, with a smaller `optim.max_epoch`. The run was extended then,
+    and its schedule does not depend on its length.
     """
-    keys = _differing(state.get("signature", {}), signature)
+    there = dict(state.get("signature", {}))
+    if extendable and signature is not None and extends(there, signature):
+        there[LENGTH_KEY] = signature[LENGTH_KEY]
+    keys = _differing(there, signature)
     if keys:
         raise CheckpointError(
             f"{path} belongs to another configuration ({keys}). Undo that, or use another run directory"
@@ -182,6 +200,11 @@ def check_origin(
         versions = _differing(*({k: v for k, v in flat.items() if k.startswith("versions.")} for flat in flats))
         if versions:
             log.warning("%s was written with other versions (%s); numbers may differ a little", path, versions)
+
+
+def extends(there: dict[str, Any], here: dict[str, Any]) -> bool:
+    """Return whether the configuration `here`, with dotted keys, has more epochs than the one `there`."""
+    return there.get(LENGTH_KEY, math.inf) < here.get(LENGTH_KEY, 0)
 
 
 def _differing(there: dict[str, Any], here: dict[str, Any] | None) -> str:

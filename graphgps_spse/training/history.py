@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 WALL_TIME_KEYS = ("time_epoch", "time_iter", "eta", "graphs_per_second")
@@ -59,6 +59,10 @@ class FitResult:
     epochs: int
     seconds: float
     """Wall time of all epochs, those before a restart included."""
+    extended_from: tuple[int, ...] = ()
+    """For each `--extend`: the number of epochs before it."""
+    initial_weights: dict[str, Any] = field(default_factory=dict)
+    """Where the initial weights came from (initial_weights.py); empty for random ones."""
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each split's stats.json, as it is where the disk refused none of its lines."""
@@ -66,9 +70,23 @@ class FitResult:
         return {split: hashlib.sha256(text.encode()).hexdigest() for split, text in texts.items()}
 
     @classmethod
-    def of(cls, history: Sequence[EpochRecord]) -> "FitResult":
+    def of(
+        cls,
+        history: Sequence[EpochRecord],
+        extended_from: Sequence[int] = (),
+        initial_weights: dict[str, Any] | None = None,
+    ) -> "FitResult":
         """Return the result of a finished training with this history."""
         best = history[-1].best_epoch
         metrics = next(record.splits for record in history if record.epoch == best)
         seconds = sum(record.seconds for record in history)
-        return cls("finished", best, metrics, tuple(history), len(history), seconds)
+        return cls(
+            status="finished",
+            best_epoch=best,
+            metrics=metrics,
+            history=tuple(history),
+            epochs=len(history),
+            seconds=seconds,
+            extended_from=tuple(extended_from),
+            initial_weights=initial_weights or {},
+        )

@@ -9,6 +9,7 @@ import torch
 from torch.nn import Parameter
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, MultiStepLR, ReduceLROnPlateau
 
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import optimizers, schedulers
 from graphgps_spse.training.history import EpochRecord
@@ -16,6 +17,7 @@ from graphgps_spse.training.history import EpochRecord
 log = logging.getLogger(__name__)
 
 Scheduler = LRScheduler | ReduceLROnPlateau
+BuildScheduler = Callable[[Any, torch.optim.Optimizer], Scheduler]
 
 
 class OptimizerOptions(Options, section="optim"):
@@ -116,13 +118,38 @@ def build_scheduler(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     return schedulers.get(options.scheduler)(cfg, optimizer)
 
 
+def any_length(build: BuildScheduler) -> BuildScheduler:
+    """Mark a schedule whose learning rates do not depend on `optim.max_epoch`, so that a run may be extended.
+
+    The mark is the attribute `is_any_length` of the function.
+    """
+    build.is_any_length = True  # type: ignore[attr-defined]
+    return build
+
+
+def is_any_length(scheduler: str) -> bool:
+    """Return whether the learning rates of a schedule, given by its name, are the same for every `optim.max_epoch`."""
+    return getattr(schedulers.get(scheduler), "is_any_length", False)
+
+
+def check_extendable(scheduler: str) -> None:
+    """Raise ConfigError if a run with this schedule cannot be continued beyond its last epoch."""
+    if not is_any_length(scheduler):
+        raise ConfigError(
+            f"--extend: the learning rates of optim.scheduler {scheduler} depend on optim.max_epoch, so a longer run "
+            "is not a continuation of this one. Start a new run from its weights: name=NAME train.init_from=RUN"
+        )
+
+
 @schedulers.register("none")
+@any_length
 def build_constant(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """A constant learning rate."""
     return LambdaLR(optimizer, lambda epoch: 1.0)
 
 
 @schedulers.register("step")
+@any_length
 def build_step(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """The rate times lr_decay at each epoch of `optim.steps`."""
     options = StepOptions.from_cfg(cfg)
@@ -157,6 +184,7 @@ def build_polynomial_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> 
 
 @schedulers.register("plateau")
 @schedulers.register("reduce_on_plateau")
+@any_length
 def build_plateau(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """The rate times reduce_factor when the validation loss has not improved for schedule_patience epochs."""
     options = PlateauOptions.from_cfg(cfg)

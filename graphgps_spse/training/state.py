@@ -9,7 +9,7 @@ from torch import nn
 
 from graphgps_spse.errors import CheckpointError
 from graphgps_spse.seeding import capture_rng, restore_rng
-from graphgps_spse.training.checkpoint import CheckpointStore
+from graphgps_spse.training.checkpoint import CheckpointStore, extends
 from graphgps_spse.training.evaluation import Predictor
 from graphgps_spse.training.guards import FiniteGuard
 from graphgps_spse.training.history import Best, EpochRecord
@@ -37,9 +37,13 @@ class TrainingState:
         checkpoints: CheckpointStore,
         signature: dict[str, Any],
         about: dict[str, Any] | None,
+        initial_weights: dict[str, Any],
         processes: OneProcess,
     ) -> None:
-        """`signature` and `about` are part of every checkpoint and are compared with it: `checkpoint.check_origin`."""
+        """`signature` and `about` are part of every checkpoint and are compared with it: `checkpoint.check_origin`.
+
+        `initial_weights` is the record of a start from other weights than random ones. A checkpoint has its own.
+        """
         self.model, self.optimizer, self.scheduler, self.scaler = model, optimizer, scheduler, scaler
         self.predictor, self.processes = predictor, processes
         self.checkpoints, self.signature, self.about = checkpoints, signature, about
@@ -49,6 +53,9 @@ class TrainingState:
         """Of the current epoch of the training split."""
         self.history: list[EpochRecord] = []
         self.best: Best | None = None
+        self.extended_from: list[int] = []
+        """For each extension of the run, the number of epochs before it."""
+        self.initial_weights = initial_weights
         self.guard = FiniteGuard()
         self._saved_at = time.monotonic()
 
@@ -72,6 +79,8 @@ class TrainingState:
             "running": self.metrics.state(),
             "best": None if self.best is None else tuple(self.best),
             "history": [record.to_plain() for record in self.history],
+            "extended_from": list(self.extended_from),
+            "initial_weights": self.initial_weights,
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -85,6 +94,10 @@ class TrainingState:
         self.metrics.load(state["running"])
         self.best = None if state["best"] is None else Best(*state["best"])
         self.history = [EpochRecord.from_plain(plain) for plain in state["history"]]
+        self.initial_weights = state.get("initial_weights", {})
+        self.extended_from = list(state.get("extended_from", []))
+        if extends(state["signature"], self.signature):
+            self.extended_from.append(self.epoch)
         restore_rng(state["rng"][self.processes.rank])
 
     def minutes_since_save(self) -> float:

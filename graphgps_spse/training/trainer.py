@@ -58,6 +58,7 @@ class Trainer(TrainingState):
         options: TrainOptions,
         signature: dict[str, Any],
         about: dict[str, Any] | None = None,
+        initial_weights: dict[str, Any] | None = None,
         loggers: Sequence[Logger] = (),
         processes: OneProcess | None = None,
     ) -> None:
@@ -66,7 +67,8 @@ class Trainer(TrainingState):
         `model` maps a GraphBatch to predictions [R, dim_out], R graphs or nodes, and lies on `device`, as does every
         parameter of `optimizer`. `scheduler` is stepped once after each epoch. `loaders` has "train", "val" and "test".
         `signature` (the configuration) and `about` (data and encodings), both with dotted keys, are part of every
-        checkpoint; a checkpoint with other values is refused. `loggers` are called in this order.
+        checkpoint; a checkpoint with other values is refused. `initial_weights` is a record for the result, of weights
+        that `model` did not draw at random. `loggers` are called in this order.
 
         Raises ConfigError if `options` asks for mixed precision on the CPU.
         """
@@ -85,6 +87,7 @@ class Trainer(TrainingState):
             checkpoints=checkpoints,
             signature=signature,
             about=about,
+            initial_weights=initial_weights or {},
             processes=processes,
         )
         self.task, self.loaders, self.loggers, self.options = task, loaders, loggers, options
@@ -106,6 +109,8 @@ class Trainer(TrainingState):
         if self.resume():
             num_steps = self.loaders["train"].num_batches(self.epoch)
             log.info("resuming in epoch %d at step %d of %d", self.epoch, self.step, num_steps)
+            if self.extended_from and self.extended_from[-1] == self.epoch:
+                log.info("extended from %d to %d epochs", self.epoch, self.options.max_epoch)
         status = "failed"
         try:
             with self.stop:
@@ -115,7 +120,7 @@ class Trainer(TrainingState):
                     train = self._train_epoch()
                     evaluations = {split: self.evaluate(split) for split in ("val", "test") if self._evaluates()}
                     self._finish_epoch(train, evaluations)
-                result = FitResult.of(self.history)
+                result = FitResult.of(self.history, self.extended_from, self.initial_weights)
                 for logger in self.loggers:
                     logger.finish(result)
             status = "finished"

@@ -6,7 +6,7 @@ from tiny_run import optim_cfg
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import optimizers, schedulers
-from graphgps_spse.training.optim import build_optimizer, build_scheduler
+from graphgps_spse.training.optim import build_optimizer, build_scheduler, check_extendable, is_any_length
 
 
 def rates(scheduler, **changes):
@@ -100,3 +100,13 @@ def test_bad_settings(changes, message):
     cfg = optim_cfg(**changes)
     with pytest.raises(ConfigError, match=message):
         build_scheduler(cfg, build_optimizer(cfg, [torch.nn.Parameter(torch.zeros(1))]))
+
+
+def test_a_schedule_is_of_any_length_where_its_rates_are_the_same_for_every_length():
+    for name in schedulers.names():
+        if "plateau" not in name:  # which reads losses
+            assert is_any_length(name) == (rates(name, max_epoch=10) == rates(name, max_epoch=20)[:10]), name
+    assert is_any_length("plateau") and is_any_length("none") and not is_any_length("cosine_with_warmup")
+    check_extendable("none")
+    with pytest.raises(ConfigError, match="--extend: .* cosine_with_warmup depend on optim.max_epoch.*init_from"):
+        check_extendable("cosine_with_warmup")

@@ -63,7 +63,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "dataset.to_undirected": ((False,), "write a data set of your own, docs/adding_a_component.md"),
     "train.sampler": (("full_batch",), "only whole graphs are offered"),
     "train.epoch_resume": ((-1,), "a run resumes after its last epoch"),
-    "pretrained.dir": (("",), "models start from random weights; train.mode=eval evaluates a finished run"),
+    "pretrained.dir": (("",), "set train.init_from, which takes the weights of a run of this package"),
     "model.size_average": (("mean",), "a loss is the mean over graphs, or nodes"),
     "model.thresh": ((0.5,), "0.5 is the benchmarks' threshold"),
     "gnn.layers_pre_mp": ((0,), "there are no layers between encoder and transformer"),
