@@ -40,7 +40,7 @@ class SourceWeights:
         total = hashlib.sha256()
         for name, tensor in sorted(self.tensors.items()):
             total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+            total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         return total.hexdigest()
 
 
@@ -63,10 +63,9 @@ def read_source(name: str) -> SourceWeights:
         raise ConfigError(f"train.init_from: {path} cannot be read ({err.strerror})") from err
     state = read_verified(file)
     tensors, epoch = state.get("model"), state.get("epoch")
-    are_tensors = isinstance(tensors, dict) and all(isinstance(value, Tensor) for value in tensors.values())
-    if not are_tensors or not isinstance(epoch, int):
-        raise CheckpointError(f"train.init_from: {file} holds no weights of a model of this program")
-    return SourceWeights(file, epoch, tensors)
+    if isinstance(tensors, dict) and all(isinstance(t, Tensor) for t in tensors.values()) and isinstance(epoch, int):
+        return SourceWeights(file, epoch, tensors)
+    raise CheckpointError(f"train.init_from: {file} holds no weights of a model of this program")
 
 
 def take_weights(model: nn.Module, source: SourceWeights) -> dict[str, Any]:
