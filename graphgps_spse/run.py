@@ -60,10 +60,7 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False, extend: b
 
 
 def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = False) -> RunResult:
-    """Train, resume, extend or evaluate one seed, in this process alone or as one of several processes.
-
-    Raises an SPSEError with the cause and the remedy.
-    """
+    """Train, resume, extend or evaluate one seed. Raises an SPSEError with the cause and the remedy."""
     processes = OneProcess() if processes is None else processes
     path, evaluates = Path(cfg.out_dir) / cfg.name / str(cfg.seed), cfg.train.mode == "eval"
     if evaluates:
@@ -85,10 +82,10 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
         if processes.broadcast(run_dir.is_finished) and not evaluates:
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return RunResult.read(run_dir.result_path)
-        environment = describe_environment(device, num_threads)
-        environment |= {"processes": processes.count, "deterministic": training.options.deterministic}
 
         # Load and encode.
+        environment = describe_environment(device, num_threads)
+        environment |= {"processes": processes.count, "deterministic": training.options.deterministic}
         with processes.main_process_first():
             if processes.is_first:
                 run_dir.keep_environment(environment)
@@ -98,6 +95,8 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
             require_targets(splits)
             check_sizes(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
+        share = {"part": processes.rank, "num_parts": processes.count}
+        loaders = training.loading.loaders(encoded, pin_memory=device.type == "cuda", **share)
 
         # Fit, or evaluate the best epoch again.
         meter = ResourceMeter(device)
@@ -106,9 +105,7 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
             task=parts.task,
             optimizer=training.optimizer,
             scheduler=training.scheduler,
-            loaders=training.loading.loaders(
-                encoded, pin_memory=device.type == "cuda", part=processes.rank, num_parts=processes.count
-            ),
+            loaders=loaders,
             checkpoints=CheckpointStore(path, extendable=is_any_length(cfg.optim.scheduler)),
             loggers=[*training.loggers, meter] if processes.is_first else [meter],
             device=device,

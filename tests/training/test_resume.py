@@ -15,7 +15,7 @@ from tiny_run import TinyModel, assert_same_state, make_trainer, mortal_trainer,
 
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import CheckpointError, DivergedError, LoaderError, StoppedError
-from graphgps_spse.training.checkpoint import BEST, LATEST, PREVIOUS, read_verified
+from graphgps_spse.training.checkpoint import BEST, LATEST, PREVIOUS, CheckpointStore, read_verified
 from graphgps_spse.training.history import WALL_TIME_KEYS
 from graphgps_spse.training.loggers import Logger, StatsFiles
 from graphgps_spse.training.tasks import Regression
@@ -390,3 +390,32 @@ def test_killed_at_random_moments(tmp_path):
     assert int(done.stdout) >= 4, f"only {done.stdout} kills"
     assert_same_run(killed, straight)
     assert not list(killed.rglob("*.tmp"))
+
+
+def test_an_extended_run_that_is_stopped_goes_on(tmp_path):
+    """Four epochs, two of which were planned first, equal four planned at once; an interruption changes nothing."""
+
+    def planned(name, max_epoch, *, extendable=True):
+        return make_trainer(
+            tmp_path / name,
+            optim={"max_epoch": max_epoch, "scheduler": "none"},
+            signature={"seed": 0, "optim.max_epoch": max_epoch},
+            checkpoints=CheckpointStore(tmp_path / name, extendable=extendable),
+        )
+
+    straight = planned("straight", 4).fit()
+    planned("extended", 2).fit()
+    with pytest.raises(CheckpointError, match="optim.max_epoch: 2 there, 4 here"):
+        planned("extended", 4, extendable=False).fit()
+    stopped = planned("extended", 4)
+    signal_at(stopped, "train", 2, 4)
+    with pytest.raises(StoppedError):
+        stopped.fit()
+    with pytest.raises(CheckpointError, match="optim.max_epoch: 4 there, 3 here"):
+        planned("extended", 3).fit()
+    extended = planned("extended", 4).fit()
+    assert without_times(extended.history) == without_times(straight.history)
+    assert (extended.extended_from, straight.extended_from) == ((2,), ())
+    ours, theirs = (read_verified(tmp_path / name / LATEST) for name in ("extended", "straight"))
+    assert_same_state({**ours, "extended_from": []}, theirs)
+    assert planned("extended", 4).load_best() == straight.best_epoch
