@@ -124,7 +124,7 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     assert again.returncode == 75 and "nothing to do" in again.stdout, again.stdout + again.stderr  # queued or running
 
     for folder in folders:
-        box.wait_until((folder / "checkpoint.pt").exists, 60, "no first checkpoint")
+        box.wait_until((folder / "checkpoint.pt").exists, 120, "no first checkpoint")
     box.kill_controller()
     box.start_controller()
     job = events(preempted, "submitted")[-1]["job"]
