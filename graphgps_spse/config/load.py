@@ -30,8 +30,8 @@ class ConfigFileOptions(Options, section=""):
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, the files of its `base:` and the overrides on top of the defaults, checked key by key.
 
-    The file may be one of GraphGPS, GRIT or CSA (legacy/); what is then read in another way is logged. `overrides` are
-    `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
+    The file may be one of GraphGPS, GRIT or CSA (legacy/). A log message then lists what is read differently.
+    `overrides` are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
     """
     path = Path(path)
     chain, words = read_chain(path), read_words(overrides)

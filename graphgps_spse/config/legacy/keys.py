@@ -12,15 +12,15 @@ RENAMED = {
 """Keys and sections under other names."""
 
 IGNORED: dict[str, tuple[str, ...]] = {
-    "runs are started, logged and summed up in another way": (
+    "runs are started, logged and aggregated differently": (
         *("print", "cfg_dest", "tensorboard_agg", "view_emb", "gpu_mem", "benchmark", "run_dir", "run_id", "params"),
         *("device", "share", "auto_select_device", "mlflow", "example_arg", "example_group", "mem"),
     ),
-    "the best and the last epoch are always kept, and a run always resumes": (
+    "the best and the last epoch are always saved, and a run always resumes": (
         *("train.enable_ckpt", "train.ckpt_best", "train.ckpt_clean", "train.auto_resume", "train.skip_train_eval"),
         *("pretrained.reset_prediction_head", "pretrained.freeze_main"),
     ),
-    "the data set brings its task, metric, columns and split": (
+    "the data set defines its task, metric, columns and split": (
         *("dataset.task", "dataset.task_type", "dataset.encoder", "dataset.encoder_name", "dataset.encoder_bn"),
         *("dataset.encoder_dim", "dataset.edge_dim", "dataset.split", "dataset.shuffle_split", "dataset.split_dir"),
         *("dataset.slic_compactness", "dataset.infer_link_label", "dataset.edge_train_mode"),
@@ -30,8 +30,8 @@ IGNORED: dict[str, tuple[str, ...]] = {
         *("train.node_per_graph", "train.radius", "train.iter_per_epoch", "train.walk_length"),
         *("train.neighbor_sizes", "val"),
     ),
-    "where an encoding is computed follows from its size": ("posenc_RWSE.precompute", "posenc_LapPE.precompute"),
-    "GPS, CSA and GRIT do not read it there either": (
+    "the size of an encoding determines where it is computed": ("posenc_RWSE.precompute", "posenc_LapPE.precompute"),
+    "the official code of GPS, CSA and GRIT does not read them either": (
         *("model.match_upper", "model.edge_decoding", "gnn.layers_mp", "gnn.layer_type", "gnn.stage_type"),
         *("gnn.skip_every", "gnn.batchnorm", "gnn.dropout", "gnn.agg", "gnn.normalize_adj", "gnn.msg_direction"),
         *("gnn.self_msg", "gnn.att_heads", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
@@ -46,26 +46,26 @@ IGNORED: dict[str, tuple[str, ...]] = {
 
 ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "devices": ((None, 1), "a run uses one device"),
-    "custom_metrics": (([],), "a data set has the metrics of its benchmark"),
-    "name_tag": (("",), "set name, which is the run's folder"),
-    "run_multiple_splits": (([],), "only the benchmark's own split is offered"),
+    "custom_metrics": (([],), "a data set uses the metrics of its benchmark"),
+    "name_tag": (("",), "set name, the name of the run directory"),
+    "run_multiple_splits": (([],), "only the split of the benchmark is available"),
     "best_by_loss": ((False,), "set metric_best: loss"),
-    "dataset.transductive": ((False,), "only whole graphs are offered"),
-    "dataset.split_mode": (("standard",), "only the benchmark's own split is offered"),
-    "dataset.split_index": ((0,), "only the benchmark's own split is offered"),
-    "dataset.node_encoder": ((True,), "nodes always have an encoder, dataset.node_encoder_name"),
+    "dataset.transductive": ((False,), "only whole graphs are available"),
+    "dataset.split_mode": (("standard",), "only the split of the benchmark is available"),
+    "dataset.split_index": ((0,), "only the split of the benchmark is available"),
+    "dataset.node_encoder": ((True,), "nodes always have an encoder; set dataset.node_encoder_name"),
     "dataset.node_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
     "dataset.edge_encoder": ((True,), "set dataset.edge_encoder_name: none"),
     "dataset.edge_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
     "dataset.edge_encoder_dense": ((True,), "CSA reads all pairs"),
-    "dataset.transform": (("none",), "write a data set of your own, docs/adding_a_component.md"),
-    "dataset.remove_feature": ((False,), "write a data set of your own, docs/adding_a_component.md"),
-    "dataset.to_undirected": ((False,), "write a data set of your own, docs/adding_a_component.md"),
-    "train.sampler": (("full_batch",), "only whole graphs are offered"),
-    "train.epoch_resume": ((-1,), "a run resumes after its last epoch"),
-    "pretrained.dir": (("",), "set train.init_from, which takes the weights of a run of this package"),
-    "model.size_average": (("mean",), "a loss is the mean over graphs, or nodes"),
-    "model.thresh": ((0.5,), "0.5 is the benchmarks' threshold"),
+    "dataset.transform": (("none",), "add a data set: docs/adding_a_component.md"),
+    "dataset.remove_feature": ((False,), "add a data set: docs/adding_a_component.md"),
+    "dataset.to_undirected": ((False,), "add a data set: docs/adding_a_component.md"),
+    "train.sampler": (("full_batch",), "only whole graphs are available"),
+    "train.epoch_resume": ((-1,), "a run resumes from its last checkpoint"),
+    "pretrained.dir": (("",), "set train.init_from, which loads the weights of a run of this package"),
+    "model.size_average": (("mean",), "the loss is the mean over graphs or nodes"),
+    "model.thresh": ((0.5,), "the benchmarks use the threshold 0.5"),
     "gnn.layers_pre_mp": ((0,), "there are no layers between encoder and transformer"),
     "gt.layer_norm": ((False,), "layers are normalised by BatchNorm"),
     "gt.batch_norm": ((True,), "layers are normalised by BatchNorm"),
@@ -79,20 +79,20 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "gt.attn.use_bias": ((False,), "GRIT's keys and values have no bias"),
     "gt.attn.act": (("relu",), "GRIT's pair activation is relu"),
     "gt.attn.norm_e": ((True,), "GRIT always normalises pairs"),
-    "gt.attn.O_e": ((True,), "GRIT always has the output map of pairs"),
+    "gt.attn.O_e": ((True,), "GRIT always has the output projection of pairs"),
     "gt.attn.edge_enhance": ((True,), "GRIT's values always read pairs"),
     "posenc_LapPE.post_layers": ((0,), "LapPE ends with its sum over frequencies"),
-    "posenc_LapPE.pass_as_var": ((False,), "encodings are read by encoders alone"),
-    "posenc_RWSE.pass_as_var": ((False,), "encodings are read by encoders alone"),
-    "posenc_RRWP.pass_as_var": ((False,), "encodings are read by encoders alone"),
+    "posenc_LapPE.pass_as_var": ((False,), "only encoders read encodings"),
+    "posenc_RWSE.pass_as_var": ((False,), "only encoders read encodings"),
+    "posenc_RRWP.pass_as_var": ((False,), "only encoders read encodings"),
     "posenc_RRWP.spd": ((False,), "use CSA with dataset.edge_encoder_name X+SPD for distances"),
     "optim.num_cycles": ((0.5,), "the cosine is half a cycle"),
-    "optim.min_lr_mode": (("threshold",), "schedules with warm-up end at 0, as they do there with this value"),
-    "optim.early_stop_by_lr": ((False,), "a run lasts optim.max_epoch epochs; its best epoch counts"),
-    "optim.early_stop_by_perf": ((False,), "a run lasts optim.max_epoch epochs; its best epoch counts"),
-    "bn.eps": ((1e-5, "1e-5"), "BatchNorm has torch's eps, 1e-5"),
-    "bn.mom": ((0.1,), "set gt.bn_momentum for GRIT; GPS and CSA have 0.1"),
-    "wandb.name": (("",), "a run is named after data set, model, encoding and seed"),
+    "optim.min_lr_mode": (("threshold",), "schedules with warm-up end at 0, as in the official code with this value"),
+    "optim.early_stop_by_lr": ((False,), "a run trains for optim.max_epoch epochs and reports its best epoch"),
+    "optim.early_stop_by_perf": ((False,), "a run trains for optim.max_epoch epochs and reports its best epoch"),
+    "bn.eps": ((1e-5, "1e-5"), "BatchNorm uses the default eps of PyTorch, 1e-5"),
+    "bn.mom": ((0.1,), "set gt.bn_momentum for GRIT; GPS and CSA use 0.1"),
+    "wandb.name": (("",), "the name of a run consists of data set, model, encoding and seed"),
 }
 """Values at which a key means what is done here anyway, and what to do at others."""
 
