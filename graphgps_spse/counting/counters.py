@@ -15,7 +15,7 @@ from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.counting.sampled.estimates import count_sampled
 from graphgps_spse.errors import ConfigError
 
-ENGINE_VERSION = 1
+ENGINE_VERSION = 2
 """Raised by hand whenever a method's counts change for equal options: stored counts of another version are not used."""
 
 

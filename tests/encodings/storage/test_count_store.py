@@ -88,7 +88,7 @@ def test_another_question_has_another_folder(tmp_path, monkeypatch):
     edges = graphs().edge_index.copy()
     edges[0, 3] = 0 if edges[0, 3] else 1
     paths.append(make_store(tmp_path, graphs()._replace(edge_index=edges)).path)
-    monkeypatch.setattr(path_counts, "ENGINE_VERSION", 2)
+    monkeypatch.setattr(path_counts, "ENGINE_VERSION", path_counts.ENGINE_VERSION + 1)
     paths.append(make_store(tmp_path).path)
     assert len(set(paths)) == len(paths)
 
