@@ -1,10 +1,9 @@
-"""Operations on node pairs and edges: the numerical work that models put together.
+"""Numerical operations on node pairs and edges, from which the layers of all models are built.
 
-`pair_layout` and `edge_layout` say where pairs and edges lie and exchange values between nodes, pairs and edges.
-`segments` has the gathers and sums behind these.
+`pair_layout` and `edge_layout` define the order of pairs and edges in memory, and move values between nodes, pairs and
+edges. `segments` has the gathers and sums for that.
 
-Each folder is one operation. Its `contract.py` defines input, output, masks and gradients; its `reference.py` is the
-equation in plain PyTorch; a file named after a type of device, such as `cpu.py`, is the implementation for that device.
-The function in its `__init__.py` calls the implementation that `dispatch.choose` selects. A new implementation needs
-such a file with the functions of the reference, and a line in `__init__.py`.
+Each folder is one operation. `contract.py` defines input, output, masks and gradients. `reference.py` is the equation
+in plain PyTorch. A file named after a type of device, such as `cpu.py`, is the implementation for that device.
+`dispatch.choose` selects one of them.
 """

@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
         x_RD[self.stop - self.window :] = 0
 
 
-def cut(layout: PairLayout, max_rows: int) -> list[Chunk]:
+def cut_into_chunks(layout: PairLayout, max_rows: int) -> list[Chunk]:
     """Cut the queries into runs of at most `max_rows` pair rows each (or one query, if that alone has more)."""
     rows = max(min(max_rows, layout.num_pairs), max(layout.sizes))
     ends = np.append(layout.query_rows.first_row, layout.num_pairs)

@@ -1,11 +1,19 @@
-"""Which implementation of an operation runs: the one choice by device, dtype and `train.kernels`."""
+"""Which implementation of an operation runs: the one choice by device, type and `train.kernels`."""
 
+import importlib
+import sys
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from types import ModuleType
+from typing import TypeVar
 
 from torch import Tensor
 
 from graphgps_spse.errors import ConfigError
+
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
 KERNELS = ("auto", "plain", "fused")
 """Values of `train.kernels`.
@@ -15,22 +23,40 @@ of the device, or an error that says why they cannot work.
 """
 
 
-def choose(
-    kernels: str, like: Tensor, reference: ModuleType, fused_for: Callable[[str], ModuleType | None]
-) -> ModuleType:
-    """Return the implementation for tensors like `like`: a module with the functions of `reference`.
+def choose(operation: Callable[[Input], Output], kernels: str, like: Tensor) -> Callable[[Input], Output]:
+    """Return the implementation of an operation for tensors of the device and type of `like`.
 
-    `fused_for(device type)` returns the module for a type of device, or None; its `unsupported(like)` returns the
-    reason why it cannot work, or an empty string. Raises ConfigError where `kernels` is fused and there is a reason.
+    `operation` is the function of a folder of ops/, which is its reference. The module of that folder named after the
+    type of device, e.g. `cpu`, has a function of the same name. Its `unsupported(like)` returns why the module cannot
+    work on such tensors, or an empty string. Raises ConfigError where `kernels` is fused and there is a reason.
     """
     if kernels == "plain":
-        return reference
-    device = like.device.type
-    fused = fused_for(device)
-    reason = f"there is no kernel for {device}" if fused is None else fused.unsupported(like)
-    if fused is not None and not reason:
-        return fused
+        return operation
+    device, package = like.device.type, operation.__module__.rpartition(".")[0]
+    module = device_module(package, device)
+    reason = f"there is no kernel for {device}" if module is None else module.unsupported(like)
+    if module is not None and not reason:
+        return getattr(module, operation.__name__)
     if kernels == "fused":
-        operation = reference.__name__.split(".")[-2]
-        raise ConfigError(f"train.kernels: fused, but for {operation} {reason}; set train.kernels to auto or plain")
-    return reference
+        raise ConfigError(
+            f"train.kernels: fused, but for {operation.__name__} {reason}; set train.kernels to auto or plain"
+        )
+    return operation
+
+
+def prepare(operation: Callable[[Input], Output], kernels: str, like: Tensor, num_heads: int) -> None:
+    """Compile the kernels of an operation for nodes [*, D] like `like`, or load them from disk, before the first step.
+
+    Raises ConfigError as `choose` does.
+    """
+    module = sys.modules[choose(operation, kernels, like).__module__]
+    compile_kernels = getattr(module, "prepare", None)  # PyTorch's own kernels need none
+    if compile_kernels is not None:
+        compile_kernels(like.shape[1], num_heads, like.dtype)
+
+
+@cache
+def device_module(package: str, device: str) -> ModuleType | None:
+    """Return the module of an operation's folder for a type of device; None where there is no such file."""
+    name = f"{package}.{device}"
+    return importlib.import_module(name) if find_spec(name) else None

@@ -6,7 +6,7 @@ vector code. Scratch buffers are arguments for that reason. Not-a-number passes 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,14 @@ from torch import Tensor
 from graphgps_spse.jit import kernel
 
 FASTMATH = {"contract", "arcp", "nsz"}
+
+
+class NodeArrays(NamedTuple):
+    """Queries, keys and values, or their gradients: [N, D] each."""
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
 
 
 def jit(function: Callable) -> Any:

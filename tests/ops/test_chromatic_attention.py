@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphgps_spse.ops.chromatic_attention import AttentionInput, PairMap, chromatic_attention, cpu, prepare
+from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention, cpu
+from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -19,7 +20,7 @@ CASES = {  # sizes, rows of edges, dropout
 }
 
 
-def attention_input(name: str, dtype: torch.dtype = torch.float64) -> tuple[AttentionInput, list[Tensor]]:
+def attention_input(name: str, dtype: torch.dtype = torch.float64) -> tuple[ChromaticInput, list[Tensor]]:
     """Return an input, and those of its tensors that have a gradient."""
     sizes, rows, dropout = CASES[name]
     layout, generator, leaves = PairLayout(sizes), torch.Generator().manual_seed(0), []
@@ -34,17 +35,17 @@ def attention_input(name: str, dtype: torch.dtype = torch.float64) -> tuple[Atte
     torch.manual_seed(0)
     mask = draw_dropout_mask(layout.num_pairs, 1, 0.4, z_PC).to(dtype) if dropout else None
     rows_E = torch.tensor(rows, dtype=torch.int64)
-    return AttentionInput(layout, HEADS, *nodes, z_PC.to(dtype), rows_E, score, value, mask), leaves
+    return ChromaticInput(layout, HEADS, *nodes, z_PC.to(dtype), rows_E, score, value, mask), leaves
 
 
-def results(given: AttentionInput, leaves: list[Tensor], kernels: str) -> list[Tensor]:
+def results(given: ChromaticInput, leaves: list[Tensor], kernels: str) -> list[Tensor]:
     """Return the output, and the gradients of a weighted sum of it."""
-    y_ND = chromatic_attention(given, kernels=kernels)
+    y_ND = choose(chromatic_attention, kernels, given.q_ND)(given)
     total = (y_ND * torch.linspace(1, 2, y_ND.numel()).reshape(y_ND.shape)).sum()
     return [y_ND, *torch.autograd.grad(total, leaves)]
 
 
-def equations(given: AttentionInput) -> Tensor:
+def equations(given: ChromaticInput) -> Tensor:
     """Return y of contract.py from loops over queries and keys."""
     maps = []
     for pair_map in (given.score, given.value):
@@ -70,7 +71,7 @@ def equations(given: AttentionInput) -> Tensor:
 @pytest.mark.parametrize("name", CASES)
 def test_the_reference_follows_the_equations(name):
     given, _ = attention_input(name)
-    torch.testing.assert_close(chromatic_attention(given, kernels="plain"), equations(given), rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(chromatic_attention(given), equations(given), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 2048])
@@ -93,9 +94,9 @@ def test_kernels_in_float32_are_close(name):
 def test_prepare_compiles_nothing_for_the_reference(monkeypatch):
     called = []
     monkeypatch.setattr(cpu, "prepare", lambda *shape: called.append(shape))
-    prepare(torch.zeros(1, 12), 3, kernels="plain")
+    prepare(chromatic_attention, "plain", torch.zeros(1, 12), 3)
     assert not called
-    prepare(torch.zeros(1, 12), 3)
+    prepare(chromatic_attention, "auto", torch.zeros(1, 12), 3)
     assert called == [(12, 3, torch.float32)]
 
 

@@ -1,13 +1,15 @@
 """The choice of an implementation: by `train.kernels`, device, type, autocast and torch.compile."""
 
-from types import ModuleType
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.ops import chromatic_attention, graph_attention, grit_pairs
-from graphgps_spse.ops.dispatch import choose
+from graphgps_spse.ops.chromatic_attention import chromatic_attention
+from graphgps_spse.ops.dispatch import choose, device_module
+from graphgps_spse.ops.graph_attention import graph_attention
+from graphgps_spse.ops.grit_pairs import grit_pairs
 
 OPERATIONS = [grit_pairs, chromatic_attention, graph_attention]
 COMPILED = [grit_pairs, chromatic_attention]
@@ -15,9 +17,9 @@ COMPILED = [grit_pairs, chromatic_attention]
 LIKE = torch.zeros(2, 4)
 
 
-def chosen(operation: ModuleType, kernels: str, like: torch.Tensor = LIKE) -> str:
-    """Return the last name of the module that is chosen."""
-    return choose(kernels, like, operation.reference, operation._fused_for).__name__.split(".")[-1]
+def chosen(operation: Callable, kernels: str, like: torch.Tensor = LIKE) -> str:
+    """Return the last name of the module whose function is chosen."""
+    return choose(operation, kernels, like).__module__.split(".")[-1]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -31,7 +33,7 @@ def test_a_device_without_kernels_uses_the_reference_and_refuses_fused(operation
     like = torch.zeros(2, 4, device="meta")
     assert chosen(operation, "auto", like) == "reference"
     with pytest.raises(
-        ConfigError, match=r"train.kernels: fused, but for \w+ there is no kernel for meta; set .* plain"
+        ConfigError, match=r"train.kernels: fused, but for \w+_\w+ there is no kernel for meta; set .* plain"
     ):
         chosen(operation, "fused", like)
 
@@ -68,8 +70,9 @@ def test_attention_of_pytorch_needs_no_kernels_of_ours(monkeypatch):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_implementation_has_the_functions_of_the_reference(operation):
-    name = operation.__name__.split(".")[-1]
-    for device in ("cpu", "cuda"):
-        implementation = operation._fused_for(device)
-        assert implementation is None or callable(getattr(implementation, name))
-    assert callable(getattr(operation.reference, name))
+    package = operation.__module__.removesuffix(".reference")
+    devices = [device for device in ("cpu", "cuda", "mps", "xpu") if device_module(package, device)]
+    assert devices == (["cpu", "cuda"] if operation is graph_attention else ["cpu"])
+    for device in devices:
+        module = device_module(package, device)
+        assert callable(getattr(module, operation.__name__)) and callable(module.unsupported)

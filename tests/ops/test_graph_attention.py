@@ -6,8 +6,17 @@ import pytest
 import torch
 
 from graphgps_spse.models.gps.attention import GraphAttention
+from graphgps_spse.ops import dispatch
 from graphgps_spse.ops.dispatch import choose
-from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, cpu, cuda, node_blocks, reference
+from graphgps_spse.ops.graph_attention import (
+    GraphAttentionInput,
+    NodeBlocks,
+    cpu,
+    cuda,
+    graph_attention,
+    node_blocks,
+    reference,
+)
 
 
 def test_blocks_by_hand(monkeypatch):
@@ -80,13 +89,13 @@ def test_dropout_keeps_the_mean():
     torch.testing.assert_close(mean, attention.eval()(x_ND, blocks), rtol=0, atol=0.05)
 
 
-def attention_input(sizes: tuple[int, ...], dropout_rate: float = 0.0) -> AttentionInput:
+def attention_input(sizes: tuple[int, ...], dropout_rate: float = 0.0) -> GraphAttentionInput:
     generator = torch.Generator().manual_seed(0)
     qkv_NW = torch.randn(sum(sizes), 18, generator=generator, dtype=torch.float64).requires_grad_()
-    return AttentionInput(NodeBlocks(sizes), 2, qkv_NW, dropout_rate)
+    return GraphAttentionInput(NodeBlocks(sizes), 2, qkv_NW, dropout_rate)
 
 
-def results(given: AttentionInput, implementation: ModuleType) -> list[torch.Tensor]:
+def results(given: GraphAttentionInput, implementation: ModuleType) -> list[torch.Tensor]:
     """Return the output, and the gradient of a weighted sum of it."""
     torch.manual_seed(1)
     y_ND = implementation.graph_attention(given)
@@ -103,12 +112,13 @@ def test_every_implementation_equals_the_reference(implementation, sizes):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
-def test_the_example_of_the_guide_equals_the_reference():
+def test_the_example_of_the_guide_equals_the_reference(monkeypatch):
     guide = (Path(__file__).resolve().parents[2] / "docs" / "adding_a_kernel.md").read_text()
     example = ModuleType("xpu")
     exec(compile(re.search(r"```python\n(.*?)```", guide, re.S).group(1), "adding_a_kernel.md", "exec"), vars(example))
-    assert choose("fused", torch.zeros(2, 4), reference, {"cpu": example}.get) is example
-    assert choose("auto", torch.zeros(2, 4, dtype=torch.bfloat16), reference, {"cpu": example}.get) is reference
+    monkeypatch.setattr(dispatch, "device_module", lambda package, device: example)
+    assert choose(graph_attention, "fused", torch.zeros(2, 4)) is example.graph_attention
+    assert choose(graph_attention, "auto", torch.zeros(2, 4, dtype=torch.bfloat16)) is graph_attention
     for rate in (0.0, 0.4):
         given = attention_input((1, 2, 5, 30), dropout_rate=rate)
         for ours, theirs in zip(results(given, example), results(given, reference)):

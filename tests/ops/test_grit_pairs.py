@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
-from graphgps_spse.ops.grit_pairs import PairInput, PairStream, PairWeights, cpu, grit_pairs, prepare, reference
+from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, cpu, grit_pairs, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
 HEADS, DIM_HEAD = 2, 3
@@ -24,7 +25,7 @@ CASES = {  # sizes, clamp, dropout, scale and shift, whether pairs are updated, 
 }
 
 
-def pair_input(name: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[PairInput, list[Tensor]]:
+def pair_input(name: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[GritInput, list[Tensor]]:
     """Return an input, and those of its tensors that have a gradient."""
     sizes, clamp, dropout, scaled, updated, statistics = CASES[name]
     layout, generator, leaves = PairLayout(sizes), torch.Generator().manual_seed(seed), []
@@ -42,17 +43,17 @@ def pair_input(name: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> 
         torch.manual_seed(seed)
         like = torch.zeros(0, dtype=torch.float64)
         masks = [draw_dropout_mask(layout.num_pairs, width, 0.4, like).to(dtype) for width in (HEADS, DIM)]
-    return PairInput(layout, HEADS, pairs, *nodes, weights, clamp, *masks, statistics), leaves
+    return GritInput(layout, HEADS, pairs, *nodes, weights, clamp, *masks, statistics), leaves
 
 
-def results(given: PairInput, leaves: list[Tensor], kernels: str) -> tuple[list[Tensor], list[Tensor]]:
+def results(given: GritInput, leaves: list[Tensor], kernels: str) -> tuple[list[Tensor], list[Tensor]]:
     """Return the outputs and the gradients of a weighted sum of them."""
-    outputs = [part for part in grit_pairs(given, kernels=kernels) if part is not None]
+    outputs = [part for part in choose(grit_pairs, kernels, given.q_ND)(given) if part is not None]
     total = sum((part * torch.linspace(1, 2, part.numel()).reshape(part.shape)).sum() for part in outputs)
     return outputs, list(torch.autograd.grad(total, leaves))
 
 
-def equations(given: PairInput) -> list[list[Tensor]]:
+def equations(given: GritInput) -> list[list[Tensor]]:
     """Return value, pair and the next u of contract.py from loops over queries, keys and heads."""
     u_PD, scale_D, shift_D = given.pairs
     weights, first, row, values, pairs, updates = given.weights, 0, 0, [], [], []
@@ -84,7 +85,7 @@ def equations(given: PairInput) -> list[list[Tensor]]:
 @pytest.mark.parametrize("name", CASES)
 def test_the_reference_follows_the_equations(name):
     given, _ = pair_input(name)
-    output = grit_pairs(given, kernels="plain")
+    output = grit_pairs(given)
     for ours, theirs in zip(output[:3], equations(given)):
         if theirs:
             torch.testing.assert_close(ours, torch.stack(theirs), rtol=1e-11, atol=1e-11)
@@ -111,8 +112,8 @@ def test_clamped_logits_are_many_in_the_case_of_a_tight_clamp():
     given, leaves = pair_input("tight clamp")
     beyond = given._replace(weights=given.weights._replace(logit_D=given.weights.logit_D * 1e6))
     for kernels in ("fused", "plain"):
-        free = torch.autograd.grad(grit_pairs(given, kernels=kernels).value_ND.sum(), given.q_ND)[0]
-        none = torch.autograd.grad(grit_pairs(beyond, kernels=kernels).value_ND.sum(), given.q_ND)[0]
+        free = torch.autograd.grad(choose(grit_pairs, kernels, given.q_ND)(given).value_ND.sum(), given.q_ND)[0]
+        none = torch.autograd.grad(choose(grit_pairs, kernels, beyond.q_ND)(beyond).value_ND.sum(), given.q_ND)[0]
         assert free.abs().sum() > 0 and none.abs().sum() < 1e-9
 
 
@@ -126,9 +127,9 @@ def test_kernels_in_float32_are_close(name):
 def test_prepare_compiles_nothing_for_the_reference(monkeypatch):
     called = []
     monkeypatch.setattr(cpu, "prepare", lambda *shape: called.append(shape))
-    prepare(torch.zeros(1, 12), 3, kernels="plain")
+    prepare(grit_pairs, "plain", torch.zeros(1, 12), 3)
     assert not called
-    prepare(torch.zeros(1, 12), 3)
+    prepare(grit_pairs, "auto", torch.zeros(1, 12), 3)
     assert called == [(12, 3, torch.float32)]
 
 

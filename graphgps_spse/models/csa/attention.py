@@ -5,12 +5,13 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from graphgps_spse.models.csa.pair_features import PairFeatures
-from graphgps_spse.ops.chromatic_attention import AttentionInput, PairMap, chromatic_attention, prepare
+from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention
+from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
-class PairInput(NamedTuple):
+class CSAPairs(NamedTuple):
     """What the attention of every layer reads of pairs."""
 
     layout: PairLayout
@@ -31,14 +32,14 @@ class ChromaticAttention(nn.Module):
         self.pair_value = nn.Linear(dim, dim, bias=False) if has_maps else None
         self.out = nn.Linear(dim, dim)
 
-    def forward(self, x_ND: Tensor, pairs: PairInput) -> Tensor:
+    def forward(self, x_ND: Tensor, pairs: CSAPairs) -> Tensor:
         """Return [N, D]."""
         layout, features = pairs.layout, pairs.features
         dropout_mask_P1 = None
         if self.training and self.dropout:
             dropout_mask_P1 = draw_dropout_mask(layout.num_pairs, 1, self.dropout, x_ND)
         score, value = pairs.shared or (features.mapped(m) for m in (self.pair_score, self.pair_value) if m is not None)
-        given = AttentionInput(
+        given = ChromaticInput(
             layout=layout,
             num_heads=self.num_heads,
             q_ND=self.query(x_ND) * (x_ND.shape[1] // self.num_heads) ** -0.5,
@@ -50,8 +51,8 @@ class ChromaticAttention(nn.Module):
             value=value,
             dropout_mask_P1=dropout_mask_P1,
         )
-        return self.out(chromatic_attention(given, kernels=self.kernels))
+        return self.out(choose(chromatic_attention, self.kernels, given.q_ND)(given))
 
     def prepare_kernels(self) -> None:
         """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
-        prepare(self.query.weight, self.num_heads, kernels=self.kernels)
+        prepare(chromatic_attention, self.kernels, self.query.weight, self.num_heads)

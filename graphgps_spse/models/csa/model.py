@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.csa.attention import ChromaticAttention, PairInput
+from graphgps_spse.models.csa.attention import ChromaticAttention, CSAPairs
 from graphgps_spse.models.csa.pair_features import PairEncoder
 from graphgps_spse.models.gps.layer import build_layer_type, build_layers
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
@@ -88,7 +88,7 @@ class CSAModel(nn.Module):
         if self.layers[0].local is not None:
             edges = EdgeLayout(edge.edge_index_2E, layout.num_nodes)
             e_ED = self.pair_encoder.of_edges(batch, features).index_select(0, edges.order_E)
-        x_ND, pairs = self.node_encoder(batch), PairInput(layout, features, shared)
+        x_ND, pairs = self.node_encoder(batch), CSAPairs(layout, features, shared)
         for layer in self.layers:
             x_ND, e_ED = layer(x_ND, e_ED, edges, pairs)
         return self.head(x_ND, layout)

@@ -2,7 +2,8 @@
 
 from torch import Tensor, nn
 
-from graphgps_spse.ops.graph_attention import AttentionInput, NodeBlocks, graph_attention, prepare
+from graphgps_spse.ops.dispatch import choose, prepare
+from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, graph_attention
 
 
 class GraphAttention(nn.Module):
@@ -21,9 +22,9 @@ class GraphAttention(nn.Module):
 
     def forward(self, x_ND: Tensor, blocks: NodeBlocks) -> Tensor:
         """Return [N, D]."""
-        given = AttentionInput(blocks, self.num_heads, self.qkv(x_ND), self.dropout if self.training else 0.0)
-        return self.out(graph_attention(given, kernels=self.kernels))
+        given = GraphAttentionInput(blocks, self.num_heads, self.qkv(x_ND), self.dropout if self.training else 0.0)
+        return self.out(choose(graph_attention, self.kernels, given.qkv_NW)(given))
 
     def prepare_kernels(self) -> None:
         """Raise ConfigError where `train.kernels` asks for kernels that the device of the weights does not have."""
-        prepare(self.qkv.weight, kernels=self.kernels)
+        prepare(graph_attention, self.kernels, self.qkv.weight, self.num_heads)

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.models.grit.pair_norm import PairNorm
+from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
-from graphgps_spse.ops.grit_pairs import PairInput, PairStream, PairWeights, grit_pairs, prepare
+from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
@@ -50,7 +51,7 @@ class GritAttention(nn.Module):
             out_DD=None if out is None else _by_position(out.weight.t(), heads).t(),
             out_bias_D=None if out is None else out.bias,
         )
-        given = PairInput(
+        given = GritInput(
             layout=layout,
             num_heads=heads,
             pairs=stream,
@@ -63,7 +64,7 @@ class GritAttention(nn.Module):
             pair_dropout_mask_PD=None if out is None else self._dropout_mask(layout.num_pairs, dim, dropout, x_ND),
             with_statistics=out is not None and norm.training,
         )
-        result = grit_pairs(given, kernels=self.kernels)
+        result = choose(grit_pairs, self.kernels, q_ND)(given)
         value_NCH, pair_NCH = (sums.unflatten(1, (-1, heads)) for sums in (result.value_ND, result.pair_ND))
         x_ND = (value_NCH.transpose(1, 2) + torch.einsum("nch,chd->nhd", pair_NCH, self.mix)).flatten(1)
         if result.u_PD is None:
@@ -72,7 +73,7 @@ class GritAttention(nn.Module):
 
     def prepare_kernels(self) -> None:
         """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
-        prepare(self.query.weight, self.num_heads, kernels=self.kernels)
+        prepare(grit_pairs, self.kernels, self.query.weight, self.num_heads)
 
     def _dropout_mask(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
         return draw_dropout_mask(rows, columns, rate, like) if self.training and rate else None

@@ -27,7 +27,7 @@ class PairMap(NamedTuple):
     edge_ED: Tensor
 
 
-class AttentionInput(NamedTuple):
+class ChromaticInput(NamedTuple):
     """One layer's input. Tensors have one type, float32 or float64; under autocast the reference may see others."""
 
     layout: PairLayout

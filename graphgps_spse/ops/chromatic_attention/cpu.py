@@ -12,12 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphgps_spse.ops import chunks
 from graphgps_spse.ops.chromatic_attention import cpu_kernels
-from graphgps_spse.ops.chromatic_attention.contract import AttentionInput, PairMap
-from graphgps_spse.ops.chromatic_attention.cpu_kernels import EdgeRows, Kernels, Nodes, Output
-from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import arrays, unsupported
+from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput, PairMap
+from graphgps_spse.ops.chromatic_attention.cpu_kernels import ChromaticKernels, EdgeRows, Output
+from graphgps_spse.ops.chunks import Chunk, cut_into_chunks
+from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
 
 __all__ = ["chromatic_attention", "prepare", "unsupported"]
@@ -25,7 +24,7 @@ __all__ = ["chromatic_attention", "prepare", "unsupported"]
 CHUNK_ROWS = 2048
 
 
-def chromatic_attention(given: AttentionInput) -> Tensor:
+def chromatic_attention(given: ChromaticInput) -> Tensor:
     """Return y, [N, D]. CPU tensors of float32 or float64 only."""
     layout, heads = given.layout, given.num_heads
     q, k, v = (_by_position(x, 1, heads) for x in (given.q_ND, given.k_ND, given.v_ND))
@@ -39,7 +38,7 @@ def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
     x_ND = torch.zeros(2, dim, dtype=dtype, requires_grad=True)
     pair_map = PairMap(torch.zeros(dim, 1, dtype=dtype), x_ND[:0])
     z_PC, rows_E = torch.zeros(4, 1, dtype=dtype), torch.zeros(0, dtype=torch.int64)
-    given = AttentionInput(PairLayout((2,)), num_heads, x_ND, x_ND, x_ND, z_PC, rows_E, pair_map, pair_map, None)
+    given = ChromaticInput(PairLayout((2,)), num_heads, x_ND, x_ND, x_ND, z_PC, rows_E, pair_map, pair_map, None)
     chromatic_attention(given).sum().backward()
 
 
@@ -58,7 +57,7 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         mask = q.new_ones(layout.num_pairs) if mask is None else mask.flatten()
         y, max_score, share = (torch.empty_like(q) for _ in range(3))
-        kernel, output = cpu_kernels.kernels(q.shape[1] // heads, heads), Output(*arrays(y, share))
+        kernel, output = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), Output(*arrays(y, share))
         q_array, k_array, v_array, mask_array = arrays(q, k, v, mask)
         max_array, dot = arrays(max_score, q.new_empty(heads))
         for chunk, edges in _chunks(layout, rows):
@@ -74,11 +73,11 @@ class _Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
         z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share = ctx.saved_tensors
-        layout, kernel = ctx.layout, cpu_kernels.kernels(q.shape[1] // ctx.heads, ctx.heads)
+        layout, kernel = ctx.layout, cpu_kernels.chromatic_kernels(q.shape[1] // ctx.heads, ctx.heads)
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         grad_map_a, grad_map_b = (z.new_zeros(z.shape[1], q.shape[1]) for _ in range(2))
         grad_edge_a, grad_edge_b = torch.empty_like(edge_a), torch.empty_like(edge_b)
-        nodes, grad_nodes = Nodes(*arrays(q, k, v)), Nodes(*arrays(grad_q, grad_k, grad_v))
+        nodes, grad_nodes = NodeArrays(*arrays(q, k, v)), NodeArrays(*arrays(grad_q, grad_k, grad_v))
         max_array, dot, grad_product = arrays(max_score, q.new_empty(ctx.heads), q.new_empty(q.shape[1]))
         mask_array, grad_array = arrays(mask, grad_y.contiguous())
         output = Output(*arrays(y, share))
@@ -101,12 +100,12 @@ class _Attention(torch.autograd.Function):
 
 
 def _chunks(layout: PairLayout, rows_E: Tensor) -> list[tuple[Chunk, EdgeRows]]:
-    windows, rows = chunks.cut(layout, CHUNK_ROWS), rows_E.numpy()
+    windows, rows = cut_into_chunks(layout, CHUNK_ROWS), rows_E.numpy()
     ends = np.searchsorted(rows, [*(chunk.start for chunk in windows), layout.num_pairs]).tolist()
     return [(chunk, EdgeRows(rows, first, last)) for chunk, first, last in zip(windows, ends, ends[1:])]
 
 
-def _mapped(kernel: Kernels, chunk: Chunk, edges: EdgeRows, z: Tensor, map_dc: Tensor, edge: Tensor) -> Tensor:
+def _mapped(kernel: ChromaticKernels, chunk: Chunk, edges: EdgeRows, z: Tensor, map_dc: Tensor, edge: Tensor) -> Tensor:
     """Return a map of the pair features on the chunk's window; the edges' share only on the chunk's own rows."""
     mapped = F.linear(chunk.of(z), map_dc)
     kernel.add_edges(chunk, edges, *arrays(edge, mapped))

@@ -23,14 +23,6 @@ class EdgeRows(NamedTuple):
     last: int
 
 
-class Nodes(NamedTuple):
-    """Queries, keys and values, or their gradients: [N, D] each."""
-
-    q: np.ndarray
-    k: np.ndarray
-    v: np.ndarray
-
-
 class Output(NamedTuple):
     """What `attend` writes and backward keeps: [N, D] each."""
 
@@ -40,7 +32,7 @@ class Output(NamedTuple):
     """1 / sum_j exp(score_ij - max_score_i): alpha_ij is exp(score_ij - max_score_i) times it."""
 
 
-class Kernels(NamedTuple):
+class ChromaticKernels(NamedTuple):
     """The kernels for one head layout."""
 
     add_edges: Any
@@ -51,9 +43,19 @@ class Kernels(NamedTuple):
 
 
 @cache
-def kernels(dim_head: int, num_heads: int) -> Kernels:
+def chromatic_kernels(dim_head: int, num_heads: int) -> ChromaticKernels:
     """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
-    D, H, C = dim_head * num_heads, num_heads, dim_head
+    return ChromaticKernels(
+        add_edges=_add_edges_kernel(dim_head, num_heads),
+        take_edges=_take_edges_kernel(dim_head, num_heads),
+        score=_score_kernel(dim_head, num_heads),
+        attend=_attend_kernel(dim_head, num_heads),
+        attend_backward=_attend_backward_kernel(dim_head, num_heads),
+    )
+
+
+def _add_edges_kernel(dim_head: int, num_heads: int) -> Any:
+    D = dim_head * num_heads
 
     @jit
     def add_edges(chunk, edges, edge, pairs):
@@ -66,6 +68,12 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
             for d in range(D):
                 x[d] += y[d]
 
+    return add_edges
+
+
+def _take_edges_kernel(dim_head: int, num_heads: int) -> Any:
+    D = dim_head * num_heads
+
     @jit
     def take_edges(chunk, edges, pairs, edge):
         """Copy the rows of the chunk's edges from their pairs.
@@ -76,6 +84,12 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
             x, y = pairs[edges.rows[e] - chunk.window], edge[e]
             for d in range(D):
                 y[d] = x[d]
+
+    return take_edges
+
+
+def _score_kernel(dim_head: int, num_heads: int) -> Any:
+    D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
     def score(chunk, rows, q, k, a, find_max, max_score, dot):
@@ -110,6 +124,12 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                 for d in range(D):
                     x[d] -= ti[d]
 
+    return score
+
+
+def _attend_kernel(dim_head: int, num_heads: int) -> Any:
+    D = dim_head * num_heads
+
     @jit
     def attend(chunk, rows, v, w, b, mask, output):
         """Write the output of a chunk's queries.
@@ -134,16 +154,23 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                 si[d] = one / si[d]
                 yi[d] *= si[d]
 
+    return attend
+
+
+def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
+    D, H, C = dim_head * num_heads, num_heads, dim_head
+
     @jit
     def attend_backward(chunk, rows, nodes, w, b, mask, output, grad_y, grad_nodes, grad_product, dot):
         """Write or add up the gradients of what `score` and `attend` read.
 
         With o_ij = m_ij (v_j + B_ij), the gradient of a score is alpha_ij (o_ij - y_i) grad_y_i, as y_i is the sum of
         alpha_ij o_ij over j.
-        chunk: Chunk. rows: QueryRows. nodes: Nodes. w: [R, D] exp(score - max_score), overwritten with the gradient of
-        the scores. b: [R, D] B, overwritten with its gradient. mask: [P] dropout mask. output: Output of the forward
-        pass. grad_y: [N, D]. grad_nodes: Nodes, of which q is written and k and v are added to. grad_product: [D] and
-        dot: [H] scratch.
+        chunk: Chunk. rows: QueryRows. nodes: NodeArrays.
+        w: [R, D] exp(score - max_score), overwritten with the gradient of the scores.
+        b: [R, D] B, overwritten with its gradient. mask: [P] dropout mask. output: Output of the forward pass.
+        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to.
+        grad_product: [D] and dot: [H] scratch.
         """
         q, k, v = nodes
         grad_q, grad_k, grad_v = grad_nodes
@@ -176,4 +203,4 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                     for h in range(H):
                         gk[c * H + h] += dot[h] * qi[c * H + h]
 
-    return Kernels(add_edges, take_edges, score, attend, attend_backward)
+    return attend_backward

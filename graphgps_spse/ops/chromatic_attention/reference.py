@@ -3,11 +3,11 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphgps_spse.ops.chromatic_attention.contract import AttentionInput, PairMap
+from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput, PairMap
 from graphgps_spse.ops.segments import widened
 
 
-def chromatic_attention(given: AttentionInput) -> Tensor:
+def chromatic_attention(given: ChromaticInput) -> Tensor:
     """Return y, [N, D], from the equations of contract.py."""
     layout, heads = given.layout, given.num_heads
     score_PD, value_PD = (_mapped(given, pair_map) for pair_map in (given.score, given.value))
@@ -20,6 +20,6 @@ def chromatic_attention(given: AttentionInput) -> Tensor:
     return layout.sum_keys(alpha_PD * (layout.at_keys(given.v_ND) + value_PD)) / total_ND
 
 
-def _mapped(given: AttentionInput, pair_map: PairMap) -> Tensor:
+def _mapped(given: ChromaticInput, pair_map: PairMap) -> Tensor:
     mapped_PD = F.linear(given.z_PC, pair_map.map_DC)
     return mapped_PD.index_add(0, given.rows_E, pair_map.edge_ED.to(mapped_PD.dtype))

@@ -18,7 +18,7 @@ from torch import Tensor
 from graphgps_spse.ops.graph_attention.node_blocks import NodeBlocks
 
 
-class AttentionInput(NamedTuple):
+class GraphAttentionInput(NamedTuple):
     """One layer's input."""
 
     blocks: NodeBlocks

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphgps_spse.ops.graph_attention import reference
-from graphgps_spse.ops.graph_attention.contract import AttentionInput
+from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
 
 
 def unsupported(like: Tensor) -> str:
@@ -15,7 +15,7 @@ def unsupported(like: Tensor) -> str:
     return ""
 
 
-def graph_attention(given: AttentionInput) -> Tensor:
+def graph_attention(given: GraphAttentionInput) -> Tensor:
     """Return y, [N, D]."""
     if given.dropout_rate:
         return reference.graph_attention(given)

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphgps_spse.ops.graph_attention.contract import AttentionInput
+from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
 
 
 def unsupported(like: Tensor) -> str:
@@ -11,7 +11,7 @@ def unsupported(like: Tensor) -> str:
     return ""
 
 
-def graph_attention(given: AttentionInput) -> Tensor:
+def graph_attention(given: GraphAttentionInput) -> Tensor:
     """Return y, [N, D]."""
     rate, blocks = given.dropout_rate, given.blocks.heads(given.qkv_NW, given.num_heads)
     attended = [F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=rate) for q, k, v, mask in blocks]

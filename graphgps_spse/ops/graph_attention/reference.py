@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.ops.dropout import draw_dropout_mask
-from graphgps_spse.ops.graph_attention.contract import AttentionInput
+from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
 
 
-def graph_attention(given: AttentionInput) -> Tensor:
+def graph_attention(given: GraphAttentionInput) -> Tensor:
     """Return y, [N, D], from the equations of contract.py."""
     blocks = given.blocks.heads(given.qkv_NW, given.num_heads)
     return given.blocks.merge_heads([attend(*block, given.dropout_rate) for block in blocks])

@@ -49,7 +49,7 @@ class PairWeights(NamedTuple):
     out_bias_D: Tensor | None
 
 
-class PairInput(NamedTuple):
+class GritInput(NamedTuple):
     """One layer's input. Tensors have one type, float32 or float64; under autocast the reference may see others."""
 
     layout: PairLayout
@@ -69,7 +69,7 @@ class PairInput(NamedTuple):
     """Whether mean and variance of the next u are wanted."""
 
 
-class PairOutput(NamedTuple):
+class GritOutput(NamedTuple):
     """One layer's output: sums over keys for nodes, and the next pairs."""
 
     value_ND: Tensor

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.ops import chunks
-from graphgps_spse.ops.chunks import Chunk
+from graphgps_spse.ops.chunks import Chunk, cut_into_chunks
 from graphgps_spse.ops.grit_pairs import cpu_kernels
-from graphgps_spse.ops.grit_pairs.contract import PairInput, PairOutput, PairStream, PairWeights
-from graphgps_spse.ops.numba_kernels import arrays, linear, unsupported
+from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
+from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, linear, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
 
 __all__ = ["grit_pairs", "prepare", "unsupported"]
@@ -32,7 +31,7 @@ class _Settings(NamedTuple):
     with_statistics: bool
 
 
-def grit_pairs(given: PairInput) -> PairOutput:
+def grit_pairs(given: GritInput) -> GritOutput:
     """Return one layer's output. CPU tensors of float32 or float64 only."""
     u_PD, scale_D, shift_D = given.pairs
     weights = given.weights
@@ -48,7 +47,7 @@ def grit_pairs(given: PairInput) -> PairOutput:
     masks = given.attention_dropout_mask_PH, given.pair_dropout_mask_PD
     nodes = (given.q_ND, given.k_ND, given.v_ND)
     tensors = (u_PD, scale_D, shift_D, map_WD, map_bias_W, weights.out_DD, weights.logit_D, *nodes)
-    return PairOutput(*_Pairs.apply(settings, *masks, *(x if x is None else x.contiguous() for x in tensors)))
+    return GritOutput(*_Pairs.apply(settings, *masks, *(x if x is None else x.contiguous() for x in tensors)))
 
 
 def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
@@ -56,7 +55,7 @@ def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
     u_PD, map_WD, q_ND = (torch.zeros(rows, dim, dtype=dtype, requires_grad=True) for rows in (4, 2 * dim, 2))
     weights = PairWeights(map_WD, map_WD[:, 0], map_WD[0], map_WD[:dim], map_WD[0])
     pairs, layout = PairStream(u_PD), PairLayout((2,))
-    given = PairInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
+    given = GritInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
     torch.stack([part.sum() for part in grit_pairs(given) if part is not None]).sum().backward()
 
 
@@ -73,13 +72,13 @@ class _Pairs(torch.autograd.Function):
         v: Tensor,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         (num_pairs, dim), heads, layout = u.shape, settings.num_heads, settings.layout
-        kernel, windows = cpu_kernels.kernels(dim // heads, heads), chunks.cut(layout, CHUNK_ROWS)
+        kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
         mask = u.new_ones(num_pairs, heads) if mask is None else mask
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
         value, pair, hidden = torch.empty_like(q), torch.empty_like(q), u.new_zeros(windows[0].rows, dim)
         u_next = None if out_w is None else torch.empty_like(u)
         mean, squares = np.zeros(dim), np.zeros(dim)
-        nodes, attention = cpu_kernels.Nodes(*arrays(q, k, v)), cpu_kernels.Attention(*arrays(alpha, clamped, mask))
+        nodes, attention = NodeArrays(*arrays(q, k, v)), cpu_kernels.Attention(*arrays(alpha, clamped, mask))
         sums = cpu_kernels.Sums(*arrays(value, pair))
         scratch = cpu_kernels.ForwardScratch(*_empty(u, dim, heads, heads, heads))
         (logit_array, hidden_array), clamp = arrays(logit, hidden), settings.clamp
@@ -106,7 +105,7 @@ class _Pairs(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         u, scale, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean = ctx.saved_tensors
         (num_pairs, dim), heads, layout = u.shape, ctx.settings.num_heads, ctx.settings.layout
-        kernel, windows = cpu_kernels.kernels(dim // heads, heads), chunks.cut(layout, CHUNK_ROWS)
+        kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
         hidden, grad, grad_hidden, grad_wb = (u.new_zeros(windows[0].rows, width) for width in (dim, dim, dim, 2 * dim))
         grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
         grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
@@ -114,13 +113,13 @@ class _Pairs(torch.autograd.Function):
         grad_map_w, grad_out_w = torch.zeros_like(map_w), torch.zeros_like(map_w[:dim])
         slope = torch.zeros_like(scale) if mean is None else grad_var * (2 / num_pairs)
         offset = torch.zeros_like(scale) if mean is None else grad_mean / num_pairs - slope * mean
-        nodes = cpu_kernels.Nodes(*arrays(q, k, v))
+        nodes = NodeArrays(*arrays(q, k, v))
         attention = cpu_kernels.Attention(*arrays(alpha, clamped, mask))
         grad_sums = cpu_kernels.Sums(*arrays(grad_value.contiguous(), grad_pair.contiguous()))
         if u_next is not None:
             update = cpu_kernels.Update(*arrays(grad_next.contiguous(), u_next, offset, slope))
         logit_array, u_array, grad_array, scale_array, grad_u_array = arrays(logit, u, grad, scale, grad_u)
-        grad_nodes = cpu_kernels.Nodes(*arrays(grad_q, grad_k, grad_v))
+        grad_nodes = NodeArrays(*arrays(grad_q, grad_k, grad_v))
         hidden_array, grad_wb_array = arrays(hidden, grad_wb)
         scratch = cpu_kernels.BackwardScratch(
             *_empty(u, dim, dim, dim, heads, heads), *arrays(u.new_empty(max(layout.sizes), heads))

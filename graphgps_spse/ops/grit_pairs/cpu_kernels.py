@@ -14,14 +14,6 @@ import numpy as np
 from graphgps_spse.ops.numba_kernels import jit
 
 
-class Nodes(NamedTuple):
-    """Queries, keys and values, or their gradients: [N, D] each."""
-
-    q: np.ndarray
-    k: np.ndarray
-    v: np.ndarray
-
-
 class Attention(NamedTuple):
     """The attention weights of one layer, as backward keeps them: [P, H] each."""
 
@@ -94,7 +86,7 @@ class Update(NamedTuple):
     """[D] gradient of each row through the column variances, by the row's value."""
 
 
-class Kernels(NamedTuple):
+class GritKernels(NamedTuple):
     """The kernels for one head layout."""
 
     attend: Any
@@ -105,16 +97,27 @@ class Kernels(NamedTuple):
 
 
 @cache
-def kernels(dim_head: int, num_heads: int) -> Kernels:
+def grit_kernels(dim_head: int, num_heads: int) -> GritKernels:
     """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
+    return GritKernels(
+        attend=_attend_kernel(dim_head, num_heads),
+        update=_update_kernel(dim_head, num_heads),
+        update_backward=_update_backward_kernel(dim_head, num_heads),
+        attend_backward=_attend_backward_kernel(dim_head, num_heads),
+        residual_backward=_residual_backward_kernel(dim_head, num_heads),
+    )
+
+
+def _attend_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
     def attend(chunk, rows, nodes, wb, a, clamp, attention, h, sums, scratch):
         """Write h, attention weights and both sums for the queries of a chunk.
 
-        chunk: Chunk. rows: QueryRows. nodes: Nodes. wb: [R, 2D] w and b of the window. a: [D] weights of the logits.
-        clamp: bound of the logits. attention: Attention, of which `mask` is read and the rest written.
+        chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the window.
+        a: [D] weights of the logits. clamp: bound of the logits.
+        attention: Attention, of which `mask` is read and the rest written.
         h: [R, D] written. sums: Sums, written. scratch: ForwardScratch.
         """
         q, k, v = nodes
@@ -170,6 +173,12 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                         oi[d] += weight[head] * vj[d]
                         ti[d] += weight[head] * e[d]
 
+    return attend
+
+
+def _update_kernel(dim_head: int, num_heads: int) -> Any:
+    D = dim_head * num_heads
+
     @jit
     def update(chunk, mapped, u, scale, shift, out, mean, squares):
         """Write the chunk's rows of the next u, and fold them into its column statistics (Chan et al. 1983).
@@ -199,6 +208,12 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
             mean[d] += delta * (num_rows / (count + num_rows))
             squares[d] += square[d] + delta * delta * (count * num_rows / (count + num_rows))
 
+    return update
+
+
+def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
+    D = dim_head * num_heads
+
     @jit
     def update_backward(chunk, update, u, grad, grad_shift, grad_scale):
         """Write the gradient of the chunk's rows of the next u, the share of its column statistics included.
@@ -214,17 +229,24 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
                 grad_shift[d] += value
                 grad_scale[d] += value * x[d]
 
+    return update_backward
+
+
+def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
+    D, H, C = dim_head * num_heads, num_heads, dim_head
+
     @jit
     def attend_backward(
         chunk, rows, nodes, wb, a, attention, grad_sums, grad_h, h, grad_nodes, grad_wb, grad_weights, scratch
     ):
         """Write or add up the gradients of what `attend` reads; h is computed again.
 
-        chunk: Chunk. rows: QueryRows. nodes: Nodes. wb: [R, 2D] w and b of the window. a: [D] weights of the logits.
-        attention: Attention of the forward pass. grad_sums: Sums. grad_h: [R, D] from the update of pairs. h: [R, D]
-        written. grad_nodes: Nodes, of which q is written and k and v are added to. grad_wb: [R, 2D] written;
-        its first half holds the signed roots until their gradient takes their place. grad_weights: WeightGradients.
-        scratch: BackwardScratch.
+        chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the window.
+        a: [D] weights of the logits. attention: Attention of the forward pass.
+        grad_sums: Sums. grad_h: [R, D] gradient from the update of pairs. h: [R, D] written.
+        grad_nodes: NodeArrays, of which q is written and k and v are added to.
+        grad_wb: [R, 2D] written; its first half holds the signed roots until their gradient takes their place.
+        grad_weights: WeightGradients, added to. scratch: BackwardScratch.
         """
         q, k, v = nodes
         alpha, clamped, mask = attention
@@ -297,6 +319,12 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
             for d in range(D):
                 gqi[d] = gq[d]
 
+    return attend_backward
+
+
+def _residual_backward_kernel(dim_head: int, num_heads: int) -> Any:
+    D = dim_head * num_heads
+
     @jit
     def residual_backward(chunk, mapped, grad, scale, grad_u):
         """Write the gradient of the chunk's rows of u.
@@ -309,4 +337,4 @@ def kernels(dim_head: int, num_heads: int) -> Kernels:
             for d in range(D):
                 x[d] = g[d] * scale[d] + y[d]
 
-    return Kernels(attend, update, update_backward, attend_backward, residual_backward)
+    return residual_backward

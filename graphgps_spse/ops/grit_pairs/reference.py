@@ -3,11 +3,11 @@
 import torch
 import torch.nn.functional as F
 
-from graphgps_spse.ops.grit_pairs.contract import PairInput, PairOutput
+from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
 from graphgps_spse.ops.segments import widened
 
 
-def grit_pairs(given: PairInput) -> PairOutput:
+def grit_pairs(given: GritInput) -> GritOutput:
     """Return one layer's output from the equations of contract.py."""
     layout, heads, weights = given.layout, given.num_heads, given.weights
     u_PD, scale_D, shift_D = given.pairs
@@ -26,10 +26,10 @@ def grit_pairs(given: PairInput) -> PairOutput:
     value_ND = layout.sum_keys(alpha_PD * layout.at_keys(given.v_ND))
     pair_ND = layout.sum_keys(alpha_PD * h_PD)
     if weights.out_DD is None:
-        return PairOutput(value_ND, pair_ND, None, None, None)
+        return GritOutput(value_ND, pair_ND, None, None, None)
     dropped_PD = h_PD if given.pair_dropout_mask_PD is None else h_PD * given.pair_dropout_mask_PD
     u_PD = e_PD + F.linear(dropped_PD, weights.out_DD, weights.out_bias_D)
     if not given.with_statistics:
-        return PairOutput(value_ND, pair_ND, u_PD, None, None)
+        return GritOutput(value_ND, pair_ND, u_PD, None, None)
     var_D, mean_D = torch.var_mean(widened(u_PD), dim=0, correction=0)
-    return PairOutput(value_ND, pair_ND, u_PD, mean_D, var_D)
+    return GritOutput(value_ND, pair_ND, u_PD, mean_D, var_D)

@@ -1,0 +1,46 @@
+"""Calls of compiled kernels take numba's fast path, whatever else is compiled in the process."""
+
+import importlib
+import pkgutil
+from collections import defaultdict
+
+import numba
+import pytest
+import torch
+
+from graphgps_spse import ops
+from graphgps_spse.ops.chromatic_attention import cpu as chromatic_attention_cpu
+from graphgps_spse.ops.chromatic_attention.cpu_kernels import chromatic_kernels
+from graphgps_spse.ops.grit_pairs import cpu as grit_pairs_cpu
+from graphgps_spse.ops.grit_pairs.cpu_kernels import grit_kernels
+
+DIM, HEADS = 6, 2
+CPU = {"grit_pairs": grit_pairs_cpu, "chromatic_attention": chromatic_attention_cpu}
+
+
+def test_no_two_types_of_kernel_arguments_have_the_same_name_and_fields():
+    """numba takes such types for each other, finds that they differ, and takes its slow path at every call."""
+    classes = defaultdict(set)
+    for module in pkgutil.walk_packages(ops.__path__, f"{ops.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+                classes[value.__name__, value._fields].add(value)
+    assert len(classes) > 5 and all(len(alike) == 1 for alike in classes.values())
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="numba's dispatcher is off")
+@pytest.mark.parametrize("order", [list(CPU), list(reversed(CPU))], ids=", ".join)
+def test_calls_after_the_first_take_the_fast_path(order, monkeypatch):
+    """The slow path, `_compile_for_args`, takes half a millisecond where it finds a compiled version."""
+    for name in order:
+        CPU[name].prepare(DIM, HEADS, torch.float64)
+    kernels = [*grit_kernels(DIM // HEADS, HEADS), *chromatic_kernels(DIM // HEADS, HEADS)]
+    slow, dispatcher = [], type(kernels[0])
+    original = dispatcher._compile_for_args
+    monkeypatch.setattr(
+        dispatcher, "_compile_for_args", lambda self, *args, **kws: slow.append(self) or original(self, *args, **kws)
+    )
+    for name in order:
+        CPU[name].prepare(DIM, HEADS, torch.float64)
+    assert not slow
+    assert all(len(kernel.signatures) <= 2 for kernel in kernels)
