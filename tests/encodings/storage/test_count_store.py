@@ -64,7 +64,7 @@ def test_manifest_tells_what_is_there(tmp_path):
         "name": "Random-train",
         "num_shards": len(store),
         "format": 1,
-        "engine": 1,
+        "engine": 2,
         "method": "exact",
         "options": {},
         "max_length": 5,
