@@ -11,7 +11,9 @@ from torch import nn
 
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import identity_of
+from graphgps_spse.config.publication import ExpectedOptions
 from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.options import FormatOptions
 from graphgps_spse.encodings import build_encodings
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.storage.policy import StoragePolicy
@@ -64,10 +66,11 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
     The model is built without memory first, and with `only_shapes` it stays so. Raises ConfigError where its parameters
     are more than this machine can hold.
     """
-    if not cfg.dataset.format:
+    data_format = FormatOptions.from_cfg(cfg).format
+    if not data_format:
         raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
     with cfg.locating():
-        dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
+        dataset = datasets.get(data_format).from_cfg(cfg)
         encodings, storage, task = build_encodings(cfg), StoragePolicy.from_cfg(cfg), build_task(cfg, dataset.spec)
         with torch.device("meta"):
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)
@@ -89,7 +92,7 @@ def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) 
             options=TrainOptions.from_cfg(cfg),
             loading=LoaderOptions.from_cfg(cfg),
             loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
-            expected={key: getattr(cfg.expected, key) for key in ("mean", "std", "seeds", "source", "file", "why_not")},
+            expected=dict(vars(ExpectedOptions.from_cfg(cfg))),
             init_from=InitialWeightsOptions.from_cfg(cfg).init_from,
         )
     cfg.check_all_read()

@@ -87,8 +87,9 @@ def merge(chain: Chain, words: Leaves) -> tuple[Leaves, Leaves]:
 def _nameless(leaves: Leaves, below: Leaves, above: Leaves) -> Leaves:
     """Return `leaves` without `dataset.name` where `above` takes data of one's own in place of the data `below` it."""
     new, old = (part.get("dataset.format", ("", ""))[0] for part in (above, below))
-    turns = new in OWN_DATA and new != old
-    return {key: leaf for key, leaf in leaves.items() if not (turns and key == "dataset.name")}
+    if new not in OWN_DATA or new == old:
+        return leaves
+    return {key: leaf for key, leaf in leaves.items() if key != "dataset.name"}
 
 
 def find_publisher(chain: Chain) -> Chain:

@@ -58,7 +58,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 def _settle(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     """Return what is set in this project's keys. Raises ConfigError for foreign keys that are not supported."""
-    if has_foreign_keys({**base, **own, **words}):
+    if has_foreign_keys([*base, *own, *words]):
         return translate(base, own, words)
     return Settings({**base, **own, **words}, own=set(own), words=set(words))
 
