@@ -18,19 +18,21 @@ from graphgps_spse.training.signals import stop_at_once
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(
-        description="Train what a YAML file says, or resume it: the same command continues a stopped run.",
-        epilog="exit codes: 0 done, 1 failure, 2 bad input or configuration, 75 stopped and resumable: by a signal, a "
-        "full disk, or a loader process that was killed",
+        description="Train a configuration. The same command resumes a run that was stopped.",
+        epilog="exit codes: 0 done, 1 failure, 2 bad input or configuration, 75 stopped by a signal, a full disk or a "
+        "killed loader process: the same command resumes",
     )
     parser.add_argument("--cfg", metavar="FILE", help="configuration, e.g. configs/GRIT/zinc-SPSE.yaml")
     parser.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="run seeds seed .. seed+N-1, one after another"
+        "--repeat", type=int, default=1, metavar="N", help="run the seeds SEED to SEED + N - 1, one after another"
     )
     parser.add_argument(
-        "--fresh", action="store_true", help="start beside an existing run: results/NAME-2, NAME-3, ..."
+        "--fresh", action="store_true", help="start a new run next to an existing one: results/NAME-2, NAME-3, ..."
     )
     parser.add_argument(
-        "--extend", action="store_true", help="train a run longer: to a larger optim.max_epoch, with all else equal"
+        "--extend",
+        action="store_true",
+        help="train a run longer, with a larger optim.max_epoch and the same values otherwise",
     )
     parser.add_argument(
         "--describe", action="store_true", help="print modules, shapes and settings, without data; imports plugins"
@@ -38,7 +40,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--list",
         action="store_true",
-        help="print every component that a YAML file can name; with --cfg its plugins' too",
+        help="print all components that a YAML file can name, including the plugins of --cfg FILE",
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 optim.base_lr=1e-4")
     arguments = parser.parse_intermixed_args(words)

@@ -178,12 +178,15 @@ def main() -> int:
     """Read the graphs, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks", help="folder of graphs")
-    parser.add_argument("--datasets", default=",".join(CASES), help="which, with commas")
+    parser.add_argument("--datasets", default=",".join(CASES), help="data sets, separated by commas")
     parser.add_argument("--graphs", type=at_least_one, default=20, help="graphs of each data set")
     parser.add_argument(
-        "--work", type=at_least_one, default=10_000_000_000, help="for the exact counts of one graph, about ns"
+        "--work",
+        type=at_least_one,
+        default=10_000_000_000,
+        help="work for exact counts of one graph, in units of about a nanosecond",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the graphs and of all methods")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the graphs and of all methods")
     parser.add_argument("--out", type=Path, default=Path("results/ablation"), help="folder for figures and numbers")
     args = parser.parse_args()
     names = args.datasets.split(",")

@@ -17,15 +17,20 @@ from graphgps_spse.training.signals import stop_at_once
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
-        description="Count what the store lacks, for all splits of the data set that a YAML file names. Training "
-        "does the same by itself; this can be divided among machines and says beforehand what it will take.",
-        epilog="exit codes: 0 done, 2 bad input, full disk or folder that cannot be written, 75 stopped by a signal: "
-        "the same command goes on. Processes may fill the same store at the same time.",
+        description="Count the paths that the store does not contain yet, for all splits of a data set. Training does "
+        "the same; this script can divide the work among machines and predict its cost.",
+        epilog="exit codes: 0 done; 2 bad input, full disk or folder that cannot be written; 75 stopped by a signal: "
+        "the same command resumes. Several processes may fill the same store at the same time.",
     )
     parser.add_argument("--cfg", required=True, metavar="FILE", help="configuration, e.g. configs/GRIT/zinc-SPSE.yaml")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads; by default num_threads of the configuration")
     parser.add_argument(
-        "--shard", default="1/1", metavar="I/N", help="do every N-th shard, I from 1 to N: $SLURM_ARRAY_TASK_ID/N"
+        "--workers", type=int, metavar="N", help="number of threads (default: num_threads of the configuration)"
+    )
+    parser.add_argument(
+        "--shard",
+        default="1/1",
+        metavar="I/N",
+        help="count every N-th shard, starting with shard I (1 to N), e.g. $SLURM_ARRAY_TASK_ID/N",
     )
     parser.add_argument(
         "--slurm",
@@ -34,9 +39,9 @@ def parse_arguments() -> argparse.Namespace:
         help="submit an array with one task for each of --shards N, e.g. partition=cpu cpus=16 hours=4 array=8; last, "
         "after overrides",
     )
-    parser.add_argument("--shards", type=int, metavar="N", help="with --slurm: how many tasks share the work")
+    parser.add_argument("--shards", type=int, metavar="N", help="with --slurm: number of tasks")
     parser.add_argument("--dry-run", action="store_true", help="with --slurm: print a plain sbatch script instead")
-    parser.add_argument("--estimate", action="store_true", help="only say what it would take; nothing is written")
+    parser.add_argument("--estimate", action="store_true", help="only predict time and size; write nothing")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. store.dir=FOLDER")
     arguments = parser.parse_intermixed_args()
     part, slash, parts = arguments.shard.partition("/")

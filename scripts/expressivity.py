@@ -229,12 +229,19 @@ def main() -> int:
     """Measure what the command line names, or print a record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="?", type=Path, help="graph6 (.g6) or EXP's text format; plain, .gz or .xz")
-    parser.add_argument("--categories", type=Path, metavar="CSV", help="a row a pair, with a column paper_category")
+    parser.add_argument("--categories", type=Path, metavar="CSV", help="one row per pair, with a column paper_category")
     parser.add_argument("--all-pairs", action="store_true", help="compare every graph with every other")
-    parser.add_argument("--max-work", type=float, default=3e8, help="exact counting of a graph, in about nanoseconds")
-    parser.add_argument("--relabel", type=at_least_one, metavar="K", help="only: are two relabelings of a graph equal?")
+    parser.add_argument(
+        "--max-work", type=float, default=3e8, help="work for exact counts of one graph, in units of about a nanosecond"
+    )
+    parser.add_argument(
+        "--relabel",
+        type=at_least_one,
+        metavar="K",
+        help="only compare each graph with a relabeling of itself, up to length K",
+    )
     parser.add_argument("--out", type=Path, metavar="NAME", help="write NAME.json and NAME.png")
-    parser.add_argument("--table", type=Path, metavar="RECORD", help="print a record that was written before")
+    parser.add_argument("--table", type=Path, metavar="RECORD", help="print the table of an existing record")
     asked = parser.parse_args()
     if (asked.graphs is None) == (asked.table is None):
         parser.error("name a file of graphs, or a record with --table")

@@ -24,14 +24,17 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--run", required=True, type=Path, metavar="DIR", help="run directory, results/NAME/SEED")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", type=Path, metavar="CSV", help="molecules: a CSV, plain or .gz, with a SMILES column")
-    what.add_argument("--split", metavar="NAME", help="a split of the run's own data set: train, val or test")
+    what.add_argument("--split", metavar="NAME", help="a split of the data set of the run: train, val or test")
     what.add_argument("--submission", type=Path, metavar="DIR", help="PCQM4Mv2: write the leaderboard's files there")
-    parser.add_argument("--out", type=Path, metavar="CSV", help="where the predictions go; never overwritten")
+    parser.add_argument("--out", type=Path, metavar="CSV", help="file for the predictions; it must not exist yet")
     parser.add_argument(
-        "--smiles-column", default="", metavar="NAME", help="of --data; by default the run's, or smiles"
+        "--smiles-column",
+        default="",
+        metavar="NAME",
+        help="SMILES column in --data (default: that of the run, or smiles)",
     )
     parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="how, not what: accelerator=cpu num_threads=4"
+        "overrides", nargs="*", metavar="key=value", help="runtime keys, e.g. accelerator=cpu num_threads=4"
     )
     arguments = parser.parse_intermixed_args(words)
     if (arguments.out is None) != (arguments.submission is not None):

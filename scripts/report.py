@@ -20,16 +20,16 @@ from graphgps_spse.command import run_command
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, nargs="?", help="folder that holds NAME/SEED/result.json at any depth")
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report, default: report")
+    parser.add_argument("results", type=Path, nargs="?", help="folder with NAME/SEED/result.json files at any depth")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report (default: report)")
     parser.add_argument(
         "--select", choices=["val"], help="only print the best configuration on validation, with its test score"
     )
-    parser.add_argument("--no-literature", action="store_true", help="leave the literature's rows out of the table")
+    parser.add_argument("--no-literature", action="store_true", help="leave out rows from the literature")
     parser.add_argument(
         "--paper",
         action="store_true",
-        help="recompute the paper's stars from its printed numbers, and compare it with the published baselines",
+        help="recompute the paper's stars from its printed numbers, and compare SPSE with published baselines",
     )
     arguments = parser.parse_args(words)
     if arguments.results is None and not arguments.paper:

@@ -29,16 +29,20 @@ log = logging.getLogger("sweep")
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(
-        description="Do the runs of a sweep file that are not done: each in a process of its own, with its log and all "
-        "it produces in its run directory. The same command, again or elsewhere, goes on with what is missing.",
+        description="Do the missing runs of a sweep file, each in a separate process. Each run directory gets a log "
+        "and all results. The same command, started again or on another machine, does the runs that are still missing.",
         epilog="exit codes: 0 every run is done; 1 a run failed; 2 bad input, or a folder with a run of another "
         "configuration; 75 not every run is done yet: stopped by a signal or a full disk, submitted, queued, or "
         "running elsewhere. The same command goes on. Docs: docs/sweeps.md",
     )
     parser.add_argument("sweep", type=Path, help="sweep file, e.g. configs/sweeps/zinc.yaml")
-    parser.add_argument("--plan", action="store_true", help="only print each run's state, hours to go and command")
-    parser.add_argument("--retry", choices=["failed"], help="do the failed runs again, too")
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs side by side; by default one for each GPU, or one")
+    parser.add_argument(
+        "--plan", action="store_true", help="only print the state, remaining hours and command of each run"
+    )
+    parser.add_argument("--retry", choices=["failed"], help="also repeat failed runs")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="number of runs at the same time (default: one per GPU, or one)"
+    )
     parser.add_argument(
         "--slurm", nargs="*", metavar="key=value", help="submit to SLURM, e.g. partition=gpu gpus=1 hours=15 array=32"
     )

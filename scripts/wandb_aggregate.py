@@ -21,11 +21,14 @@ from graphgps_spse.training.signals import stop_at_once
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, help="folder that holds NAME/SEED/result.json at any depth")
-    parser.add_argument("--project", default="graphgps_spse", help="as in wandb.project, default: graphgps_spse")
+    parser.add_argument("results", type=Path, help="folder with NAME/SEED/result.json files at any depth")
+    parser.add_argument("--project", default="graphgps_spse", help="as in wandb.project (default: graphgps_spse)")
     parser.add_argument("--entity", default="", help="user or team, as in wandb.entity")
     parser.add_argument(
-        "--mode", choices=("online", "offline"), default="online", help="offline writes to RESULTS/wandb, to be synced"
+        "--mode",
+        choices=("online", "offline"),
+        default="online",
+        help="offline writes to RESULTS/wandb, for wandb sync",
     )
     return parser.parse_args(words)
 
