@@ -9,14 +9,14 @@ train() {  # one configuration, all seeds; each line is marked with the encoding
         > >(trap '' INT; exec sed -u "s/^/$1 | /") 2>&1
 }
 
-echo "training into $out; started again, this goes on where it stopped"
+echo "training into $out; if you stop it, the same command resumes"
 train RWSE & rwse=$!
 train SPSE & spse=$!
-stop() {  # both save and say so before the prompt comes back
+stop() {  # wait until both runs have saved a checkpoint
     trap '' INT TERM
     kill $rwse $spse 2>/dev/null || true
     wait $rwse $spse || true
-    echo "stopped; the same command goes on from there"
+    echo "stopped; the same command resumes"
     exit 75
 }
 trap stop INT TERM

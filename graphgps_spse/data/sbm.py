@@ -93,7 +93,7 @@ def _shuffled(rng: np.random.Generator, adjacency: np.ndarray, node_type: np.nda
 
 
 class GeneratedOptions(Options, section="dataset.generated"):
-    """PATTERN and CLUSTER drawn anew, `dataset.format: generated`."""
+    """Newly generated PATTERN and CLUSTER graphs, `dataset.format: generated`."""
 
     num_graphs: tuple[int, ...] = option(
         (), f"{SPLIT_SIZES}; empty: as published", at_least=1, at_most=LARGEST_SPLIT, lengths=(0, 3)

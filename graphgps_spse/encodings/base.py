@@ -59,7 +59,7 @@ class NodeEncoderOptions(Options):
     """How `+NAME` in dataset.node_encoder_name gives the node part of an encoding to the model."""
 
     model: str = option("Linear", "module that maps the node part, in the list of components")
-    dim_pe: int = option(16, "columns of the node features that it gets", at_least=1, at_most=1 << 16)
+    dim_pe: int = option(16, "number of node feature columns that it produces", at_least=1, at_most=1 << 16)
     raw_norm_type: str = option("none", "normalisation of the raw values", choices=("none", "BatchNorm"))
 
 

@@ -32,9 +32,13 @@ class LapPEOptions(EncodingOptions, section="posenc_LapPE"):
     laplacian_norm: str = option(
         "none", "none: D - A; sym: I - D^-1/2 A D^-1/2; rw: I - D^-1 A", key="eigen.laplacian_norm", choices=LAPLACIANS
     )
-    eigvec_norm: str = option("L2", "what an eigenvector is divided by", key="eigen.eigvec_norm", choices=NORMS)
+    eigvec_norm: str = option("L2", "normalisation of eigenvectors", key="eigen.eigvec_norm", choices=NORMS)
     max_freqs: int = option(
-        10, "the smallest eigenvalues, the trivial one included", key="eigen.max_freqs", at_least=1, at_most=10_000
+        10,
+        "number of eigenpairs, smallest eigenvalues first, including the trivial one",
+        key="eigen.max_freqs",
+        at_least=1,
+        at_most=10_000,
     )
 
 

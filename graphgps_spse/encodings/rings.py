@@ -19,7 +19,7 @@ class RingsOptions(EncodingOptions, section="posenc_Rings"):
     """Options of Rings."""
 
     includes = ()
-    max_length: int = option(6, "most edges of a ring", at_least=3, at_most=1_000_000)
+    max_length: int = option(6, "largest number of edges in a ring", at_least=3, at_most=1_000_000)
 
 
 @encodings.register("Rings")

@@ -18,7 +18,9 @@ _MAX_TIME = 10_000
 class RWSEOptions(EncodingOptions, section="posenc_RWSE"):
     """Options of RWSE."""
 
-    enable_edges: bool = option(False, "give P^k to all pairs too, for +RWSE in dataset.edge_encoder_name and for GRIT")
+    enable_edges: bool = option(
+        False, "also compute P^k for all pairs: for GRIT, and +RWSE in dataset.edge_encoder_name"
+    )
     times: tuple[int, ...] = option((), "the k, e.g. [1, 2, 3]", key="kernel.times", at_least=1, at_most=_MAX_TIME)
     times_func: str = option("", "the k as range(1,21), which is parsed, never evaluated", key="kernel.times_func")
 

@@ -29,7 +29,7 @@ class SPSEOptions(EncodingOptions, section="posenc_SPSE"):
     n: int = option(1, "how often f takes the logarithm", at_least=0, at_most=1_000)
     node_pe: str = option(
         "rwse",
-        "what nodes read: rwse (random walk diagonal), cycles (f of cycle counts), spse_diag or none",
+        "node features: rwse (random walk diagonal), cycles (f of cycle counts), spse_diag or none",
         choices=("rwse", "cycles", "spse_diag", "none"),
     )
     directed: bool = option(False, "count along directed edges; False: the symmetrised graph")

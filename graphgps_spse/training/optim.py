@@ -53,7 +53,9 @@ class PlateauOptions(Options, section="optim"):
     """Options of the schedule `plateau`."""
 
     reduce_factor: float = option(0.5, "factor of the learning rate on a plateau", above=0, below=1)
-    schedule_patience: int = option(10, "epochs without a better validation loss before the rate falls", at_least=0)
+    schedule_patience: int = option(
+        10, "epochs without a better validation loss before the rate is reduced", at_least=0
+    )
     min_lr: float = option(0.0, "lowest learning rate of the schedule plateau", at_least=0)
 
 

@@ -15,7 +15,9 @@ AMP_DTYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 class GradientOptions(Options, section="optim"):
     """How gradients become a step."""
 
-    batch_accumulation: int = option(1, "batches whose mean gradient over graphs makes one step", at_least=1)
+    batch_accumulation: int = option(
+        1, "batches for one step, whose gradient is the mean over all their graphs", at_least=1
+    )
     clip_grad_norm: bool = option(True, "clip the gradient of all parameters to a 2-norm")
     clip_grad_norm_value: float = option(1.0, "largest 2-norm of the gradient", above=0)
 

@@ -13,10 +13,10 @@ class EncoderOptions(Options, section="dataset"):
     """The names of the encoders."""
 
     node_encoder_name: str = option(
-        "TypeDictNode", "X+A+B: node encoder X, then the node parts of the encodings A and B side by side"
+        "TypeDictNode", "X+A+B: node encoder X, concatenated with the node features of the encodings A and B"
     )
     edge_encoder_name: str = option(
-        "TypeDictEdge", "X+A+B: edge encoder X, and in GPS and CSA the pair parts of the encodings A and B beside it"
+        "TypeDictEdge", "X+A+B: edge encoder X; GPS and CSA also read the pair features of the encodings A and B"
     )
 
 
