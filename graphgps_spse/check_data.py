@@ -1,4 +1,4 @@
-"""What a run would see of its data, and what it would cost, before it is started."""
+"""A report on the data of a configuration and on the cost of a run, before the run is started."""
 
 import math
 import time
@@ -32,7 +32,7 @@ _LONG, _UNEVEN = 3600.0, 3.0
 
 @dataclass
 class DataReport:
-    """Lines for people, and warnings, which come last."""
+    """Lines of a report. Warnings come last."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -185,7 +185,7 @@ def _roughly(seconds: float, *, at_least: bool = False) -> str:
 
 
 def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
-    """Return about what one core takes to encode a split, timed on a sample where the encoding does not know."""
+    """Return the approximate cost of encoding a split on one core, timed on a sample if there is no estimate."""
     cost = encoding.estimate(split_of(graphs).graphs)
     if cost is not None:
         return cost
@@ -199,7 +199,7 @@ def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
 
 
 def _sample(graphs: GraphDataset, most_pairs: int) -> tuple[GraphDataset, bool]:
-    """Return graphs at even ranks of the order by size that together have at most `most_pairs` pairs.
+    """Return graphs at evenly spaced ranks by size, with at most `most_pairs` pairs in total.
 
     Where one alone has more, its first nodes stand for it, and the second value is True.
     """
@@ -242,7 +242,7 @@ def _describe_memory(
 
 
 def measure_saved_bytes(parts: Parts, graphs: GraphDataset, device: torch.device) -> float | None:
-    """Return the bytes that the model keeps for the backward pass of some graphs as one batch, parameters left out.
+    """Return the bytes that the model keeps for the backward pass of one batch of `graphs`, without its parameters.
 
     On the device of the run: the CPU's kernels keep a fifth of what the same layers keep on a GPU. None where a single
     node is too few for BatchNorm.

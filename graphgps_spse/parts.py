@@ -1,4 +1,4 @@
-"""What a configuration names becomes objects before any data is read: data set, encodings, task, model, training."""
+"""The objects that a configuration names: data set, encodings, task, model and training. Needs no data."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ from graphgps_spse.training.tasks import Task, build_task
 
 @dataclass(frozen=True)
 class Parts:
-    """What a configuration names, built before any data is read."""
+    """Data set, encodings, task and model of a configuration, before any data is read."""
 
     dataset: Any
     encodings: list[Encoding]
@@ -42,13 +42,13 @@ class Parts:
 
     @property
     def encoding_name(self) -> str:
-        """The names of the encodings, joined."""
+        """The names of the encodings, joined by +."""
         return "+".join(encoding.name for encoding in self.encodings) or "none"
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a configuration trains its model, built before any data is read."""
+    """Optimizer, schedule, options and loggers of a configuration, before any data is read."""
 
     optimizer: torch.optim.Optimizer
     scheduler: Scheduler
@@ -61,7 +61,7 @@ class Training:
 
 
 def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
-    """Build what needs no data: the data set's description, the encodings, the task and the model.
+    """Build the description of the data set, the encodings, the task and the model.
 
     The model is built without memory first, and with `only_shapes` it stays so. Raises ConfigError where its parameters
     are more than this machine can hold.
@@ -81,7 +81,7 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
 
 
 def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
-    """Build what trains the model, which moves to `device`. Raises ConfigError for a key that nothing reads."""
+    """Move the model to `device` and build what trains it. Raises ConfigError for a set key that nothing reads."""
     with cfg.locating():
         if cfg.train.mode == "custom" and device.type != "meta":
             check_model(parts.model, memory_of(device), optimizer=cfg.optim.optimizer)
@@ -100,7 +100,7 @@ def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) 
 
 
 def check_config(cfg: Config) -> None:
-    """Build all that a run of `cfg` would, a model without memory among it, and nothing else.
+    """Build everything that a run of `cfg` builds, with a model that takes no memory.
 
     Raises the ConfigError of the run, and DataError where the description of its data cannot be read here.
     """
@@ -111,7 +111,7 @@ def check_config(cfg: Config) -> None:
 
 
 def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
-    """Return what loggers show of a run; the id is the same whenever it is resumed."""
+    """Return what loggers show of a run. The id stays the same when the run resumes."""
     spec, model = parts.dataset.spec, cfg.model.type
     digest = hashlib.sha256(json.dumps(identity_of(cfg.to_dict()), sort_keys=True).encode()).hexdigest()
     return RunInfo(

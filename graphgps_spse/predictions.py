@@ -1,4 +1,4 @@
-"""Predictions of a run's best epoch, for molecules of a CSV or for a split of its own data set, as CSV."""
+"""Predictions of a run's best epoch as CSV, for molecules of a CSV file or for a split of the run's data set."""
 
 import csv
 import logging
@@ -71,7 +71,7 @@ class TrainedRun:
         return out
 
     def columns(self, pred: Tensor) -> dict[str, list[str]]:
-        """Return predictions as text by column; nine digits give a float32 back as it was."""
+        """Return predictions as text, by column. Nine digits identify every float32."""
         outputs = self.parts.task.outputs(pred)
         return {
             name: [f"{v:.9g}" if values.is_floating_point() else str(v) for v in values.tolist()]
@@ -110,7 +110,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
 
 
 def _require_run(path: Path) -> None:
-    """Raise RunDirError where `path` is no run directory that can be read."""
+    """Raise RunDirError unless `path` is a readable run directory."""
     try:
         if (path / "config.yaml").is_file():
             return
@@ -153,7 +153,7 @@ def predict_molecules(run: TrainedRun, data: Path, out: Path, smiles_column: str
 
 
 def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str] | str]:
-    """Return the cells of each row by its number, or the reason why there is none."""
+    """Return the cells of each row by row number, or the reason why there are none."""
     block = featurise_rows([row.smiles for row in rows], run.num_threads)
     found: dict[int, list[str] | str] = {rows[place].number: reason for place, reason in block.bad}
     if not len(block.rows):
@@ -168,7 +168,7 @@ def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str]
 
 
 def predict_split(run: TrainedRun, split: str, out: Path) -> int:
-    """Write a prediction for each graph, or each node, of a split of the run's own data set; return their number.
+    """Write a prediction for each graph, or each node, of a split of the run's data set; return their number.
 
     Columns: row and smiles for data sets that come from a CSV, else graph (and node), counted from 0 in the split.
     """
@@ -190,7 +190,7 @@ def predict_split(run: TrainedRun, split: str, out: Path) -> int:
 
 
 def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
-    """Write the files that OGB's leaderboard of PCQM4Mv2 takes, of test-dev and test-challenge, and return them."""
+    """Write and return the files for OGB's leaderboard of PCQM4Mv2: test-dev and test-challenge."""
     if run.cfg.dataset.format != "OGB" or not run.cfg.dataset.name.startswith("PCQM4Mv2-"):
         raise ConfigError(f"{run.path} was trained on {run.parts.dataset.spec.name}; --submission is for PCQM4Mv2")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -210,7 +210,7 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
 
 
 def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
-    """Return a split of the run's data set. Raises DataError if it is none, or not what it was in training."""
+    """Return a split of the run's data set. Raises DataError if there is no such split, or if its data changed."""
     splits = load_splits(dataset)
     if split not in splits:
         raise DataError(f"--split {split}: {dataset.spec.name} has {', '.join(splits)}")
@@ -226,7 +226,7 @@ def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
 
 @contextmanager
 def _table(path: Path, header: Sequence[str]) -> Iterator[Any]:
-    """Give a writer of CSV rows; the file appears when all rows are written, and no file is overwritten."""
+    """Yield a writer of CSV rows. The file appears when all rows are written; no existing file is overwritten."""
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{path}: two columns would be called '{twice}'; rename that target")

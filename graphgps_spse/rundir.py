@@ -1,4 +1,4 @@
-"""A run's directory: opened for one configuration by one process at a time, resumed, refused, never deleted."""
+"""Run directories: each belongs to one configuration and is open in one process at a time. Nothing is deleted."""
 
 import json
 import logging
@@ -66,7 +66,7 @@ class RunDir:
         self.close()
 
     def close(self) -> None:
-        """Give the lock back. The file stays, empty: removing it could take another process's lock away."""
+        """Release the lock. The empty file stays, because removing it could remove the lock of another process."""
         if self._lock is not None:
             try:
                 self._lock.truncate(0)
@@ -78,7 +78,7 @@ class RunDir:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Raise RunDirError where the disk refuses what the block writes into this directory."""
+        """Raise RunDirError if the disk refuses a write of the block."""
         try:
             yield
         except OSError as err:
@@ -89,12 +89,12 @@ class RunDir:
 
     @property
     def result_path(self) -> Path:
-        """Its presence means that the run is finished."""
+        """The run is finished if this file exists."""
         return self.path / "result.json"
 
     @property
     def is_finished(self) -> bool:
-        """Whether the result is there. Raises RunDirError where that cannot be seen."""
+        """Whether the result exists. Raises RunDirError if the directory cannot be read."""
         try:
             return self.result_path.is_file()
         except OSError as err:
@@ -108,7 +108,7 @@ class RunDir:
         return self.is_finished or any(self.path.glob("checkpoint*.pt"))
 
     def keep_environment(self, environment: dict[str, Any]) -> None:
-        """Add where and with what this session runs to env.json, one entry for each start of the run.
+        """Add the environment of this session to env.json, which has one entry for each start of the run.
 
         Raises RunDirError where it cannot be read or written.
         """
@@ -167,7 +167,7 @@ class RunDir:
         raise RunDirError(f"{self.path} holds a run of another configuration:\n  {rows}\n{remedy}")
 
     def _take_lock(self) -> None:
-        """Hold a lock that the kernel gives back however the process ends; the file's text says who holds it."""
+        """Take a lock, which the kernel releases when the process ends. The text of the file names the holder."""
         lock = self._lock_path.open("a+", errors="replace")
         locked = try_lock(lock)
         lock.seek(0)
@@ -191,14 +191,14 @@ def _is_longer(differing: list[tuple[str, Any, Any]]) -> bool:
 
 
 def _is_elsewhere(owner: str) -> bool:
-    """Whether a process of another host wrote this lock and never gave it back; a requeued SLURM job takes its own."""
+    """Whether another host holds this lock, or never released it. A requeued SLURM job takes over its own lock."""
     host, _, rest = owner.partition(" ")
     job = rest.rpartition(" ")[2]
     return bool(host) and host != socket.gethostname() and (job == "-" or job != os.environ.get("SLURM_JOB_ID"))
 
 
 def _is_alive_here(owner: str) -> bool:
-    """Whether the process of this host that wrote a lock still runs, where locks themselves do not say."""
+    """Whether the process of this host that wrote a lock still runs: for file systems without locks."""
     host, _, rest = owner.partition(" ")
     process = rest.partition(" ")[0]
     if host != socket.gethostname() or not process.isdecimal() or int(process) == os.getpid():
@@ -213,7 +213,7 @@ def _is_alive_here(owner: str) -> bool:
 
 
 def load_saved_config(path: Path) -> dict[str, Any]:
-    """Return a saved config.yaml as nested dicts. Raises RunDirError where it is damaged."""
+    """Return a saved config.yaml as nested dicts. Raises RunDirError if it is damaged."""
     try:
         return read_mapping(path, "configuration").plain()
     except ConfigError as err:

@@ -39,6 +39,23 @@ def read(path):
     return json.loads(path.read_text())
 
 
+def test_commands_of_the_page_on_running(tmp_path, monkeypatch):
+    """In order, on fewer graphs: a run, its extension, a source of weights, and a run that starts from them."""
+    page = (ROOT / "docs" / "running.md").read_text()
+    commands = re.findall(r"^python main.py (--cfg configs/quickstart.*)$", page, re.M)
+    assert len(commands) == 4
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    import main
+
+    for command in commands:
+        words = [*command.split(), "dataset.cycles.num_graphs=[8,4,4]", "num_threads=1", "accelerator=cpu"]
+        assert main.main(words) == 0, command
+    assert read(tmp_path / "results/longer/0/result.json")["extended_from"] == [2]
+    assert read(tmp_path / "results/tuned/0/result.json")["initial_weights"]["new"] == []
+
+
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are written whole or not at all, and verified before they are believed."""
+"""Checkpoints: written whole or not at all, and verified before they are used."""
 
 import logging
 import math
@@ -11,7 +11,7 @@ from graphgps_spse.files import move_aside, write_atomic
 from graphgps_spse.training.archive import pack, unpack
 
 LATEST, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
-NEXT = "checkpoint-next.pt"  # whole, but not yet in the place of the latest; seen only after a kill in between
+NEXT = "checkpoint-next.pt"  # complete, but not renamed to LATEST yet; exists only after a kill in between
 MAX_MISSES = 3
 """Saves that may fail in a row (a full disk) before training stops."""
 
@@ -31,14 +31,14 @@ class CheckpointStore:
         self._misses = 0
 
     def save(self, state: dict[str, Any]) -> bool:
-        """Write the latest checkpoint; the one it replaces becomes the previous. False if the disk refused it.
+        """Write the latest checkpoint; the earlier one becomes the previous. Return False if the disk refused it.
 
-        Raises CheckpointError when that happened MAX_MISSES times in a row; the checkpoints before stay as they were.
+        Raises CheckpointError after MAX_MISSES failures in a row. Earlier checkpoints stay as they are.
         """
         return self._write(LATEST, state)
 
     def save_best(self, state: dict[str, Any]) -> bool:
-        """Write the state of the best epoch, with the same promises."""
+        """Write the state of the best epoch, with the same guarantees."""
         return self._write(BEST, state)
 
     def _write(self, name: str, state: dict[str, Any]) -> bool:
@@ -72,9 +72,10 @@ class CheckpointStore:
     ) -> dict[str, Any] | None:
         """Return the newest state that can be trusted, or None if there is none yet.
 
-        A damaged latest file is moved aside, with a warning, for the one before, and a save that was killed before its
-        file stood in its place is completed. Raises CheckpointError where files exist and none can be trusted, or where
-        the state is not of this `signature` and `about` (see `check_origin`). To be called only by who writes here.
+        A damaged latest file is moved aside with a warning, and the previous one is used. A save that was killed before
+        the file was renamed is completed. Raises CheckpointError if files exist and none can be trusted, or if the
+        state does not belong to `signature` and `about` (see `check_origin`). Only the process that writes checkpoints
+        may call this.
         """
         for name in (NEXT, BEST):  # what write_atomic leaves behind when it is killed
             for leftover in self.run_dir.glob(f".{name}.*.tmp"):
@@ -109,7 +110,7 @@ class CheckpointStore:
         (self.run_dir / NEXT).replace(latest)
 
     def _complete_save(self) -> None:
-        """Do what a kill left undone, unless the latest is damaged: that must not displace a previous one."""
+        """Complete a save that was killed. A damaged latest file is moved aside, so that the previous one stays."""
         latest = self.run_dir / LATEST
         if latest.exists():
             try:
@@ -123,7 +124,7 @@ class CheckpointStore:
         return load_best(self.run_dir, signature, about, extendable=self.extendable)
 
     def best_epoch(self) -> int | None:
-        """Return the epoch that the best state is of, or None if there is no readable one."""
+        """Return the epoch of the best state, or None if there is no readable one."""
         try:
             return self.load_best().get("epoch")
         except CheckpointError:
@@ -137,9 +138,9 @@ def load_best(
     *,
     extendable: bool = False,
 ) -> dict[str, Any]:
-    """Return the state of a run's best epoch; nothing in the directory is changed.
+    """Return the state of a run's best epoch. Changes nothing in the directory.
 
-    Raises CheckpointError if it is missing, damaged or another run's (see `check_origin`).
+    Raises CheckpointError if it is missing or damaged, or belongs to another run (see `check_origin`).
     """
     path = run_dir / BEST
     if not path.exists():
@@ -150,7 +151,7 @@ def load_best(
 
 
 def read_verified(path: Path) -> dict[str, Any]:
-    """Return the state in `path` after verifying its digest. Raises CheckpointError saying what is wrong with it."""
+    """Return the state in `path` after its digest is verified. Raises CheckpointError with the reason if it is bad."""
     try:
         content = path.read_bytes()
     except OSError as err:
@@ -208,7 +209,7 @@ def extends(there: dict[str, Any], here: dict[str, Any]) -> bool:
 
 
 def _differing(there: dict[str, Any], here: dict[str, Any] | None) -> str:
-    """Return the keys in which two flat dicts differ, with both values, or an empty string; None is equal to all."""
+    """Return the keys in which two flat dicts differ, with both values; empty if they are equal or `here` is None."""
     if here is None:
         return ""
     there, here = _comparable(there), _comparable(here)
@@ -217,5 +218,5 @@ def _differing(there: dict[str, Any], here: dict[str, Any] | None) -> str:
 
 
 def _comparable(signature: dict[str, Any]) -> dict[str, Any]:
-    """Return a signature (dotted keys, plain values) with its lists as tuples, as a file may give either back."""
+    """Return a signature (dotted keys, plain values) with lists as tuples: a file may return either."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in signature.items()}

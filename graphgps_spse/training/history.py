@@ -1,4 +1,4 @@
-"""What training leaves behind: a record per epoch, and the result."""
+"""The records of a training: one per epoch, and the result."""
 
 import hashlib
 import json
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 WALL_TIME_KEYS = ("time_epoch", "time_iter", "eta", "graphs_per_second")
-"""Values that differ from run to run; everything else of a record is the same to the last bit on one CPU."""
+"""Values that differ between equal runs. All other values of a record are equal to the last bit on one CPU."""
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch: what each split was measured at. Validation and test are missing where they were not evaluated."""
+    """The measurements of one epoch. Validation and test are missing if they were not evaluated."""
 
     epoch: int
     splits: dict[str, dict[str, float]]
@@ -30,12 +30,12 @@ class EpochRecord:
         return cls(**plain)
 
     def line(self, split: str) -> str:
-        """Return its line in a split's stats.json, with every digit; empty where the split was not evaluated."""
+        """Return the line of this epoch for a split's stats.json; empty if the split was not evaluated."""
         return json.dumps({"epoch": self.epoch} | self.splits[split]) + "\n" if split in self.splits else ""
 
     @property
     def seconds(self) -> float:
-        """Wall time of all its splits."""
+        """Wall time of the epoch: the sum over its splits."""
         return sum(values["time_epoch"] for values in self.splits.values())
 
 
@@ -58,14 +58,14 @@ class FitResult:
     history: tuple[EpochRecord, ...]
     epochs: int
     seconds: float
-    """Wall time of all epochs, those before a restart included."""
+    """Wall time of all epochs, including those before a restart."""
     extended_from: tuple[int, ...] = ()
     """For each `--extend`: the number of epochs before it."""
     initial_weights: dict[str, Any] = field(default_factory=dict)
     """Where the initial weights came from (initial_weights.py); empty for random ones."""
 
     def digests(self) -> dict[str, str]:
-        """Return the SHA-256 of each split's stats.json, as it is where the disk refused none of its lines."""
+        """Return the SHA-256 of each split's stats.json when all of its lines are written."""
         texts = {split: "".join(record.line(split) for record in self.history) for split in self.metrics}
         return {split: hashlib.sha256(text.encode()).hexdigest() for split, text in texts.items()}
 

@@ -1,4 +1,4 @@
-"""What hears of a run: the interface, the console, and the stats.json files."""
+"""Logger interface, and the built-in loggers: the console and the stats.json files."""
 
 import logging
 import os
@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Who a run is, for those who show it."""
+    """What loggers show of a run."""
 
     run_dir: Path
     name: str
     group: str
     tags: tuple[str, ...]
     id: str
-    """The same for every start of one run, and of no other."""
+    """Unique for each run, and the same whenever this run resumes."""
     config: dict[str, Any]
     metric: str
     """The metric that picks the best epoch, on validation."""
@@ -36,31 +36,31 @@ class RunInfo:
 
 
 class Logger:
-    """Hears what a run does, in this order; does nothing with it unless a subclass says otherwise.
+    """Base class of loggers. A run calls the methods in the order of this class; here they do nothing.
 
-    A logger that loses its service says so once and falls silent: it never ends a run. Subclasses that register decide
-    in `from_cfg` whether the configuration asks for them.
+    A logger never ends a run: if its service fails, it logs one warning and does nothing more. A registered subclass
+    decides in `from_cfg` whether the configuration switches it on.
     """
 
     @classmethod
     def from_cfg(cls, cfg: Any, info: RunInfo, stream: TextIO | None) -> "Logger | None":
-        """Return the logger, or None where it is switched off."""
+        """Return the logger, or None if it is switched off."""
         return None
 
     def start(self, history: Sequence[EpochRecord]) -> None:
-        """Begin, or go on after these epochs: whatever was heard beyond them is void and comes again."""
+        """Start after the epochs of `history`. Later epochs, recorded before a restart, are void: they come again."""
 
     def progress(self, epoch: int, step: int, num_steps: int, loss: float) -> None:
-        """Hear the mean training loss of an epoch so far, at every log interval."""
+        """Receive the mean training loss of the epoch so far, at each log interval."""
 
     def epoch(self, record: EpochRecord) -> None:
-        """Hear a finished epoch."""
+        """Receive the record of a finished epoch."""
 
     def finish(self, result: FitResult) -> None:
-        """Hear the result."""
+        """Receive the result of a finished training."""
 
     def close(self, status: str) -> None:
-        """Let go of files and connections; status "finished", "stopped" (it will go on later) or "failed"."""
+        """Close files and connections. `status` is "finished", "stopped" (the run will resume) or "failed"."""
 
 
 class ConsoleOptions(Options, section=""):
@@ -137,7 +137,7 @@ class Console(Logger):
 
 @loggers.register("jsonl")
 class StatsFiles(Logger):
-    """JSON lines in train, val and test/stats.json, one per epoch with every digit, as GraphGPS's tools read them."""
+    """JSON lines in train, val and test/stats.json, one per epoch with all digits, in the format of GraphGPS."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = Path(run_dir)
@@ -150,12 +150,12 @@ class StatsFiles(Logger):
         return cls(info.run_dir)
 
     def start(self, history: Sequence[EpochRecord]) -> None:
-        """Write the files whole from the history that the checkpoint holds."""
+        """Write the whole files from the history in the checkpoint."""
         self._history = list(history)
         self._rewrite()
 
     def epoch(self, record: EpochRecord) -> None:
-        """Append a line to each file, or write them whole if a full disk spoiled them before."""
+        """Append a line to each file. After a failed write, write the whole files again."""
         self._history.append(record)
         if not self._complete:
             self._rewrite()
@@ -168,7 +168,7 @@ class StatsFiles(Logger):
             self._miss(err)
 
     def finish(self, result: FitResult) -> None:
-        """Flush the lines to the disk: once the result is there the run is done, and no resume writes them again."""
+        """Flush the lines to the disk. After the result is written, no resume would write them again."""
         try:
             for split in ("train", "val", "test"):
                 with open(self._path(split), "a", encoding="utf-8") as file:
@@ -177,7 +177,7 @@ class StatsFiles(Logger):
             self._miss(err)
 
     def close(self, status: str) -> None:
-        """Try once more where lines are missing."""
+        """Try once more if lines are missing."""
         if not self._complete:
             self._rewrite()
 
@@ -212,6 +212,6 @@ def format_seconds(seconds: float) -> str:
 
 
 def build_loggers(cfg: Any, info: RunInfo, stream: TextIO | None = None) -> list[Logger]:
-    """Return every registered logger that the configuration asks for; the console writes to `stream` or stdout."""
+    """Return all registered loggers that the configuration switches on. The console writes to `stream` or stdout."""
     built = (loggers.get(name).from_cfg(cfg, info, stream) for name in loggers.names())
     return [logger for logger in built if logger is not None]

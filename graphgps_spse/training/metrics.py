@@ -1,4 +1,4 @@
-"""Sums from which metrics are computed: they live on the device, grow without synchronisation, and are read once."""
+"""Metrics, accumulated over the batches of a split on the device, without synchronisation, and read once."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ DIRECTIONS = {
     "accuracy-SBM": "max",
     "ap": "max",
 }
-"""Whether the best epoch has the least or the greatest value; `accuracy_x`, of one target, goes with `accuracy`."""
+"""Whether the smallest or the largest value is best. `accuracy_x`, of one target, is like `accuracy`."""
 
 
 class Accumulator(ABC):
-    """What the predictions of a split so far add up to. `state()` and `load()` carry it across a restart."""
+    """Sums over the predictions of a split so far. `state()` and `load()` carry them across a restart."""
 
     def __init__(self, device: torch.device, **sums: Tensor) -> None:
         self.device, self.sums, self.count = device, {name: t.to(device) for name, t in sums.items()}, 0
 
     @abstractmethod
     def update(self, pred: Tensor, y: Tensor) -> None:
-        """Add one batch; both are detached and of one number of rows."""
+        """Add a batch of detached predictions and targets with the same number of rows."""
 
     @abstractmethod
     def compute(self) -> dict[str, float]:
-        """Return every metric by name. The only call that waits for the device."""
+        """Return all metrics by name. Only this call waits for the device."""
 
     def state(self) -> dict[str, Any]:
-        """Return plain types and tensors on the CPU, which `load` takes back."""
+        """Return plain types and tensors on the CPU, the argument of `load`."""
         return {"count": self.count, "sums": {name: t.cpu().clone() for name, t in self.sums.items()}}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class RegressionErrors(Accumulator):
 
 
 class Accuracy(Accumulator):
-    """Accuracy, and its mean over classes: correct predictions counted by the class that is right."""
+    """Accuracy, and the mean accuracy over classes: correct predictions are counted for each true class."""
 
     def __init__(self, device: torch.device, num_classes: int) -> None:
         super().__init__(device, correct=_zeros(torch.int64, num_classes), total=_zeros(torch.int64, num_classes))
@@ -114,7 +114,7 @@ class TargetAccuracy(Accumulator):
 
 
 class AveragePrecision(Accumulator):
-    """Average precision of several labels, which needs every prediction of the split: they are kept on the device."""
+    """Average precision of several labels. It needs all predictions of the split, which stay on the device."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)

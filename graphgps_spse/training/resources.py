@@ -1,4 +1,4 @@
-"""What a run took besides time: peak memory, and energy where the machine lets it be read.
+"""Peak memory of a run, and its energy where the machine reports it.
 
 Energy comes from counters of whole devices: RAPL of the processor packages (Linux, often readable by root alone) and
 NVML of the GPU. Whatever else ran on them is in it. What cannot be read is None, never a guess.
@@ -22,7 +22,7 @@ NVML = "libnvidia-ml.so.1"
 
 
 class EnergyCounter:
-    """Joules since its making, of a device whose counter grows and begins again at `wraps_at`."""
+    """Joules of a device since this object was created. The device's counter wraps at `wraps_at`."""
 
     def __init__(self, name: str, read: Callable[[], int | None], joules_per_unit: float, wraps_at: int = 0) -> None:
         self.name, self._read, self._joules_per_unit, self._wraps_at = name, read, joules_per_unit, wraps_at
@@ -44,12 +44,12 @@ class EnergyCounter:
 
     @property
     def joules(self) -> float | None:
-        """Joules up to the last update; None where it cannot be read."""
+        """Joules up to the last update; None if the counter cannot be read."""
         return None if self._units is None else self._units * self._joules_per_unit
 
 
 class ResourceMeter(Logger):
-    """Hears a training and measures what this session of it takes. `record()` goes into result.json."""
+    """Measures memory and energy of this session of a training. `record()` goes into result.json."""
 
     def __init__(self, device: torch.device, counters: Sequence[EnergyCounter] | None = None) -> None:
         self.device = device
@@ -60,7 +60,7 @@ class ResourceMeter(Logger):
         self._resumed = False
 
     def start(self, history: Sequence[EpochRecord]) -> None:
-        """Begin."""
+        """Start measuring."""
         self._resumed = bool(history)
         self._started = time.monotonic()
         for counter in self.counters:
@@ -77,12 +77,12 @@ class ResourceMeter(Logger):
         self._update()
 
     def finish(self, result: FitResult) -> None:
-        """Read once more, and see whether this session was the whole training."""
+        """Read once more, and find out whether this session was the whole training."""
         self._update()
         self._whole = not self._resumed and self._seconds >= result.seconds
 
     def record(self) -> dict[str, Any]:
-        """Return plain values: bytes, joules and seconds; None for what cannot be read."""
+        """Return bytes, joules and seconds as plain values; None for a value that cannot be read."""
         known = {counter.name: counter.joules for counter in self.counters if counter.joules is not None}
         on_gpu = self.device.type == "cuda"
         return {
@@ -123,7 +123,7 @@ def merge_records(records: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, An
 
 
 def peak_process_bytes() -> int:
-    """Return the most memory that this process has held so far, earlier seeds of the same command included."""
+    """Return the peak memory of this process, including earlier seeds of the same command."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -1,7 +1,7 @@
-"""Signals that ask a process to stop, heard in the way that fits what the process would leave behind.
+"""Signals that ask a process to stop, with a handler for each kind of work.
 
-`exit_at_once` is for imports, which leave nothing; `stop_at_once` for work with files and locks to put away;
-`StopSignals` for training, which saves first.
+`exit_at_once` is for imports, which leave nothing behind; `stop_at_once` for work that must close files and locks;
+`StopSignals` for training, which saves a checkpoint first.
 """
 
 import os
@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 from graphgps_spse.errors import RESUMABLE, LoaderError, StoppedError
 
 NAMES = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
-"""What schedulers and people send: SLURM before a time limit or preemption, a container's stop, Ctrl-C."""
+"""Signals of SLURM before a time limit or a preemption, of a container that stops, and of Ctrl-C."""
 
 
 def listen(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> dict[signal.Signals, Any]:
-    """Let `handler` hear every signal of NAMES; return the handlers before. Only the main thread can, others get {}."""
+    """Install `handler` for all signals of NAMES; return the earlier handlers. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     numbers = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
@@ -28,7 +28,7 @@ def listen(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) ->
 
 
 def restore(before: dict[signal.Signals, Any]) -> None:
-    """Put back the handlers that `listen` returned."""
+    """Install the handlers that `listen` returned."""
     for number, handler in before.items():
         signal.signal(number, signal.SIG_DFL if handler is None else handler)
 

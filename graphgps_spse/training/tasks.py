@@ -1,4 +1,4 @@
-"""What a data set asks of a model: width of the output, loss, metrics, and the metric that picks the best epoch."""
+"""Tasks: output width, loss and metrics of a kind of targets, and the metric that picks the best epoch."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -22,22 +22,22 @@ from graphgps_spse.training.metrics import (
 
 
 class LossOptions(Options, section="model"):
-    """What is minimised."""
+    """The loss."""
 
     loss_fun: str = option("auto", "name of the loss; auto: the benchmark's")
 
 
 class MetricOptions(Options, section=""):
-    """Which epoch is the best one."""
+    """The choice of the best epoch."""
 
     metric_best: str = option("auto", "metric that picks the best validation epoch; auto: the benchmark's")
 
 
 class Task(ABC):
-    """One kind of target. A loss is the mean over the rows of a batch: graphs, or nodes where nodes carry targets."""
+    """A kind of targets. A loss is the mean over the rows of a batch: graphs, or nodes if targets belong to nodes."""
 
     losses: ClassVar[tuple[str, ...]]
-    """What `model.loss_fun` may name; the first is the benchmark's, which `auto` means."""
+    """Values of `model.loss_fun`. The first is the loss of the benchmark, which `auto` selects."""
 
     def __init__(self, spec: DatasetSpec, *, loss_fun: str = "auto", metric: str = "auto") -> None:
         self.spec = spec
@@ -64,11 +64,11 @@ class Task(ABC):
     @property
     @abstractmethod
     def metric_names(self) -> tuple[str, ...]:
-        """Every value of an epoch that may pick the best one; `loss` among them."""
+        """Values of an epoch that can pick the best one, including `loss`."""
 
     @property
     def direction(self) -> str:
-        """Which value of `metric` is best, "min" or "max"."""
+        """Whether the smallest ("min") or the largest ("max") value of `metric` is best."""
         return direction_of(self.metric)
 
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:
@@ -88,16 +88,16 @@ class Task(ABC):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """What the targets are called in a table: by the data set, or target0, target1, .."""
+        """Names of the targets in a table: those of the data set, or target0, target1, ..."""
         return self.spec.target_names or tuple(f"target{t}" for t in range(self.spec.num_targets))
 
     @abstractmethod
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
-        """Return predictions [R, dim_out] as people read them: columns [R] of values, probabilities or classes."""
+        """Return predictions [R, dim_out] as columns [R] of values, probabilities or classes, by name."""
 
     @abstractmethod
     def accumulator(self, device: torch.device) -> Accumulator:
-        """Return empty sums for one pass over a split; they take predictions and targets as `loss` does."""
+        """Return empty sums for one pass over a split. They take the same predictions and targets as `loss`."""
 
 
 @tasks.register("regression")
@@ -254,10 +254,10 @@ def _class_columns(logits_RC: Tensor, prefix: str) -> dict[str, Tensor]:
 
 
 def direction_of(metric: str) -> str:
-    """Return whether the least ("min") or the greatest ("max") value of a metric is best."""
+    """Return whether the smallest ("min") or the largest ("max") value of a metric is best."""
     return DIRECTIONS[metric.split("_")[0]]
 
 
 def build_task(cfg: Any, spec: DatasetSpec) -> Task:
-    """Return the task that the data set names, with the configuration's loss and metric."""
+    """Return the task of a data set, with the loss and the metric of the configuration."""
     return tasks.get(spec.task).from_cfg(cfg, spec)

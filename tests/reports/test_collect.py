@@ -29,6 +29,14 @@ def test_runs_are_found_at_any_depth(tmp_path):
     assert [one.label(folder) for folder in one.finished] == ["zinc-SPSE"]
 
 
+def test_the_result_from_before_an_extension_is_not_a_run(tmp_path):
+    folder = write_run(tmp_path, record(0.2, 0, extended_from=[3]))
+    shutil.copy(folder / "result.json", folder / "result-3.json")
+    found = collect_runs(tmp_path)
+    ((run,),) = found.finished.values()
+    assert run.result.extended_from == [3] and not found.problems and not found.unfinished
+
+
 def test_a_sweep_says_how_many_seeds_there_are_to_be(tmp_path):
     expected = {"seeds": 10, "mean": 0.1, "std": 0.1}
     write_cell(tmp_path, [0.1, 0.2], name="planned", expected=expected)
