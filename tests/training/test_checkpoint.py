@@ -237,10 +237,10 @@ WRITER = """
 import sys, torch
 from graphgps_spse.training.checkpoint import CheckpointStore
 store, epoch = CheckpointStore(sys.argv[1]), int(sys.argv[2])
-sys.stdout.write("ready"); sys.stdout.flush()
 while True:
     epoch += 1
     store.save({"epoch": epoch, "model": torch.full((300_000,), float(epoch))})
+    sys.stdout.write("saved"); sys.stdout.flush()
 """
 
 
@@ -250,7 +250,7 @@ def test_killed_while_writing(tmp_path):
     for _ in range(6):
         command = [sys.executable, "-c", WRITER, str(tmp_path), str(epoch)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-            assert writer.stdout.read(5) == b"ready"
+            assert writer.stdout.read(5) == b"saved"
             time.sleep(delays.uniform(0.05, 0.2))
             writer.send_signal(signal.SIGKILL)
         loaded = CheckpointStore(tmp_path).load_latest()
