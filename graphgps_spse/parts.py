@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import identity_of
@@ -28,6 +29,19 @@ from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.options import TrainOptions
 from graphgps_spse.training.tasks import Task, build_task
+
+
+class WithoutNormalValues(TorchFunctionMode):
+    """Skip `normal_`, which changes nothing in a tensor without memory, and imports torch's compiler for that.
+
+    The import takes as long as importing torch.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what `func` returns."""
+        if func in (nn.init.normal_, torch.Tensor.normal_):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 @dataclass(frozen=True)
@@ -72,7 +86,7 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
     with cfg.locating():
         dataset = datasets.get(data_format).from_cfg(cfg)
         encodings, storage, task = build_encodings(cfg), StoragePolicy.from_cfg(cfg), build_task(cfg, dataset.spec)
-        with torch.device("meta"):
+        with torch.device("meta"), WithoutNormalValues():
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)
         if not only_shapes:
             check_model(model, find_memory())

@@ -385,6 +385,19 @@ def test_describe_needs_no_data_and_counts_parameters(capsys, monkeypatch, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("file", ["GRIT/zinc-SPSE.yaml", "GPS/zinc-SPSE.yaml"])
+def test_describe_imports_no_slow_library(file):
+    """torch._dynamo, torch's compiler, takes as long to import as torch itself; the others take up to two seconds."""
+    slow = "torch._dynamo torch_geometric scipy.stats matplotlib pandas rdkit skimage tensorboard wandb submitit"
+    code = (
+        f"import sys, main; assert main.main(['--cfg', 'configs/{file}', '--describe']) == 0\n"
+        f"found = set('{slow}'.split()) & sys.modules.keys(); assert not found, found"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "parameters: " in run.stdout
+
+
 def test_list_imports_neither_torch_nor_numpy():
     code = "import sys, main; main.main(['--list']); assert not {'torch', 'numpy'} & sys.modules.keys()"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -13,7 +13,6 @@ import torch
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.options import SourceOptions
-from graphgps_spse.data.parquet import read_parquet
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import Options, option
@@ -62,7 +61,12 @@ class Folder:
             names = f"both {npz.name} and" if npz.is_file() else f"neither {npz.name} nor"
             raise DataError(f"{self.path} holds {names} {parquet.name}; it must hold one of them")
         path = npz if npz.is_file() else parquet
-        arrays = read_arrays(path) if path is npz else read_parquet(path, level=self.spec.level)
+        if path is npz:
+            arrays = read_arrays(path)
+        else:
+            from graphgps_spse.data.parquet import read_parquet  # here, as few runs need pyarrow.parquet
+
+            arrays = read_parquet(path, level=self.spec.level)
         try:
             graphs = self._dataset(split, arrays)
             _check_values(self.spec, graphs)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.ops.segments import gather_rows, max_rows, sum_rows
 
 
@@ -31,7 +32,7 @@ class QueryRows(NamedTuple):
 class PairLayout:
     """The pair rows of graphs with `sizes` nodes, in the order of the batch. Index tensors live on `device`."""
 
-    @torch.compiler.disable  # arithmetic on the host, new for every batch: nothing that torch.compile could keep
+    @not_compiled  # arithmetic on the host, new for every batch: nothing that torch.compile could keep
     def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
         self.sizes, self.device = sizes, torch.device(device)
         size_B = np.array(sizes, dtype=np.int64)
@@ -55,7 +56,7 @@ class PairLayout:
         return torch.stack([query_R, rows_R - self._row_offset_N[query_R]])
 
     @cached_property
-    @torch.compiler.disable
+    @not_compiled
     def diagonal_rows(self) -> Tensor:
         """The row of the pair (i, i) of each node, [N]."""
         first_key_N, _, first_row_N = self.query_rows
@@ -86,35 +87,35 @@ class PairLayout:
         return max_rows(x_PD, self._num_keys_N)
 
     @cached_property
-    @torch.compiler.disable
+    @not_compiled
     def _sizes_B(self) -> Tensor:
         return to_device(np.array(self.sizes, dtype=np.int64), self.device)
 
     @cached_property
-    @torch.compiler.disable
+    @not_compiled
     def _num_keys_N(self) -> Tensor:
         return to_device(self.query_rows.num_keys, self.device)
 
     @cached_property
-    @torch.compiler.disable
+    @not_compiled
     def _query_P(self) -> Tensor:
         nodes = torch.arange(self.num_nodes, device=self.device)
         return nodes.repeat_interleave(self._num_keys_N, output_size=self.num_pairs)
 
     @cached_property
-    @torch.compiler.disable
+    @not_compiled
     def _key_P(self) -> Tensor:
         offset_N = to_device(self.query_rows.first_key - self.query_rows.first_row, self.device)
         return torch.arange(self.num_pairs, device=self.device) + offset_N[self._query_P]
 
     @cached_property
-    @torch.compiler.disable
+    @not_compiled
     def _row_offset_N(self) -> Tensor:
         """[N] first pair row of each query less its first key: add a key's number for the row of that pair."""
         return to_device(self.query_rows.first_row - self.query_rows.first_key, self.device)
 
     @cached_property
-    @torch.compiler.disable
+    @not_compiled
     def _mirror_P(self) -> Tensor:
         """[P] the row of (j, i) for each row (i, j)."""
         return self._row_offset_N[self._key_P] + self._query_P

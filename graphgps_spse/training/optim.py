@@ -78,27 +78,38 @@ def build_optimizer(cfg: Any, parameters: Iterable[Parameter]) -> torch.optim.Op
 def build_adamw(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
     """AdamW with decoupled weight decay, betas 0.9 and 0.999."""
     fused = _can_fuse(parameters)
-    return torch.optim.AdamW(parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay, fused=fused)
+    return _build(torch.optim.AdamW, parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay, fused=fused)
 
 
 @optimizers.register("adam")
 def build_adam(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
     """Adam with L2 regularisation, betas 0.9 and 0.999."""
     fused = _can_fuse(parameters)
-    return torch.optim.Adam(parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay, fused=fused)
+    return _build(torch.optim.Adam, parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay, fused=fused)
 
 
 @optimizers.register("sgd")
 def build_sgd(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
     """Stochastic gradient descent with momentum."""
     options, momentum = OptimizerOptions.from_cfg(cfg), SGDOptions.from_cfg(cfg).momentum
-    return torch.optim.SGD(parameters, lr=options.base_lr, momentum=momentum, weight_decay=options.weight_decay)
+    return _build(torch.optim.SGD, parameters, lr=options.base_lr, momentum=momentum, weight_decay=options.weight_decay)
 
 
 @optimizers.register("adagrad")
 def build_adagrad(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimizer:
     """Adagrad."""
-    return torch.optim.Adagrad(parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay)
+    return _build(torch.optim.Adagrad, parameters, lr=cfg.optim.base_lr, weight_decay=cfg.optim.weight_decay)
+
+
+def _build(kind: type[torch.optim.Optimizer], parameters: list[Parameter], **options: Any) -> torch.optim.Optimizer:
+    """Return an optimizer, without importing torch's compiler.
+
+    torch wraps `add_param_group` to exclude it from compilation, and the wrapper imports the compiler. The import takes
+    as long as importing torch. The first step of an optimizer needs it, --describe does not.
+    """
+    add_param_group = kind.add_param_group
+    plain = getattr(add_param_group, "__wrapped__", add_param_group)
+    return type(kind.__name__, (kind,), {"add_param_group": plain})(parameters, **options)
 
 
 def _can_fuse(parameters: list[Parameter]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.ops.pair_layout import to_device
 
 MAX_WASTE = 1.25
@@ -20,7 +21,7 @@ FREE_PAIRS = 4096
 class NodeBlocks:
     """Nodes of a batch in blocks [graphs, largest size], one after the other; `slot_N` is where each node lies."""
 
-    @torch.compiler.disable  # arithmetic on the host, new for every batch
+    @not_compiled  # arithmetic on the host, new for every batch
     def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
         self.sizes, cuts = sizes, _cut(sizes)
         self.shapes = [(stop - start, max(sizes[start:stop])) for start, stop in cuts]
