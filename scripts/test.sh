@@ -4,6 +4,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-# One thread each: the tests run side by side, and bit-exact comparisons want the same number in every process.
+# One thread each: tests run in parallel, and bit-exact comparisons need the same number of threads in every process.
 export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 WANDB_MODE=offline WANDB_SILENT=true
 .venv/bin/python -m pytest -n "${PYTEST_WORKERS:-2}" --durations=10 "$@"
