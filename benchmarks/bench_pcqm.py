@@ -34,7 +34,7 @@ from graphgps_spse.data.loading import GraphLoader  # noqa: E402
 from graphgps_spse.data.molecules import featurise_many  # noqa: E402
 from graphgps_spse.encode import encode  # noqa: E402
 from graphgps_spse.encodings import compile_kernels  # noqa: E402
-from graphgps_spse.encodings.base import Encoding, GraphArrays, select  # noqa: E402
+from graphgps_spse.encodings.base import Encoding, GraphArrays, select_graphs  # noqa: E402
 from graphgps_spse.encodings.rrwp import RRWP  # noqa: E402
 from graphgps_spse.encodings.spse import SPSE  # noqa: E402
 from graphgps_spse.encodings.storage.policy import StoragePolicy, StoreOptions  # noqa: E402
@@ -106,7 +106,7 @@ def check(batches: list[Any], encoding: Encoding, graphs: Any) -> int:
     """Compare batches with the computation in memory, bit by bit; return how many graphs were compared."""
     arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
     for batch in batches:
-        expected = encoding.compute(select(arrays, batch.index_B.tolist()))
+        expected = encoding.compute(select_graphs(arrays, batch.index_B.tolist()))
         for found, wanted in ((batch.pair, expected.pair), (batch.node, expected.node)):
             assert torch.equal(found[encoding.name], torch.from_numpy(wanted)), "not what is computed in memory"
         assert batch.y[:, 0].tolist() == batch.index_B.tolist()

@@ -158,13 +158,13 @@ def _describe_encodings(report: DataReport, parts: Parts, splits: dict[str, Grap
     for encoding in parts.encodings:
         for part, graphs in splits.items():
             split = split_of(graphs)
-            place, num_bytes = parts.storage.place(encoding, split), split.num_bytes(encoding)
+            choice, num_bytes = parts.storage.choose(encoding, split), split.num_bytes(encoding)
             cost, cores = predict_cost(encoding, graphs), f"{num_threads} thread{'s' * (num_threads > 1)}"
-            when = "in every epoch" if place.where == ON_THE_FLY else "before the first epoch"
+            when = "in every epoch" if choice.kind == ON_THE_FLY else "before the first epoch"
             seconds = cost.seconds(num_threads)
             report.lines.append(
                 f"{encoding.name}, {part}: {_roughly(seconds, at_least=cost.at_least)} on {cores} {when}, "
-                f"{as_size(num_bytes)} as float32, {place.where} ({place.reason})"
+                f"{as_size(num_bytes)} as float32, {choice.kind} ({choice.reason})"
             )
             if seconds > _LONG:
                 report.warnings.append(
@@ -172,7 +172,7 @@ def _describe_encodings(report: DataReport, parts: Parts, splits: dict[str, Grap
                     "python scripts/encode.py divides it among machines"
                 )
             free = find_memory().free
-            if place.where == MEMORY and num_bytes > free:
+            if choice.kind == MEMORY and num_bytes > free:
                 report.warnings.append(
                     f"{encoding.name}, {part}: {as_size(num_bytes)} of arrays, and {as_size(free)} of memory are free; "
                     "set store.min_gib lower"

@@ -16,7 +16,7 @@ from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.base import Encoding, GraphArrays
 from graphgps_spse.encodings.storage.count_store import CountStore
 from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY, StoragePolicy, encode_split
-from graphgps_spse.encodings.storage.split import Split, located
+from graphgps_spse.encodings.storage.split import Split, locate_errors
 from graphgps_spse.errors import DataError
 from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.memory import Memory, check_fits, find_memory
@@ -39,16 +39,16 @@ def encode(
         with _progress_bar(encoding.name, num_graphs) as bar:
             for part, graphs in splits.items():
                 split = split_of(graphs)
-                place = policy.place(encoding, split)
-                if place.where != ON_THE_FLY:
-                    num_bytes += split.num_bytes(encoding) if place.where == MEMORY else 0
+                choice = policy.choose(encoding, split)
+                if choice.kind != ON_THE_FLY:
+                    num_bytes += split.num_bytes(encoding) if choice.kind == MEMORY else 0
                     check_arrays_fit(encoding, split, num_bytes, memory)
-                encoded = encode_split(encoding, split, place, policy, num_threads=num_threads, progress=bar.update)
-                if place.where == ON_THE_FLY:
+                encoded = encode_split(encoding, split, choice, policy, num_threads=num_threads, progress=bar.update)
+                if choice.kind == ON_THE_FLY:
                     bar.update(len(graphs))
                 splits = {**splits, part: replace(graphs, encodings={**graphs.encodings, encoding.name: encoded})}
-                log.info("%s, %s: %s (%s)", encoding.name, part, place.where, place.reason)
-                records.setdefault(encoding.name, {})[part] = encoded.record | {"place": place.where}
+                log.info("%s, %s: %s (%s)", encoding.name, part, choice.kind, choice.reason)
+                records.setdefault(encoding.name, {})[part] = encoded.record | {"place": choice.kind}
         seconds = time.perf_counter() - started
         log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
     return splits, records
@@ -112,7 +112,7 @@ def estimate_stores(
         missing = [number for number in numbers if number not in there]
         log.info("%s: %d of %d shards are there, in %s", split.name, len(there), len(kept), kept.path)
         if missing:
-            log.info("%s: to count %s", split.name, kept.describe(missing, num_threads))
+            log.info("%s: to count %s", split.name, kept.describe_missing(missing, num_threads))
     log.info("free in %s: %s", policy.folder, as_size(_free_bytes(policy.folder)))
 
 
@@ -129,7 +129,7 @@ def fill_stores(
     for split, kept in _stores(splits, encodings, policy):
         numbers, started = range(part - 1, len(kept), num_parts), time.perf_counter()
         graph_numbers = range(len(split.graphs.node_ptr))
-        with _progress_bar(split.name, kept.num_graphs(numbers)) as bar, located(split.where, graph_numbers):
+        with _progress_bar(split.name, kept.num_graphs(numbers)) as bar, locate_errors(split.where, graph_numbers):
             kept.ensure(numbers, num_threads=num_threads, progress=bar.update)
         seconds = as_duration(time.perf_counter() - started)
         log.info("%s: %d of %d shards are there, after %s", split.name, len(kept.find_files()), len(kept), seconds)

@@ -1,4 +1,4 @@
-"""Encodings: one file for each, with its options and its computation. storage/ decides where results are kept."""
+"""Encodings. Each file holds one encoding: its options and its computation. storage/ decides where results are kept."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ def build_encodings(cfg: Any) -> list["Encoding"]:
                 f"{'' if options is None else f', not {options.section!r}'}; see docs/adding_a_component.md"
             )
         section = getattr(cfg, options.section, None)
-        if section is not None and section.enable:  # None: of a plugin that this configuration does not name
+        if section is not None and section.enable:  # None: the configuration does not load the plugin of this encoding
             built.append(encoding.from_cfg(cfg))
     return built
 

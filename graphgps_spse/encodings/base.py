@@ -1,4 +1,4 @@
-"""What an encoding is: options, and arrays that are computed from some graphs. storage/ decides where they are kept."""
+"""Base class of encodings, and the arrays that encodings read and return."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,11 @@ from graphgps_spse.options import Options, option
 
 
 class GraphArrays(NamedTuple):
-    """Graphs in flat arrays: graph g owns edges edge_ptr[g]:edge_ptr[g+1], whose node numbers count within it."""
+    """Graphs as concatenated arrays, with G graphs and E edges in total.
+
+    The edges of graph g are columns edge_ptr[g]:edge_ptr[g + 1] of `edge_index`. The nodes of each graph are numbered
+    from 0.
+    """
 
     node_ptr: np.ndarray
     """[G + 1] int64."""
@@ -23,25 +27,25 @@ class GraphArrays(NamedTuple):
 
 
 class EncodingArrays(NamedTuple):
-    """An encoding of some graphs."""
+    """Output of an encoding for a batch of graphs with P node pairs and N nodes in total."""
 
     pair: np.ndarray | None = None
-    """[P, dim_pair] float32; pair (i, j) of a graph of n nodes is row i * n + j of its block."""
+    """[P, dim_pair] float32. Pair (i, j) of a graph with n nodes is row i * n + j of the rows of that graph."""
     node: np.ndarray | None = None
     """[N, dim_node] float32."""
     status_GK: np.ndarray | None = None
-    """[G, K] int8 of encodings of path counts: positions in list(Status)."""
+    """[G, K] int8, set by encodings of path counts: the position of each length's status in list(Status)."""
     work: int = 0
-    """What counting paths cost, in units of about a nanosecond."""
+    """Cost of counting paths, in units of about a nanosecond."""
 
 
 class Cost(NamedTuple):
-    """What encoding some graphs takes on one core."""
+    """Estimated cost of encoding a split on one core."""
 
     work: float
-    """In units of about a nanosecond."""
+    """Cost in units of about a nanosecond."""
     at_least: bool = False
-    """Whether it may be much more."""
+    """Whether `work` is only a lower bound."""
 
     def seconds(self, num_threads: int = 1) -> float:
         """Predicted seconds on `num_threads` cores."""
@@ -49,14 +53,14 @@ class Cost(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """How a part of an encoding is switched off and on, as `key=value`."""
+    """Settings `key=value` that switch a part of an encoding off and on."""
 
     off: str
     on: str
 
 
 class NodeEncoderOptions(Options):
-    """How `+NAME` in dataset.node_encoder_name gives the node part of an encoding to the model."""
+    """Options of the module that maps an encoding's node features (`+NAME` in dataset.node_encoder_name)."""
 
     model: str = option("Linear", "module that maps the node part, in the list of components")
     dim_pe: int = option(16, "number of node feature columns that it produces", at_least=1, at_most=1 << 16)
@@ -64,57 +68,64 @@ class NodeEncoderOptions(Options):
 
 
 class DeepSetOptions(NodeEncoderOptions):
-    """The same for Laplacian eigenvectors."""
+    """Node encoder options of Laplacian eigenvectors."""
 
     model: str = option("DeepSet", "module that maps the node part: DeepSet sums an MLP over the eigenpairs")
     layers: int = option(2, "layers of the MLP", at_least=1, at_most=1_000)
 
 
 class EncodingOptions(Options):
-    """What every encoding has. Options of one with another node encoder, or of pairs alone, set `includes` anew."""
+    """Base class of the options of an encoding.
+
+    An encoding with another node encoder, or with pair features only, overrides `includes`.
+    """
 
     includes: "ClassVar[tuple[type[Options], ...]]" = (NodeEncoderOptions,)
     enable: bool = option(False, "compute this encoding and give it to the model")
 
 
 class Encoding(ABC):
-    """One encoding with its options, registered under the NAME of its section `posenc_NAME`.
+    """Base class of encodings. The registered NAME of an encoding gives its configuration section, `posenc_NAME`.
 
-    A subclass sets `Options` and the widths, and computes. Its attributes that are plain types go into records of runs.
+    A subclass sets `Options`, sets `dim_pair` and `dim_node` in its constructor, and implements `compute`. By default,
+    its attributes are written to result.json.
     """
 
     Options: ClassVar[type[EncodingOptions]]
     has_identity: ClassVar[bool] = False
     """Whether channel 0 of pairs is the identity: 1 for pairs (i, i) and 0 for all others."""
     size_key: ClassVar[str] = ""
-    """The key to lower where an encoding takes too much memory; empty where no key helps."""
+    """Key that error messages suggest to lower when an encoding takes too much memory; empty if no key helps."""
     node_values: ClassVar[str] = "numbers"
-    """What nodes hold, which decides on the modules that can read it: "numbers", or "eigenpairs" as LapPE has them."""
+    """Kind of node features, which selects the node encoders: "numbers", or "eigenpairs" (the layout of LapPE)."""
     switches: ClassVar[Mapping[str, Switch]] = MappingProxyType({})
-    """Parts, "pair" or "node", that can be switched off: one that is on and that nothing reads is an error."""
+    """How to switch off the "pair" or "node" part. A part that is on but read by no module is an error."""
     dim_pair: int = 0
-    """Channels of each pair; 0 where it has none."""
+    """Number of channels of each pair; 0 for an encoding without pair features."""
     dim_node: int = 0
-    """Channels of each node; 0 where it has none."""
+    """Number of channels of each node; 0 for an encoding without node features."""
 
     @abstractmethod
     def __init__(self, options: Any) -> None: ...
 
     @abstractmethod
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Encode some graphs. A graph's rows depend on it alone; several threads may compute at the same time.
+        """Return the encoding of a batch of graphs.
 
-        Raises DataError, whose message begins with "graph" and its number among these, for one that it cannot encode.
+        The rows of a graph must not depend on other graphs. The method must be safe to call from several threads.
+
+        Raises DataError for a graph that cannot be encoded. The message must begin with "graph" and the number of the
+        graph in `graphs`.
         """
 
     @classmethod
     def of(cls, **options: Any) -> Self:
-        """Return the encoding with these options by name, and the defaults of others."""
+        """Return the encoding with the given options; options that are not given have their defaults."""
         return cls(cls.Options(**options))
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> Self:
-        """Read the section of the encoding."""
+        """Return the encoding with the options of its configuration section."""
         return cls(cls.Options.from_cfg(cfg))
 
     @property
@@ -124,43 +135,43 @@ class Encoding(ABC):
 
     @property
     def pair_categories(self) -> int:
-        """Where pairs hold a category in place of numbers: how many there are, 0, 1, ..; -1 stands for none of them."""
+        """Number of categories of a categorical pair encoding, with values 0, 1, .. and -1 for "none"; otherwise 0."""
         return 0
 
     @property
     def pairs_must_be_read(self) -> bool:
-        """Whether nodes hold another encoding, so that a model which reads nodes alone does not read this one."""
+        """Whether the node features are those of another encoding, so that only the pair features are this encoding."""
         return False
 
     def record(self) -> dict[str, Any]:
-        """Return what a result says of the options: plain types."""
-        own = {key: value for key, value in vars(self).items() if not key.startswith("dim_")}
-        return {"encoding": self.name, **own}
+        """Return the entry of this encoding in result.json, as plain types."""
+        options = {key: value for key, value in vars(self).items() if not key.startswith("dim_")}
+        return {"encoding": self.name, **options}
 
     def estimate(self, graphs: GraphArrays) -> Cost | None:
-        """Return what encoding graphs costs, the same on every machine; None where it is not known beforehand."""
+        """Return the estimated cost of encoding, which must not depend on the machine; None if it is unknown."""
         return None
 
     def bytes_of_graph(self, num_nodes: int) -> int:
-        """Least bytes that `compute` takes for one graph: the float32 rows, and what scratch memory a child adds."""
+        """Lower bound of the memory of `compute` for one graph, in bytes: float32 rows, plus scratch of a subclass."""
         return 4 * (num_nodes**2 * self.dim_pair + num_nodes * self.dim_node)
 
 
 def num_rows(graphs: GraphArrays) -> tuple[int, int]:
-    """Return the numbers of pairs and of nodes."""
+    """Return the number of node pairs and the number of nodes."""
     return int(pair_offsets(graphs.node_ptr)[-1]), int(graphs.node_ptr[-1])
 
 
-def cut(graphs: GraphArrays, first: int, last: int) -> GraphArrays:
-    """Return graphs first..last-1 as arrays of their own, int64."""
+def slice_graphs(graphs: GraphArrays, first: int, last: int) -> GraphArrays:
+    """Return graphs first..last-1, as int64 arrays."""
     node_ptr, edge_ptr = graphs.node_ptr[first : last + 1], graphs.edge_ptr[first : last + 1]
     edges = graphs.edge_index[:, edge_ptr[0] : edge_ptr[-1]]
     return GraphArrays(node_ptr - node_ptr[0], edge_ptr - edge_ptr[0], np.ascontiguousarray(edges, np.int64))
 
 
-def select(graphs: GraphArrays, numbers: Sequence[int]) -> GraphArrays:
-    """Return some graphs of a split as arrays of their own, int64."""
-    parts = [cut(graphs, number, number + 1) for number in numbers]
+def select_graphs(graphs: GraphArrays, numbers: Sequence[int]) -> GraphArrays:
+    """Return the graphs with the given numbers, in that order, as int64 arrays."""
+    parts = [slice_graphs(graphs, number, number + 1) for number in numbers]
     return GraphArrays(
         node_ptr=np.cumsum([0, *(part.node_ptr[-1] for part in parts)]),
         edge_ptr=np.cumsum([0, *(part.edge_ptr[-1] for part in parts)]),
@@ -169,7 +180,10 @@ def select(graphs: GraphArrays, numbers: Sequence[int]) -> GraphArrays:
 
 
 def sample_by_size(graphs: GraphArrays, most: int) -> list[int]:
-    """Return up to `most` graphs at even ranks of the order by size, shuffled: the first few are spread as well."""
+    """Return the numbers of up to `most` graphs, at evenly spaced ranks by size, in random order.
+
+    The order is random so that the first few graphs also cover all sizes.
+    """
     sizes: np.ndarray = np.diff(graphs.node_ptr)
     number = min(most, len(sizes))
     ranks = ((np.arange(number) + 0.5) * len(sizes) / max(1, number)).astype(np.int64)

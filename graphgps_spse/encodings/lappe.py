@@ -1,7 +1,7 @@
-"""Laplacian eigenvectors of nodes (Dwivedi et al. 2023), as GraphGPS takes them: the pairs of smallest eigenvalue.
+"""Laplacian positional encoding (Dwivedi et al. 2023), as in GraphGPS: the eigenpairs of smallest eigenvalue.
 
-LAPACK finds them. With several threads of its own its last bits depend on their number, and where an eigenvalue is
-repeated, as in many symmetric graphs, the last bits decide which basis of the eigenspace comes out. So it gets one.
+LAPACK computes the eigenpairs on one thread. With several threads, rounding depends on the number of threads. A
+repeated eigenvalue, which many symmetric graphs have, turns this rounding into a different basis of its eigenspace.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from graphgps_spse.registry import encodings
 LAPLACIANS = ("none", "sym", "rw")
 NORMS = ("L1", "L2", "abs-max", "wavelength", "wavelength-asin", "wavelength-soft")
 MAX_NODES = 20_000
-"""Of one graph, whose Laplacian is dense in float64: 12.8 GB with the eigenvectors and LAPACK's scratch memory."""
+"""Most nodes of one graph. The dense float64 Laplacian, its eigenvectors and LAPACK's scratch then take 12.8 GB."""
 
 
 class LapPEOptions(EncodingOptions, section="posenc_LapPE"):
@@ -44,12 +44,17 @@ class LapPEOptions(EncodingOptions, section="posenc_LapPE"):
 
 @encodings.register("LapPE")
 class LapPE(Encoding):
-    """Entries of the graph's first eigenvectors, and their eigenvalues, smallest first; the trivial one is included.
+    """Eigenvectors and eigenvalues of the graph Laplacian, in ascending order, including the trivial eigenpair.
 
-    A node without edges has 0 on the diagonal of D - A and 1 on those of the other matrices. `eigvec_norm` says what an
-    eigenvector v of eigenvalue x is divided by: its L1 or L2 norm, its largest magnitude m ("abs-max"),
-    m sqrt(x) 2 / pi ("wavelength"), or sqrt(x) sum(|v| softmax(|v|)) for a v of length 1 ("wavelength-soft");
-    "wavelength-asin" is asin(v / m) / sqrt(x). A zero eigenvalue counts as 1 there.
+    The diagonal entry of an isolated node is 0 in D - A and 1 in the normalised Laplacians. `eigvec_norm` is the
+    divisor of an eigenvector v with eigenvalue x and largest magnitude m = max |v|:
+
+    * "L1", "L2": the norm of v;
+    * "abs-max": m;
+    * "wavelength": m sqrt(x) 2 / pi;
+    * "wavelength-soft": sqrt(x) sum(|v| softmax(|v|)), for a v of length 1.
+
+    "wavelength-asin" replaces v by asin(v / m) / sqrt(x). In all three wavelengths, x = 0 is replaced by 1.
     """
 
     Options = LapPEOptions
@@ -58,26 +63,26 @@ class LapPE(Encoding):
     def __init__(self, options: LapPEOptions) -> None:
         self.max_freqs = options.max_freqs
         self.laplacian_norm, self.eigvec_norm = options.laplacian_norm, options.eigvec_norm
-        self.solver = "LAPACK"  # in records of runs: another solver may take another basis of an eigenspace
+        self.solver = "LAPACK"  # identifies checkpoints: another solver may return another basis of an eigenspace
         self.dim_pair, self.dim_node = 0, 2 * options.max_freqs
 
     def bytes_of_graph(self, num_nodes: int) -> int:
-        """Least bytes for one graph: the rows, and in 64 bits the Laplacian, its eigenvectors and LAPACK's scratch."""
+        """Lower bound in bytes: the rows, and in float64 the Laplacian, its eigenvectors and LAPACK's scratch."""
         return super().bytes_of_graph(num_nodes) + 4 * 8 * num_nodes**2
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Encode graphs, symmetrised, without loops and duplicate edges: nodes get [N, 2 F].
+        """Return node features [N, 2 F], where F is `max_freqs`. Self-loops and edge directions are ignored.
 
-        Columns 0..F-1 are the node's entries of the eigenvectors, F..2F-1 the eigenvalues of its graph, the same for
-        all its nodes; NaN beyond the last eigenpair of a graph of fewer than F nodes. Of the entries of largest
-        magnitude the first is positive: a sign must be chosen, and so it is the same everywhere; models draw it anew in
-        training. Raises DataError for a graph of more than MAX_NODES nodes.
+        Columns 0..F-1 hold the entries of the eigenvectors. Columns F..2F-1 hold the eigenvalues, the same for all
+        nodes of a graph. In a graph with fewer than F nodes, the columns of the missing eigenpairs are NaN. The sign of
+        an eigenvector is such that the first entry of largest magnitude is positive; models flip signs at random during
+        training. Raises DataError for a graph with more than MAX_NODES nodes.
         """
         simple = simplify(*check_graphs(*graphs), directed=False)
         _check_sizes(simple.node_ptr)
         node_NC = np.full((int(simple.node_ptr[-1]), self.dim_node), np.nan, np.float32)
         laplacian, norm = LAPLACIANS.index(self.laplacian_norm), NORMS.index(self.eigvec_norm)
-        with _one_thread_of_lapack().held():
+        with _single_threaded_lapack().limit():
             _encode(simple.node_ptr, *simple.undirected_edges, laplacian, norm, node_NC)
         return EncodingArrays(node=node_NC)
 
@@ -87,18 +92,19 @@ class LapPE(Encoding):
         return {"encoding": self.name, **{name: getattr(self, name) for name in names}}
 
 
-class _OneThread:
-    """Keeps BLAS and LAPACK at one thread while any thread of this process is inside `held`."""
+class _SingleThreadedLapack:
+    """Limits BLAS and LAPACK to one thread while any thread of this process is inside `limit`."""
 
     def __init__(self) -> None:
-        import scipy.linalg.cython_lapack  # noqa: F401  what numba calls; only what is loaded can be found
+        # numba calls the LAPACK of SciPy. ThreadpoolController finds only libraries that are already loaded.
+        import scipy.linalg.cython_lapack  # noqa: F401
         from threadpoolctl import ThreadpoolController
 
         self._libraries = ThreadpoolController()
         self._lock, self._inside, self._limit = Lock(), 0, None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def limit(self) -> Iterator[None]:
         with self._lock:
             if not self._inside:
                 self._limit = self._libraries.limit(limits=1, user_api="blas")
@@ -113,8 +119,8 @@ class _OneThread:
 
 
 @cache
-def _one_thread_of_lapack() -> _OneThread:
-    return _OneThread()
+def _single_threaded_lapack() -> _SingleThreadedLapack:
+    return _SingleThreadedLapack()
 
 
 def _check_sizes(node_ptr: np.ndarray) -> None:
@@ -122,8 +128,8 @@ def _check_sizes(node_ptr: np.ndarray) -> None:
     if len(sizes) and int(sizes.max()) > MAX_NODES:
         graph = int(sizes.argmax())
         raise DataError(
-            f"graph {graph}: LapPE keeps the Laplacian as a dense matrix, and {int(sizes[graph]):,} nodes are more "
-            f"than its limit of {MAX_NODES:,}; encode subgraphs, or set posenc_LapPE.enable=False"
+            f"graph {graph}: has {int(sizes[graph]):,} nodes, and LapPE, which needs a dense Laplacian, is limited to "
+            f"{MAX_NODES:,}; encode subgraphs, or set posenc_LapPE.enable=False"
         )
 
 
@@ -146,9 +152,9 @@ def _encode(node_ptr, row_ptr, col, laplacian, norm, node_NC):
 
 @kernel
 def _eigenpairs(matrix):
-    """Return the eigenvalues of a Laplacian, ascending, and its eigenvectors [n, n].
+    """Return the eigenvalues [n] of a Laplacian, ascending, and the eigenvectors [n, n], one in each column.
 
-    An eigenvalue within rounding of 0 is 0; none is negative.
+    A Laplacian is positive semi-definite: eigenvalues that are zero or negative up to rounding are set to 0.
     """
     n, bound = len(matrix), 0.0
     for i in range(n):
@@ -162,7 +168,10 @@ def _eigenpairs(matrix):
 
 @kernel
 def _laplacian(rows, col, n, laplacian):
-    """Return D - A, or for the others I - D^-1/2 A D^-1/2, and D^-1/2 (1 for a node without edges)."""
+    """Return the matrix and the diagonal of D^-1/2 (1 for isolated nodes).
+
+    The matrix is D - A for "none", and I - D^-1/2 A D^-1/2 for "sym" and "rw".
+    """
     matrix, scale = np.zeros((n, n)), np.ones(n)
     for i in range(n):
         degree = rows[i + 1] - rows[i]
@@ -177,7 +186,7 @@ def _laplacian(rows, col, n, laplacian):
 
 @kernel
 def _normalise(vector, value, norm):
-    """Scale an eigenvector in place as `eigvec_norm` says, and choose its sign."""
+    """Normalise an eigenvector in place according to `eigvec_norm`, and choose its sign."""
     n, tiny = len(vector), 1e-12
     largest, total, square = 0.0, 0.0, 0.0
     for i in range(n):
@@ -186,7 +195,7 @@ def _normalise(vector, value, norm):
         square += vector[i] * vector[i]
     sign = 1.0
     for i in range(n):
-        if abs(vector[i]) > (1.0 - 1e-6) * largest:  # equal magnitudes differ by their rounding
+        if abs(vector[i]) > (1.0 - 1e-6) * largest:  # equal magnitudes may differ by rounding
             sign = 1.0 if vector[i] > 0.0 else -1.0
             break
     root = np.sqrt(value) if value > tiny else 1.0
@@ -203,7 +212,7 @@ def _normalise(vector, value, norm):
         for i in range(n):
             vector[i] = np.arcsin(vector[i] / largest)
     else:
-        weights, mean, length = 0.0, 0.0, np.sqrt(square)  # those of "rw" come with other lengths than 1
+        weights, mean, length = 0.0, 0.0, np.sqrt(square)  # eigenvectors of "rw" do not have length 1
         for i in range(n):
             weight = np.exp((abs(vector[i]) - largest) / length)
             weights += weight

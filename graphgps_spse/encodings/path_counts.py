@@ -1,4 +1,4 @@
-"""Encodings whose pairs are a function of path counts, and what they ask of the counting engine."""
+"""Base class of encodings whose pair features are functions of path counts."""
 
 import math
 from abc import abstractmethod
@@ -13,24 +13,24 @@ from graphgps_spse.counting.graphs import check_graphs, pair_offsets, simplify
 from graphgps_spse.counting.options import READ_BY, CountOptions
 from graphgps_spse.counting.parallel import Progress, run_in_turn
 from graphgps_spse.counting.records import ChunkCounts, Status, weakest
-from graphgps_spse.encodings.base import Cost, Encoding, EncodingArrays, GraphArrays, cut, sample_by_size
+from graphgps_spse.encodings.base import Cost, Encoding, EncodingArrays, GraphArrays, sample_by_size, slice_graphs
 from graphgps_spse.encodings.scaling import Scaling, check_counts_fit
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.jit import kernel
 
 _SAMPLED_GRAPHS = 64
-_SAMPLED_WORK = 1 << 31  # of all sampled graphs: some seconds
-_LEAST_SAMPLE = 8  # graphs that may share it
-_SAMPLED_VALUES = 1 << 26  # counts of all sampled graphs: half a GB, of which more would take longer than the counting
+_SAMPLED_WORK = 1 << 31  # limit for the whole sample: a few seconds
+_MIN_SAMPLE = 8  # a single graph may use 1 / _MIN_SAMPLE of _SAMPLED_WORK
+_SAMPLED_VALUES = 1 << 26  # limit for the whole sample: 512 MiB. Above it, memory traffic costs more than counting
 
 
 Consume = Callable[[int, int, ChunkCounts], None]
-"""consume(first, last, chunk) is given the counts of graphs first..last-1."""
+"""Callback consume(first, last, chunk), called with the counts of graphs first..last-1."""
 
 
 @dataclass(frozen=True)
 class CountRequest:
-    """Which counts are wanted. `options` are those that the method reads, by name."""
+    """Counts that an encoding needs: method, largest length and direction, and the `options` that the method reads."""
 
     method: str
     max_length: int
@@ -39,7 +39,7 @@ class CountRequest:
 
     @classmethod
     def of(cls, method: str, max_length: int, directed: bool, *, prefix: str = "", **options: Any) -> "CountRequest":
-        """Check the method and all `options` given. Raises ConfigError that names the option after `prefix`."""
+        """Return a request with checked values. Raises ConfigError that names `prefix` and the wrong option."""
         if not isinstance(directed, bool | np.bool_):
             raise ConfigError(f"{prefix}directed: must be True or False, got {directed!r}")
         try:
@@ -53,17 +53,17 @@ class CountRequest:
         return cls(method, max_length, bool(directed), {name: getattr(checked, name) for name in options_read(method)})
 
     def key(self) -> dict[str, Any]:
-        """Return what the counts of a graph depend on, as plain types."""
+        """Return all settings that the counts of a graph depend on, as plain types."""
         options = dict(self.options)
-        if self.method == "exact":  # exact counts are the same whatever they may cost
+        if self.method == "exact":  # max_work limits the cost of exact counts and does not change them
             options.pop("max_work", None)
         key = {"engine": ENGINE_VERSION, "method": self.method, "options": options}
         return key | {"max_length": self.max_length, "directed": self.directed}
 
     def map(self, graphs: GraphArrays, consume: Consume, **options: Any) -> tuple[np.ndarray, int]:
-        """Count as `map_path_counts` does, whose `num_threads` and `progress` are `options`; return status_GK and work.
+        """Call `map_path_counts` and return status_GK, [G, K] int8, and the work. `options` are num_threads, progress.
 
-        `consume` should `check` each chunk before it uses the counts.
+        `consume` should call `check` before it uses the counts of a chunk.
         """
         return map_path_counts(
             graphs,
@@ -76,50 +76,50 @@ class CountRequest:
         )
 
     def check(self, first: int, chunk: ChunkCounts) -> None:
-        """Raise DataError, naming graph and length, where the method gives no count; the graphs begin at `first`."""
+        """Raise DataError for the first count that the method did not give; `first` is the first graph of `chunk`."""
         missing = np.argwhere(chunk.status_GK == Status.NOT_COUNTED.code)
         if len(missing):
             graph, length = missing[0]
-            raise DataError(not_counted(f"graph {first + int(graph)}", int(length) + 1, self.options))
+            raise DataError(not_counted_message(f"graph {first + int(graph)}", int(length) + 1, self.options))
 
 
 def options_read(method: str) -> tuple[str, ...]:
-    """Return the names of the options that a method reads; all of them for one that does not say."""
+    """Return the names of the options that a method reads; all names for a method that does not declare them."""
     return READ_BY.get(method) or tuple(CountOptions.__dataclass_fields__)
 
 
-def not_counted(where: str, length: int, options: dict[str, Any]) -> str:
-    """Say that a graph was too much, and what helps."""
+def not_counted_message(where: str, length: int, options: dict[str, Any]) -> str:
+    """Return the error message for a graph whose paths of `length` edges exceeded the work limit."""
     allowed = (
         f"max_work, {options['max_work']:,} units of about a nanosecond" if "max_work" in options else "its budget"
     )
     return (
         f"{where}: counting its paths of {length} edges takes more than {allowed}. "
-        "method: auto estimates such lengths; a larger max_work counts them"
+        "Set method to auto to estimate the counts of these lengths, or raise max_work to count the paths"
     )
 
 
 class SampledGraph(NamedTuple):
-    """A graph that was counted to see what counting a split costs."""
+    """A graph of a sample that estimates the cost of counting a split."""
 
     graph: int
     counts_PK: np.ndarray | None
-    """None where it was too much for a sample, or where the method gives no count."""
+    """[n * n, K] float64; None if the graph exceeded the work limit of a sample, or if the method gave no count."""
     work: int
     at_least: bool
-    """Whether counting it costs more than `work`."""
+    """Whether `work` is only a lower bound."""
 
 
 def sample_counts(graphs: GraphArrays, request: CountRequest) -> Iterator[SampledGraph]:
-    """Count up to 64 graphs, evenly spread over the sizes; takes seconds at most, one large graph a few.
+    """Count up to 64 graphs of all sizes. This takes at most a few seconds.
 
-    What is counted and what comes out is the same on every machine.
+    The sample and its counts are the same on every machine, because its limit is work, not time.
     """
     counter, options = get_counter(request.method), CountOptions(**request.options)
     spent, num_values = 0, 0
     for graph in sample_by_size(graphs, _SAMPLED_GRAPHS):
-        simple = simplify(*check_graphs(*cut(graphs, graph, graph + 1)), directed=request.directed)
-        allowed = _SAMPLED_WORK // _LEAST_SAMPLE
+        simple = simplify(*check_graphs(*slice_graphs(graphs, graph, graph + 1)), directed=request.directed)
+        allowed = _SAMPLED_WORK // _MIN_SAMPLE
         limit, zeros = np.array([allowed]), np.zeros((simple.num_pairs(0, 1), request.max_length))
         chunk = counter(simple, 0, 1, request.max_length, options, limit, run_in_turn, zeros)
         work = allowed if chunk is None else max(chunk.work, 1)
@@ -130,16 +130,16 @@ def sample_counts(graphs: GraphArrays, request: CountRequest) -> Iterator[Sample
             break
 
 
-def scale_up(sample: list[SampledGraph], num_graphs: int) -> Cost:
-    """Return what counting all graphs costs."""
+def extrapolate_cost(sample: list[SampledGraph], num_graphs: int) -> Cost:
+    """Return the estimated cost of counting `num_graphs` graphs, from the mean of a sample."""
     work = math.ceil(sum(counted.work for counted in sample) / len(sample) * num_graphs) if sample else 0
     return Cost(work, any(counted.at_least for counted in sample))
 
 
 class PathCountEncoding(Encoding):
-    """An encoding whose pairs hold the identity, then f of path counts, then f(0) in the channels that are left.
+    """Base class of encodings with channels [identity, f(S_1), .., f(S_K), f(0), ..], where S_k are path counts.
 
-    Counting can take far longer than f, so counts may be kept and used with another f.
+    Counting can take far longer than applying f. Therefore counts can be stored and reused with another f.
     """
 
     has_identity = True
@@ -147,12 +147,12 @@ class PathCountEncoding(Encoding):
     @property
     @abstractmethod
     def request(self) -> CountRequest | None:
-        """The counts that are needed; None where no channel holds any."""
+        """Counts that the channels need; None if no channel holds a count."""
 
     @property
     @abstractmethod
     def scaling(self) -> Scaling:
-        """F."""
+        """Function f that turns a count into a channel."""
 
     @property
     @abstractmethod
@@ -161,18 +161,18 @@ class PathCountEncoding(Encoding):
 
     @abstractmethod
     def encode_nodes(self, graphs: GraphArrays, counts_PK: np.ndarray | None) -> np.ndarray:
-        """Return the node part of some graphs, [N, dim_node] float32. Called only where there is one."""
+        """Return node features [N, dim_node] float32. Called only if dim_node > 0."""
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Count and encode on one thread, as `count_and_encode` does."""
+        """Return `count_and_encode(graphs)`, computed on one thread."""
         return self.count_and_encode(graphs)
 
     def count_and_encode(
         self, graphs: GraphArrays, *, num_threads: int = 1, progress: Progress | None = None
     ) -> EncodingArrays:
-        """Encode graphs; pair (i, j) gets the paths from i to j.
+        """Return the encoding of a batch of graphs. Row (i, j) of the pairs holds f of the paths from i to j.
 
-        Raises DataError, naming the graph and the length, where the method gives no count.
+        Raises DataError that names the graph and the length if the method gives no count.
         """
         node_ptr, pair_ptr = np.asarray(graphs.node_ptr, np.int64), pair_offsets(graphs.node_ptr)
         pair_PC = np.empty((int(pair_ptr[-1]), self.dim_pair), np.float32)
@@ -182,12 +182,12 @@ class PathCountEncoding(Encoding):
         def encode(first: int, last: int, chunk: ChunkCounts) -> None:
             if request is not None:
                 request.check(first, chunk)
-            own_ptr, rows_PC = node_ptr[first : last + 1] - node_ptr[first], pair_PC[pair_ptr[first] : pair_ptr[last]]
-            write_pairs(own_ptr, chunk.counts, table, *scaling, rows_PC)
+            chunk_ptr, rows_PC = node_ptr[first : last + 1] - node_ptr[first], pair_PC[pair_ptr[first] : pair_ptr[last]]
+            write_pairs(chunk_ptr, chunk.counts, table, *scaling, rows_PC)
             check_counts_fit(rows_PC, scaling.n, prefix=f"{self.Options.section}.")
             if self.dim_node:
-                own = cut(graphs, first, last)
-                node_NC[node_ptr[first] : node_ptr[last]] = self.encode_nodes(own, chunk.counts)
+                rows_NC = self.encode_nodes(slice_graphs(graphs, first, last), chunk.counts)
+                node_NC[node_ptr[first] : node_ptr[last]] = rows_NC
 
         nodes = node_NC if self.dim_node else None
         if request is None:
@@ -197,14 +197,14 @@ class PathCountEncoding(Encoding):
         return EncodingArrays(pair_PC, nodes, *request.map(graphs, encode, num_threads=num_threads, progress=progress))
 
     def estimate(self, graphs: GraphArrays) -> Cost:
-        """Return what counting costs: counted work of a sample, so the same on every machine."""
+        """Return the estimated cost of counting. It comes from the work of a sample, the same on every machine."""
         if self.request is None:
             return Cost(0)
-        return scale_up(list(sample_counts(graphs, self.request)), len(graphs.node_ptr) - 1)
+        return extrapolate_cost(list(sample_counts(graphs, self.request)), len(graphs.node_ptr) - 1)
 
 
-def describe_counts(status_GK: np.ndarray, work: int) -> dict[str, Any]:
-    """Return what a record says of counts: the status of each length, and how many graphs are exact."""
+def counts_record(status_GK: np.ndarray, work: int) -> dict[str, Any]:
+    """Return the entry of path counts in result.json: the status of each length, and the share of exact counts."""
     exact = status_GK == Status.EXACT.code
     return {
         "status": [str(status) for status in weakest(status_GK)],
@@ -216,15 +216,15 @@ def describe_counts(status_GK: np.ndarray, work: int) -> dict[str, Any]:
 
 @kernel
 def write_pairs(node_ptr, counts_PK, table, alpha, beta, n, pair_PC):
-    """Write the channels of some graphs to `pair_PC`: identity, f of each count, f(0) in the rest.
+    """Write the identity, f of each count, and f(0) in the remaining channels to `pair_PC`, [P, C] float32.
 
-    `node_ptr` begins with 0; `table` holds f(0), f(1), .. in float32.
+    `node_ptr`, [G + 1], begins with 0. `counts_PK` is [P, K] float64. `table` holds f(0), f(1), .. in float32.
     """
     num_lengths, pair = counts_PK.shape[1], 0
     for g in range(len(node_ptr) - 1):
         size = node_ptr[g + 1] - node_ptr[g]
-        for place in range(size * size):
-            pair_PC[pair, 0] = 1.0 if place % (size + 1) == 0 else 0.0
+        for row in range(size * size):
+            pair_PC[pair, 0] = 1.0 if row % (size + 1) == 0 else 0.0
             for k in range(num_lengths):
                 count = counts_PK[pair, k]
                 if 0.0 <= count < len(table) and count == np.floor(count):

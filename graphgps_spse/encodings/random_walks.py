@@ -1,4 +1,4 @@
-"""Random walks on many graphs: powers of P = D^-1 A, shared by RRWP, RWSE and the node part of SPSE."""
+"""Random walk probabilities: powers of P = D^-1 A, used by RRWP, RWSE and the node features of SPSE."""
 
 import numpy as np
 
@@ -7,15 +7,18 @@ from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.jit import kernel
 
 SCRATCH_BYTES_OF_PAIR = 16
-"""Scratch memory of `walk_probabilities` for each pair of the graph at hand: two powers of P in float64."""
+"""Scratch memory of `walk_probabilities` per pair of one graph, in bytes: two powers of P in float64."""
 
 
 def walk_probabilities(graphs: GraphArrays, num_powers: int, *, pairs: bool) -> tuple[np.ndarray | None, np.ndarray]:
-    """Return P^0 .. P^(num_powers - 1) of all pairs ([P, num_powers] float32, if `pairs`) and nodes ([N, num_powers]).
+    """Return the entries of P^0 .. P^(num_powers - 1), for all pairs and for nodes (the diagonals).
 
-    A is the adjacency as the edges give it: row i has the targets of the edges that leave i, duplicate edges add up,
-    loops count, and a node that no edge leaves has a zero row. D holds its row sums. Products are summed in float64, so
-    the float32 results are rounded once.
+    A is the directed adjacency matrix: A[i, j] is the number of edges from i to j, self-loops included. D is the
+    diagonal matrix of its row sums. A node without outgoing edges has a zero row in P. Sums are in float64, and results
+    are rounded to float32 once.
+
+    Returns:
+        pair [P, num_powers] float32 (None unless `pairs`), and node [N, num_powers] float32.
     """
     node_ptr, edge_ptr, edges = check_graphs(*graphs)
     pair_ptr = pair_offsets(node_ptr)

@@ -1,4 +1,4 @@
-"""Rings: which pairs of nodes lie on a common chordless cycle, an encoding of pairs that CSA reads (`posenc_Rings`)."""
+"""Ring encoding (`posenc_Rings`): which pairs of nodes lie on a common chordless cycle. CSA reads it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
 
 MAX_STEPS = 1 << 30
-"""Most steps of the search in one graph, about ten nanoseconds each: looks at a neighbour of a path's end."""
+"""Limit of the search in one graph. One step visits one neighbour of the end of a path, in about ten nanoseconds."""
 
 
 class RingsOptions(EncodingOptions, section="posenc_Rings"):
@@ -33,9 +33,9 @@ class Rings(Encoding):
         self.max_length, self.max_steps = options.max_length, MAX_STEPS
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Encode graphs; the diagonal is 0, for nodes in rings too, as in CSA (Menegaux et al. 2023).
+        """Return pair features [P, 1]. The diagonal is 0, also for nodes on a ring, as in CSA (Menegaux et al. 2023).
 
-        Raises DataError for a graph whose search takes more than MAX_STEPS.
+        Raises DataError for a graph whose search takes more than MAX_STEPS steps.
         """
         simple = simplify(*check_graphs(*graphs), directed=False)
         pair_P1 = np.zeros((int(simple.pair_ptr[-1]), 1), np.float32)
@@ -50,7 +50,7 @@ class Rings(Encoding):
         return EncodingArrays(pair=pair_P1)
 
     def record(self) -> dict[str, Any]:
-        """Return the longest length."""
+        """Return the options; MAX_STEPS does not change the result."""
         return {"encoding": self.name, "max_length": self.max_length}
 
 
@@ -62,7 +62,7 @@ def _search(node_ptr, pair_ptr, row_ptr, col, max_length, max_steps, pair_P1):
         rows, steps = row_ptr[start : start + n + 1], 0
         core = _two_core(rows, col, n)
         distance, queue, touched = np.full(n, n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
-        path, place = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+        path, cursor = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
         for root in range(n):
             if core[root]:
                 far = max_length // 2  # no node of a ring is farther from its root
@@ -75,7 +75,7 @@ def _search(node_ptr, pair_ptr, row_ptr, col, max_length, max_steps, pair_P1):
                     distance,
                     touched,
                     path,
-                    place,
+                    cursor,
                     max_steps,
                     steps,
                     pair_P1[pair_ptr[g] :, 0],
@@ -84,13 +84,13 @@ def _search(node_ptr, pair_ptr, row_ptr, col, max_length, max_steps, pair_P1):
                     return g
                 for k in range(num_reached):
                     distance[queue[k]] = n
-                core[root] = False  # its rings are all found
+                core[root] = False  # all rings through `root` have been found
     return -1
 
 
 @kernel
 def _two_core(rows, col, n):
-    """Which nodes are left when nodes with fewer than two neighbours are taken away, again and again."""
+    """Return a mask [n] of the 2-core: repeatedly remove nodes with fewer than two neighbours."""
     degree, core = rows[1:] - rows[:-1], np.ones(n, np.bool_)
     stack, size = np.empty(n, np.int64), 0
     for node in range(n):
@@ -113,7 +113,7 @@ def _two_core(rows, col, n):
 
 @kernel
 def _distances(rows, col, core, root, far, distance, queue):
-    """Fill the distances from `root` within the core, up to `far`; return how many nodes were reached."""
+    """Write distances from `root` within the 2-core, up to `far`, to `distance`; return the number of nodes reached."""
     distance[root], queue[0], head, tail = 0, root, 0, 1
     while head < tail:
         node = queue[head]
@@ -130,32 +130,32 @@ def _distances(rows, col, core, root, far, distance, queue):
 
 
 @kernel
-def _rings_of_root(rows, col, root, max_length, distance, touched, path, place, max_steps, steps, ring_P):
-    """Mark the rings whose smallest node is `root`: induced paths from it are extended until they come back.
+def _rings_of_root(rows, col, root, max_length, distance, touched, path, cursor, max_steps, steps, ring_P):
+    """Mark the pairs of all rings whose smallest node is `root`, by extending induced paths from `root`.
 
-    `touched` counts, for each node, its neighbours on the path, the last one aside. A node that may follow touches
-    none of them, unless it closes the ring by touching the root alone. It must be near enough to the root to come back
-    in time; nodes outside the search have a `distance` of n.
+    `touched` holds the number of each node's neighbours on the path, not counting the end of the path. A node with
+    touched == 0 extends the path. A node whose only such neighbour is the root closes a ring. Nodes too far from the
+    root to close a ring of `max_length` edges are skipped; nodes that the search did not reach have distance n.
     """
     n = len(touched)
-    path[0], place[0], depth = root, rows[root], 0
+    path[0], cursor[0], depth = root, rows[root], 0
     while depth >= 0:
         end = path[depth]
-        if place[depth] == rows[end + 1]:
-            depth -= 1  # `end` leaves the path, and what was its last but one is its last again
+        if cursor[depth] == rows[end + 1]:
+            depth -= 1  # `end` leaves the path, so `touched` must no longer count the neighbours of the new end
             if depth >= 0:
                 for at in range(rows[path[depth]], rows[path[depth] + 1]):
                     touched[col[at]] -= 1
             continue
-        node = col[place[depth]]
-        place[depth] += 1
+        node = col[cursor[depth]]
+        cursor[depth] += 1
         steps += 1
         if steps > max_steps:
             return -1
         if distance[node] == n or node == root or depth + 1 + distance[node] > max_length:
             continue
         if depth > 0 and distance[node] == 1:
-            if touched[node] == 1 and node > path[1]:  # each ring in one of its two directions
+            if touched[node] == 1 and node > path[1]:  # visit each ring in one direction only
                 path[depth + 1] = node
                 for a in range(depth + 2):
                     for b in range(depth + 2):
@@ -165,5 +165,5 @@ def _rings_of_root(rows, col, root, max_length, distance, touched, path, place, 
             for at in range(rows[end], rows[end + 1]):
                 touched[col[at]] += 1
             depth += 1
-            path[depth], place[depth] = node, rows[node]
+            path[depth], cursor[depth] = node, rows[node]
     return steps

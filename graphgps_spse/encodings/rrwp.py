@@ -16,7 +16,7 @@ class RRWPOptions(EncodingOptions, section="posenc_RRWP"):
 
 @encodings.register("RRWP")
 class RRWP(Encoding):
-    """Random walk probabilities of all pairs and return probabilities of nodes, up to P^(ksteps - 1)."""
+    """Powers P^0 .. P^(ksteps - 1) of the random walk matrix: entries for pairs, diagonals for nodes."""
 
     Options = RRWPOptions
     has_identity = True
@@ -26,11 +26,11 @@ class RRWP(Encoding):
         self.dim_pair = self.dim_node = options.ksteps
 
     def bytes_of_graph(self, num_nodes: int) -> int:
-        """Least bytes for one graph: the rows, and two dense matrices."""
+        """Lower bound in bytes: the rows, and two dense float64 matrices."""
         return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_PAIR * num_nodes**2
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Pair (i, j) gets P^k[i, j], the walks from i to j; node i gets P^k[i, i]."""
+        """Return P^k[i, j] for pairs, [P, ksteps], and P^k[i, i] for nodes, [N, ksteps]."""
         return EncodingArrays(*walk_probabilities(graphs, self.dim_pair, pairs=True))
 
     def record(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Random walk structural encoding (Dwivedi et al. 2022): the probability of being back, or at j, after k steps."""
+"""Random walk structural encoding (Dwivedi et al. 2022): probabilities of walks of k steps."""
 
 import re
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ class RWSEOptions(EncodingOptions, section="posenc_RWSE"):
 
 @encodings.register("RWSE")
 class RWSE(Encoding):
-    """Return probabilities of nodes, diag(P^k) for each k of `kernel`; for pairs, with `enable_edges`, P^k."""
+    """Return probabilities diag(P^k) of nodes, for each k of `kernel`, and P^k of pairs with `enable_edges`."""
 
     Options = RWSEOptions
     switches: ClassVar = {"pair": Switch(off="posenc_RWSE.enable_edges=False", on="posenc_RWSE.enable_edges=True")}
@@ -40,11 +40,11 @@ class RWSE(Encoding):
         self.dim_pair, self.dim_node = len(self.times) * options.enable_edges, len(self.times)
 
     def bytes_of_graph(self, num_nodes: int) -> int:
-        """Least bytes for one graph: the rows, and two dense matrices, also where nodes alone are encoded."""
+        """Lower bound in bytes: the rows, and two dense float64 matrices, which node features need as well."""
         return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_PAIR * num_nodes**2
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Nodes get [N, len(times)] float32; pair (i, j), if wanted, P^k[i, j], the walks from i to j."""
+        """Return P^k[i, i] for nodes, [N, len(times)], and with `enable_edges` P^k[i, j] for pairs, [P, len(times)]."""
         pair, node = walk_probabilities(graphs, max(self.times) + 1, pairs=self.dim_pair > 0)
         return EncodingArrays(
             pair=None if pair is None else np.ascontiguousarray(pair[:, self.times]),
@@ -52,20 +52,20 @@ class RWSE(Encoding):
         )
 
     def record(self) -> dict[str, Any]:
-        """Return the steps, and whether pairs have them too."""
+        """Return the steps, and whether pairs are encoded."""
         return {"encoding": self.name, "times": list(self.times), "pairs": self.dim_pair > 0}
 
 
 def parse_times(text: str) -> range:
-    """Return the range that a text such as "range(1,21)" spells. Raises ConfigError for any other text."""
+    """Parse text of the form "range(START,STOP)". Raises ConfigError for any other text."""
     match = re.fullmatch(_RANGE, text.strip())
     numbers = [int(number) for number in match.groups() if number] if match else []
     times = range(*numbers) if numbers and 0 not in numbers[2:] else range(0)
     if not times or times[0] < 1:
         raise ConfigError(
-            "posenc_RWSE.kernel: times_func must be range(START,STOP), such as range(1,21), of steps from 1 on; "
+            "posenc_RWSE.kernel: times_func must be range(START,STOP) with START at least 1, such as range(1,21); "
             f"got {show(text)}{'' if text else ' and no times'}"
         )
     if times[-1] > _MAX_TIME:
-        raise ConfigError(f"posenc_RWSE.kernel.times_func: {show(text)} goes beyond {_MAX_TIME:,} steps, the limit")
+        raise ConfigError(f"posenc_RWSE.kernel.times_func: {show(text)} exceeds the limit of {_MAX_TIME:,} steps")
     return times

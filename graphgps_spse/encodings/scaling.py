@@ -1,4 +1,4 @@
-"""f, which turns a count of paths into an encoding (paper, section 4)."""
+"""Function f that turns a path count into an encoding (paper, section 4)."""
 
 from typing import Any, NamedTuple
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from graphgps_spse.errors import ConfigError, DataError, show
 
-_LARGEST = 3.4028234663852886e38  # of float32
-_MOST_PATHS = 1.7976931348623157e308  # what float64 can count to
+_MAX_FLOAT32 = 3.4028234663852886e38
+_MAX_FLOAT64 = 1.7976931348623157e308  # counts are float64
 
 TABLE_SIZE = 1 << 16
-"""Counts that are whole numbers below this are looked up."""
+"""Length of the lookup table of f. Integer counts below this limit are looked up."""
 
 
 class Scaling(NamedTuple):
-    """f(x) = alpha * g^n(x) + beta, where g(x) = ln(1 + x) is taken n times."""
+    """f(x) = alpha * g^n(x) + beta, where g(x) = ln(1 + x) is applied n times."""
 
     alpha: float
     beta: float
@@ -25,7 +25,7 @@ class Scaling(NamedTuple):
         return scale_counts(counts, *self)
 
     def table(self) -> np.ndarray:
-        """Return f(0), f(1), .. in float32 for the counts that occur most, [TABLE_SIZE]."""
+        """Return f(0), f(1), .., f(TABLE_SIZE - 1) as float32."""
         return self.of(np.arange(TABLE_SIZE)).astype(np.float32)
 
 
@@ -38,24 +38,25 @@ def scale_counts(counts: Any, alpha: float, beta: float, n: int) -> np.ndarray:
 
 
 def check_scaling(alpha: Any, beta: Any, n: int, *, prefix: str = "") -> None:
-    """Raise ConfigError, naming the option after `prefix`, where f of a count does not fit into float32.
+    """Raise ConfigError that names `prefix` and the option if f of a count can exceed float32.
 
-    With n = 0 no count above 1 is looked at; `check_counts_fit` does that when the counts are known.
+    With n = 0 only counts up to 1 are checked here, because f grows with the count; `check_counts_fit` checks the rest.
     """
     numbers: dict[str, Any] = {"alpha": alpha, "beta": beta}
     for key, number in numbers.items():
         if type(number) is bool or not isinstance(number, int | float | np.number):
-            raise ConfigError(f"{prefix}{key}: {number!r} is no number")
-        if not -_LARGEST <= number <= _LARGEST:  # NaN is not, either
-            raise ConfigError(f"{prefix}{key}: {show(number)} is beyond float32")
-    largest = float(scale_counts(_MOST_PATHS if n else 1.0, abs(alpha), abs(beta), n))
-    if largest > _LARGEST:
+            raise ConfigError(f"{prefix}{key}: must be a number, got {number!r}")
+        if not -_MAX_FLOAT32 <= number <= _MAX_FLOAT32:  # also rejects NaN
+            raise ConfigError(f"{prefix}{key}: {show(number)} is outside the range of float32")
+    largest = float(scale_counts(_MAX_FLOAT64 if n else 1.0, abs(alpha), abs(beta), n))
+    if largest > _MAX_FLOAT32:
         raise ConfigError(
-            f"{prefix}alpha: f reaches {largest:.2g} with alpha {alpha:g}, beta {beta:g} and n {n}, beyond float32"
+            f"{prefix}alpha: f reaches {largest:.2g} with alpha {alpha:g}, beta {beta:g} and n {n}, which exceeds the "
+            "range of float32"
         )
 
 
 def check_counts_fit(values: np.ndarray, n: int, *, prefix: str = "") -> None:
-    """Raise DataError where f of a count did not fit into float32, which happens with n = 0 alone."""
+    """Raise DataError if f of a count exceeded float32, which is possible only with n = 0."""
     if n == 0 and not np.isfinite(values).all():
-        raise DataError(f"{prefix}n: 0 leaves counts as they are, and some are beyond float32; 1 takes their logarithm")
+        raise DataError(f"{prefix}n: with 0, f of some counts exceeds the range of float32; set it to 1 for logarithms")

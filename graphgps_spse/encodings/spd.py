@@ -1,4 +1,4 @@
-"""Shortest-path distances of all pairs, by breadth-first search."""
+"""Shortest-path distance encoding (`posenc_SPD`)."""
 
 import numpy as np
 
@@ -29,13 +29,13 @@ class SPD(Encoding):
 
     @property
     def pair_categories(self) -> int:
-        """Each distance, 0 among them."""
+        """Number of distances, from 0 to `max_length`."""
         return self.max_length + 1
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Pair (i, j) gets the least number of directed edges from i to j, as RRWP walks from i to j.
+        """Return pair features [P, 1]: the length of a shortest directed path from i to j.
 
-        Edges are followed as they are given, from row 0 to row 1, as in CSA (Menegaux et al. 2023).
+        Edges point from row 0 to row 1 of `edge_index`, as in RRWP and in CSA (Menegaux et al. 2023).
         """
         simple = simplify(*check_graphs(*graphs), directed=True)
         pair_P1 = np.full((int(simple.pair_ptr[-1]), 1), -1.0, np.float32)
@@ -52,12 +52,12 @@ def _search(node_ptr, pair_ptr, row_ptr, col, max_length, pair_P1):
             distance = pair_P1[pair_ptr[g] + source * n : pair_ptr[g] + (source + 1) * n, 0]
             distance[source] = 0.0
             queue[0], head, tail = source, 0, 1
-            while head < tail < n:  # once all are found there is no more to do
+            while head < tail < n:  # tail == n: all nodes have been reached
                 node = queue[head]
                 head += 1
                 length = distance[node] + 1.0
                 if length > max_length:
-                    break  # the queue is in order of distance
+                    break  # the queue is sorted by distance
                 for at in range(row_ptr[start + node], row_ptr[start + node + 1]):
                     if distance[col[at]] < 0.0:
                         distance[col[at]] = length

@@ -1,4 +1,4 @@
-"""Simple path structural encoding (SPSE, the paper): f(S_k) of all pairs, S_k counting simple paths of k edges."""
+"""Simple path structural encoding (SPSE, this paper): f(S_k), where S_k counts simple paths of k edges."""
 
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from graphgps_spse.registry import encodings
 
 
 class SPSEOptions(EncodingOptions, section="posenc_SPSE"):
-    """Options of SPSE. Those of counting have the defaults and the bounds of `counting.CountOptions`."""
+    """Options of SPSE. Counting options have the defaults and bounds of `counting.CountOptions`."""
 
     max_length: int = option(20, "K, the longest path counted, in edges", at_least=1, at_most=10_000)
     ksteps: int = option(
@@ -60,10 +60,11 @@ class SPSE(PathCountEncoding):
     switches: ClassVar = {"node": Switch(off="posenc_SPSE.node_pe=none", on="posenc_SPSE.node_pe=cycles")}
 
     def __init__(self, options: SPSEOptions) -> None:
-        """A model with more channels than K + 1 reads f(0) in the rest, with fewer it reads the first ones.
+        """Check the options.
 
-        All options of counting are checked; those that the method does not read do nothing, so one file can carry the
-        paper's R, D_dfs and N and be switched to them by its method. Raises ConfigError, naming the key.
+        With `ksteps` above K + 1, the additional channels hold f(0); with fewer, longer paths are not counted. All
+        counting options are checked. Options that the method does not read have no effect: a file that sets the paper's
+        R, D_dfs and N can be used with any method. Raises ConfigError that names the key.
         """
         check_scaling(options.alpha, options.beta, options.n, prefix="posenc_SPSE.")
         counting = {name: getattr(options, name) for name in CountOptions.__dataclass_fields__}
@@ -78,36 +79,37 @@ class SPSE(PathCountEncoding):
 
     @property
     def request(self) -> CountRequest | None:
-        """Counts of the lengths that the channels hold."""
+        """Counts of the lengths that have a channel; None if there is only the identity channel."""
         num_lengths = min(self.max_length, self.dim_pair - 1)
         return CountRequest(self.method, num_lengths, self.directed, self.options) if num_lengths else None
 
     @property
     def pairs_must_be_read(self) -> bool:
-        """Whether nodes hold random walks."""
+        """Whether the node features are random walk probabilities, as in RWSE."""
         return self.node_pe == "rwse"
 
     @property
     def scaling(self) -> Scaling:
-        """F."""
+        """Function f."""
         return Scaling(self.alpha, self.beta, self.n)
 
     @property
     def nodes_read_counts(self) -> bool:
-        """Whether nodes hold numbers of cycles."""
+        """Whether the node features are cycle counts."""
         return self.node_pe == "cycles"
 
     def bytes_of_graph(self, num_nodes: int) -> int:
-        """Least bytes for one graph: the rows, and its counts in float64 or the matrices of `node_pe: rwse`."""
+        """Lower bound in bytes: the rows, and the float64 counts or the matrices of `node_pe: rwse`."""
         num_lengths = self.request.max_length if self.request else 0
         scratch = max(8 * num_lengths, SCRATCH_BYTES_OF_PAIR if self.node_pe == "rwse" else 0)
         return super().bytes_of_graph(num_nodes) + scratch * num_nodes**2
 
     def encode_nodes(self, graphs: GraphArrays, counts_PK: np.ndarray | None) -> np.ndarray:
-        """Return what `node_pe` says.
+        """Return node features [N, dim_node] float32, chosen by `node_pe`.
 
-        "rwse" is the random walk diagonal, as RRWP gives it to nodes; "cycles", f of the number of simple cycles of
-        k + 1 edges through the node; "spse_diag", the diagonal of the pairs, which is the same for all nodes.
+        * "rwse": diagonals of the powers of P, the node features of RRWP;
+        * "cycles": f of the number of simple cycles of k + 1 edges through the node, in column k;
+        * "spse_diag": the diagonal of the pair features, which is the same for all nodes.
         """
         if self.node_pe == "rwse":
             return walk_probabilities(graphs, self.dim_pair, pairs=False)[1]
@@ -119,17 +121,18 @@ class SPSE(PathCountEncoding):
         return node_NC
 
     def record(self) -> dict[str, Any]:
-        """Return f, what is counted and how."""
+        """Return the options, the counting options that the method reads, and the number of channels."""
         names = ("max_length", "alpha", "beta", "n", "node_pe", "method", "directed")
-        own = {name: getattr(self, name) for name in names}
-        return {"encoding": self.name, **own, **self.options, "channels": self.dim_pair}
+        options = {name: getattr(self, name) for name in names}
+        return {"encoding": self.name, **options, **self.options, "channels": self.dim_pair}
 
 
 @kernel
 def _count_cycles(counts_PK, node_ptr, directed, cycles_NC):
-    """Count the simple cycles through each node: column k, those of k + 1 edges, closed by an edge back to it.
+    """Add the number of simple cycles of k + 1 edges through node i to cycles_NC[i, k].
 
-    Every undirected cycle is met in both directions, and 2-cycles do not count; of directed ones they do.
+    A cycle is a path from i to j of k edges and an edge from j to i. Undirected cycles are found in both directions,
+    therefore each counts one half. 2-cycles count only in directed graphs.
     """
     share, shortest = (1.0, 1) if directed else (0.5, 2)
     pair = 0

@@ -1,4 +1,4 @@
-"""Simple path structural encoding as a torch_geometric transform, for users of other code bases."""
+"""Simple path structural encoding as a PyTorch Geometric transform, for use outside this package."""
 
 from typing import Any, Literal
 
@@ -10,18 +10,18 @@ from torch_geometric.transforms import BaseTransform
 from graphgps_spse.counting import Status, count_simple_paths
 from graphgps_spse.counting.graphs import check_directed, check_edge_index
 from graphgps_spse.counting.options import CountOptions
-from graphgps_spse.encodings.path_counts import CountRequest, not_counted
+from graphgps_spse.encodings.path_counts import CountRequest, not_counted_message
 from graphgps_spse.encodings.scaling import check_counts_fit, check_scaling, scale_counts
 from graphgps_spse.encodings.spse import SPSEOptions
 from graphgps_spse.errors import ConfigError, DataError
 
 
 class SimplePathEncoding(BaseTransform):
-    """Add f(S_1) .. f(S_K) to a graph, S_k[i, j] counting the simple paths of k edges from node i to node j.
+    """Add f(S_1), .., f(S_K) to a graph, where S_k[i, j] counts the simple paths of k edges from node i to node j.
 
-    With pairs="all" the attribute holds all pairs of nodes, [N * N, K] float32 with (i, j) in row i * N + j, so that
-    a batch concatenates the graphs' rows. With pairs="edges" it holds the pairs that `edge_index` lists, [E, K], row
-    by row with it, as edge features are.
+    With pairs="all", the attribute has shape [N * N, K] float32, and row i * N + j holds pair (i, j); collating a batch
+    concatenates the rows of its graphs. With pairs="edges", the attribute has shape [E, K] float32, and each row holds
+    the pair in the same column of `edge_index`.
     """
 
     def __init__(
@@ -36,11 +36,21 @@ class SimplePathEncoding(BaseTransform):
         method: str = SPSEOptions.method,
         **options: Any,
     ) -> None:
-        """f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x) applied n times; alpha=1, n=0 gives the counts.
+        """Check the options.
 
-        `attr_name` is "spse" if empty, or "edge_spse" for edges. `options` are the fields of counting.CountOptions that
-        the method reads: seed, budget, max_work, R, D_dfs, N, .. Raises ConfigError for an option that makes no sense
-        or that the method does not read, DataError for a `directed` that is neither True nor False.
+        Args:
+            max_length: K, the largest path length, in edges.
+            alpha: slope of f(x) = alpha * g^n(x) + beta with g(x) = ln(1 + x); alpha=1 and n=0 give the counts.
+            beta: intercept of f.
+            n: how many times f applies the logarithm.
+            directed: whether to follow edge directions; otherwise the graph is symmetrised.
+            pairs: "all" pairs of nodes, or the pairs of "edges" only.
+            attr_name: name of the new attribute; by default "spse", or "edge_spse" with pairs="edges".
+            method: counting method: "auto", "exact", "sampled" or "dag".
+            options: fields of `counting.CountOptions` that the method reads, such as seed, budget or max_work.
+
+        Raises ConfigError for an invalid option and for an option that the method does not read, and DataError if
+        `directed` is not a bool.
         """
         SPSEOptions.check(max_length=max_length, n=n)
         check_scaling(alpha, beta, n)
@@ -53,11 +63,10 @@ class SimplePathEncoding(BaseTransform):
         self.attr_name = attr_name or {"all": "spse", "edges": "edge_spse"}[pairs]
 
     def forward(self, data: Any) -> Data:
-        """Add the attribute. BaseTransform hands over a shallow copy: the graph passed in stays as it is.
+        """Return the graph with the new attribute. BaseTransform passes a shallow copy: the input is not modified.
 
-        Graphs of a Batch are encoded one by one.
-        Raises DataError for anything but homogeneous graphs with an `edge_index` and no weights, and where the method
-        gives no count.
+        The graphs of a Batch are encoded separately. Raises DataError unless all graphs are homogeneous, with
+        `edge_index` and without edge weights, and if the method gives no count.
         """
         if isinstance(data, Batch):
             return Batch.from_data_list([self(graph) for graph in data.to_data_list()])
@@ -65,18 +74,18 @@ class SimplePathEncoding(BaseTransform):
             raise DataError(f"SimplePathEncoding needs a Data or a Batch, got {type(data).__name__}")
         if not isinstance(data.edge_index, torch.Tensor):
             kind = type(data.edge_index).__name__
-            raise DataError(f"SimplePathEncoding needs data.edge_index as a tensor [2, E], and this graph's is {kind}")
+            raise DataError(f"SimplePathEncoding needs data.edge_index as a tensor [2, E], got {kind}")
         if getattr(data, "edge_weight", None) is not None:
             raise DataError(
-                "SimplePathEncoding counts paths, and a count has no place for weights: an edge is there or not. "
-                "Remove data.edge_weight, or keep it under another name"
+                "SimplePathEncoding counts unweighted paths, and this graph has data.edge_weight; "
+                "remove the attribute or rename it"
             )
         edges = check_edge_index(data.edge_index.detach().cpu(), "this graph")
         paths = count_simple_paths(
             edges, data.num_nodes, self.max_length, method=self.method, directed=self.directed, **self.options
         )
         if Status.NOT_COUNTED in paths.status:
-            raise DataError(not_counted("this graph", paths.status.index(Status.NOT_COUNTED) + 1, self.options))
+            raise DataError(not_counted_message("this graph", paths.status.index(Status.NOT_COUNTED) + 1, self.options))
         counts = paths.counts[:, *edges] if self.pairs == "edges" else paths.counts.reshape(self.max_length, -1)
         values = scale_counts(counts.T, self.alpha, self.beta, self.n)
         with np.errstate(over="ignore"):

@@ -6,7 +6,7 @@ from encoding_graphs import flat, random_graphs
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.encodings import build_encodings
-from graphgps_spse.encodings.base import GraphArrays, cut, sample_by_size, select
+from graphgps_spse.encodings.base import GraphArrays, sample_by_size, select_graphs, slice_graphs
 from graphgps_spse.encodings.rrwp import RRWP, RRWPOptions
 from graphgps_spse.encodings.spse import SPSE
 from graphgps_spse.errors import ConfigError
@@ -15,10 +15,10 @@ from graphgps_spse.errors import ConfigError
 def test_select_and_cut():
     graphs = flat(*random_graphs(6, 1))
     narrow = GraphArrays(graphs.node_ptr, graphs.edge_ptr, graphs.edge_index.astype(np.int16))
-    found, expected = select(narrow, [4, 0]), flat(*[random_graphs(6, 1)[g] for g in (4, 0)])
+    found, expected = select_graphs(narrow, [4, 0]), flat(*[random_graphs(6, 1)[g] for g in (4, 0)])
     assert all(np.array_equal(*pair) for pair in zip(found, expected)) and found.edge_index.dtype == np.int64
-    assert select(graphs, []).edge_index.shape == (2, 0)
-    found, expected = cut(narrow, 2, 5), flat(*random_graphs(6, 1)[2:5])
+    assert select_graphs(graphs, []).edge_index.shape == (2, 0)
+    found, expected = slice_graphs(narrow, 2, 5), flat(*random_graphs(6, 1)[2:5])
     assert all(np.array_equal(*pair) for pair in zip(found, expected)) and found.edge_index.flags["C_CONTIGUOUS"]
 
 

@@ -16,7 +16,7 @@ from graphgps_spse.config import default_tree, load_config
 from graphgps_spse.counting.options import READ_BY, CountOptions
 from graphgps_spse.encodings import build_encodings, compile_kernels
 from graphgps_spse.encodings.base import GraphArrays
-from graphgps_spse.encodings.path_counts import describe_counts
+from graphgps_spse.encodings.path_counts import counts_record
 from graphgps_spse.encodings.rrwp import RRWP
 from graphgps_spse.encodings.scaling import scale_counts
 from graphgps_spse.encodings.spse import SPSE
@@ -143,7 +143,7 @@ def test_record_tells_what_was_done():
     encoding = SPSE.of(max_length=2, beta=-0.2, n=3, node_pe="cycles", directed=True)
     arrays = encoding.compute(ONE)
     assert arrays.work > 0
-    assert encoding.record() | describe_counts(arrays.status_GK, 7) == {
+    assert encoding.record() | counts_record(arrays.status_GK, 7) == {
         "encoding": "SPSE",
         "max_length": 2,
         "alpha": 0.5,

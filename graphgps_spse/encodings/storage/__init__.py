@@ -1,4 +1,4 @@
-"""Where the encodings of a split are kept: in memory, as path counts on disk, or nowhere, computed for each batch.
+"""Storage of the encodings of a split: arrays in memory, path counts on disk, or computation on the fly.
 
-policy.py chooses. Each place gives the rows of a batch through the same method, `rows`, and the same bits.
+policy.py chooses the storage. All three have the method `rows`, which returns the rows of a batch, with the same bits.
 """

@@ -1,4 +1,4 @@
-"""Encodings of path counts that are kept on disk: pairs are decoded when a batch is built, nodes are in memory."""
+"""Encodings of path counts on disk: pairs are decoded when a batch is built, and node features are in memory."""
 
 from typing import Any, Self
 
@@ -8,22 +8,23 @@ from torch import Tensor
 
 from graphgps_spse.counting.graphs import pair_offsets
 from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk
-from graphgps_spse.encodings.base import cut
-from graphgps_spse.encodings.path_counts import PathCountEncoding, describe_counts
+from graphgps_spse.encodings.base import slice_graphs
+from graphgps_spse.encodings.path_counts import PathCountEncoding, counts_record
 from graphgps_spse.encodings.scaling import Scaling, check_counts_fit
 from graphgps_spse.encodings.storage.count_store import CountStore
 from graphgps_spse.encodings.storage.in_memory import InMemory
 from graphgps_spse.encodings.storage.packing import unpack_into
-from graphgps_spse.encodings.storage.split import Split, located
+from graphgps_spse.encodings.storage.split import Split, locate_errors
 from graphgps_spse.encodings.storage.stored_counts import StoredCounts
 
 _CHUNK_PAIRS = 1 << 14
 
 
 class OnDisk:
-    """Rows of a split, made from stored counts. f is applied here, so other values of alpha, beta and n use the same.
+    """Encoding of a split that reads pairs from stored counts.
 
-    It is passed to other processes as a path.
+    f is applied to the counts here, so that one store serves all values of alpha, beta and n. Pickling passes the path
+    of the store, not the counts.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class OnDisk:
         nodes: InMemory,
         record: dict[str, Any] | None = None,
     ) -> None:
-        """`nodes` has the node part."""
+        """Wrap stored counts; `num_channels` is dim_pair, and `nodes` holds the node features."""
         self.counts, self.scaling, self.num_channels = counts, scaling, num_channels
         self.nodes, self.record = nodes, record or {}
         self._table: np.ndarray | None = None
@@ -52,15 +53,15 @@ class OnDisk:
         num_threads: int = 1,
         progress: Progress | None = None,
     ) -> Self:
-        """Count what the store lacks. Raises what `CountStore.complete` does."""
-        with located(split.where, range(len(split.graphs.node_ptr))):
+        """Count what is missing in the store, and encode nodes. Raises the errors of `CountStore.complete`."""
+        with locate_errors(split.where, range(len(split.graphs.node_ptr))):
             counts = store.complete(num_threads=num_threads, progress=progress)
         node = _encode_nodes(encoding, split, counts, num_threads) if encoding.dim_node else None
         nodes = InMemory(torch.from_numpy(split.graphs.node_ptr), None, node)
         stored = {"folder": store.path.name, "max_error_of_ln": counts.max_error()}
-        record = encoding.record() | describe_counts(counts.status_GK(), counts.work()) | {"stored": stored}
+        record = encoding.record() | counts_record(counts.status_GK(), counts.work()) | {"stored": stored}
         encoded = cls(counts, encoding.scaling, encoding.dim_pair, nodes, record)
-        encoded.pair_rows([0])  # compiled here and not in every loader process
+        encoded.pair_rows([0])  # compiles the kernel here rather than in every loader process
         return encoded
 
     def rows(
@@ -68,13 +69,13 @@ class OnDisk:
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return pair and node rows of the graphs `index_B`; see data.base.EncodedSplit.
 
-        Raises StoreError where a file is missing or damaged.
+        Raises StoreError if a file is missing or damaged.
         """
         _, node_NC = self.nodes.rows(index_B, node_ptr, edge_ptr, edge_index_2E)
         return self.pair_rows(index_B.tolist()), node_NC
 
     def pair_rows(self, graphs: list[int]) -> Tensor:
-        """Return the pairs of some graphs, one after the other: [sum of n * n, C] float32."""
+        """Return the concatenated pair rows of some graphs, [sum of n * n, C] float32."""
         if self._table is None:
             self._table = self.scaling.table()
         num_pairs = sum(int(self.counts.sizes[graph]) ** 2 for graph in graphs)
@@ -94,7 +95,7 @@ def _encode_nodes(encoding: PathCountEncoding, split: Split, counts: StoredCount
 
     def encode(first: int, last: int, counts_PK: np.ndarray | None) -> None:
         rows = slice(graphs.node_ptr[first], graphs.node_ptr[last])
-        node_NC[rows] = encoding.encode_nodes(cut(graphs, first, last), counts_PK)
+        node_NC[rows] = encoding.encode_nodes(slice_graphs(graphs, first, last), counts_PK)
 
     def process(first: int, last: int) -> None:
         if not encoding.nodes_read_counts:

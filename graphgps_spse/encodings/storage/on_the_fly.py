@@ -1,34 +1,37 @@
-"""Encodings computed when a batch is built, by the process that builds it, in place of arrays of a whole split."""
+"""Encodings on the fly: the loader process that builds a batch also computes its encoding."""
 
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from graphgps_spse.encodings.base import Encoding, GraphArrays, sample_by_size, select
-from graphgps_spse.encodings.path_counts import PathCountEncoding, describe_counts
-from graphgps_spse.encodings.storage.split import Split, compute
+from graphgps_spse.encodings.base import Encoding, GraphArrays, sample_by_size, select_graphs
+from graphgps_spse.encodings.path_counts import PathCountEncoding, counts_record
+from graphgps_spse.encodings.storage.split import Split, compute_checked
 
 _SAMPLED_GRAPHS = 64
 
 
 class OnTheFly:
-    """Rows of a split, computed when they are asked for, to the same bits as for the whole split.
+    """Encoding of a split that computes the rows of a batch on demand, with the same bits as `InMemory`.
 
-    One computation gives pairs and nodes, on one thread: loader processes are what runs side by side.
+    The computation runs on one thread, because loader processes already run in parallel.
     """
 
     def __init__(self, encoding: Encoding, where: str, record: dict[str, Any] | None = None) -> None:
-        """`where` names the data set and split in messages."""
+        """`where` names the data set and split in error messages."""
         self.encoding, self.where, self.record = encoding, where, record or {}
 
     @classmethod
     def encode(cls, encoding: Encoding, split: Split) -> Self:
-        """Encode a sample now, for the record. So errors often come before training, and kernels are compiled once."""
+        """Encode a sample of graphs, for the statistics in result.json.
+
+        The sample also compiles the kernels once, and finds most errors before training starts.
+        """
         most = _SAMPLED_GRAPHS if isinstance(encoding, PathCountEncoding) else 1
         numbers = sample_by_size(split.graphs, most)
-        sample = compute(encoding, select(split.graphs, numbers), split.where, numbers)
-        counts = {} if sample.status_GK is None else describe_counts(sample.status_GK, sample.work)
+        sample = compute_checked(encoding, select_graphs(split.graphs, numbers), split.where, numbers)
+        counts = {} if sample.status_GK is None else counts_record(sample.status_GK, sample.work)
         rest = {"sampled_graphs": len(numbers), "num_graphs": len(split.graphs.node_ptr) - 1}
         return cls(encoding, split.where, encoding.record() | counts | rest)
 
@@ -37,9 +40,9 @@ class OnTheFly:
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return pair and node rows of the graphs `index_B`; see data.base.EncodedSplit.
 
-        Raises DataError, naming the graph by its number in the split, where one cannot be encoded.
+        Raises DataError that names the graph by its number in the split if a graph cannot be encoded.
         """
         graphs = GraphArrays(node_ptr.numpy(), edge_ptr.numpy(), edge_index_2E.numpy())
-        encoded = compute(self.encoding, graphs, self.where, index_B.tolist())
+        encoded = compute_checked(self.encoding, graphs, self.where, index_B.tolist())
         pair, node = (None if rows is None else torch.from_numpy(rows) for rows in (encoded.pair, encoded.node))
         return pair, node

@@ -1,11 +1,12 @@
-"""Path counts of one graph as bytes: half of a symmetric matrix, length by length, one or two bytes for each pair.
+"""Compression of the path counts of one graph to one or two bytes per pair and length.
 
-A length whose counts are whole numbers below 65,536 is kept as it is, in 8 or 16 bits. Any other is kept as ln(1 + S)
-in 16 bits: code 0 is a count of 0, and codes 1 to 65,535 divide the range of its other values evenly. So zero stays
-zero, nothing else becomes zero, and ln(1 + S) is off by at most half a `step`, (largest - smallest) / 131,068: with
-counts from 1 to e^60, 4.5e-4. f = alpha * g^n + beta with n >= 1 is then off by at most |alpha| times that.
+Of a symmetric matrix, only the upper triangle is stored. The counts of a length are stored without loss, in 8 or 16
+bits, if all of them are integers below 65,536. Otherwise ln(1 + S) is quantised to 16 bits: code 0 is a count of 0, and
+codes 1 to 65,535 divide the range of the nonzero values evenly. The error of ln(1 + S) is then at most half a `step`,
+(largest - smallest) / 131,068; for counts from 1 to e^60, this is 4.5e-4. The error of f = alpha * g^n + beta with
+n >= 1 is at most |alpha| times the error of ln(1 + S).
 
-Two-byte codes of a length are laid down as all low bytes, then all high bytes, which zstd packs better.
+Two-byte codes are stored as all low bytes followed by all high bytes, which zstd compresses better.
 """
 
 import math
@@ -19,34 +20,34 @@ from graphgps_spse.jit import kernel
 
 EMPTY, BYTE, SHORT, LOG = 0, 1, 2, 3
 
-_MOST_BYTE, _MOST_SHORT, _NUM_STEPS = 255.0, 65535.0, 65534
+_MAX_BYTE, _MAX_SHORT, _NUM_STEPS = 255.0, 65535.0, 65534
 _ZSTD_LEVEL = 3
 
 
 class PackedCounts(NamedTuple):
-    """The counts of one graph of `num_nodes` nodes, K lengths."""
+    """Packed counts of one graph, for K lengths."""
 
     num_nodes: int
     symmetric: bool
-    """Only pairs i < j are kept, row by row; else all n * n."""
+    """Whether only pairs i < j are stored, in row-major order; otherwise all n * n pairs are stored."""
     kind_K: np.ndarray
     """[K] uint8: EMPTY (all zero, no bytes), BYTE, SHORT or LOG."""
     low_K: np.ndarray
-    """[K] float64: the smallest ln(1 + S) of a LOG length that is not 0."""
+    """[K] float64: smallest nonzero ln(1 + S) of a LOG length."""
     step_K: np.ndarray
-    """[K] float64: the distance of two codes of a LOG length; half of it bounds the error of ln(1 + S)."""
+    """[K] float64: quantisation step of a LOG length. The error of ln(1 + S) is at most half a step."""
     payload: bytes
-    """The codes, length by length, packed by zstd."""
+    """Codes of all lengths, in order, compressed with zstd."""
 
 
 def pack_counts(counts_PK: np.ndarray, num_nodes: int) -> PackedCounts:
-    """Pack the [n * n, K] float64 counts of one graph. Raises ValueError for one that is negative or not finite."""
+    """Pack the counts of one graph, [n * n, K] float64. Raises ValueError for a negative or non-finite count."""
     num_lengths = counts_PK.shape[1]
     kind_K = np.empty(num_lengths, np.uint8)
     low_K, step_K = np.zeros(num_lengths), np.zeros(num_lengths)
-    symmetric, wrong = _survey(counts_PK, num_nodes, kind_K, low_K, step_K)
-    if wrong:
-        raise ValueError(f"length {wrong}: a count is negative or not finite")
+    symmetric, invalid = _choose_kinds(counts_PK, num_nodes, kind_K, low_K, step_K)
+    if invalid:
+        raise ValueError(f"length {invalid}: a count is negative or not finite")
     codes = np.empty(_num_bytes(kind_K, num_nodes, symmetric), np.uint8)
     _write_codes(counts_PK, num_nodes, symmetric, kind_K, low_K, step_K, codes)
     payload = pa.Codec("zstd", compression_level=_ZSTD_LEVEL).compress(codes, asbytes=True) if len(codes) else b""
@@ -54,10 +55,10 @@ def pack_counts(counts_PK: np.ndarray, num_nodes: int) -> PackedCounts:
 
 
 def unpack_into(packed: PackedCounts, table: np.ndarray, scaling: Scaling, identity: bool, out_PC: np.ndarray) -> None:
-    """Write f of every count, all n * n pairs, to `out_PC`, [n * n, C] float32 or float64.
+    """Write f of the counts of all pairs to `out_PC`, [n * n, C] float32 or float64.
 
-    Channels are the identity (if `identity`), f of each length, and f(0) in what is left. `table` [TABLE_SIZE] holds
-    f(0), f(1), .. in the type of `out_PC`.
+    Channels are the identity (if `identity`), f of each length, and f(0) in the remaining channels. `table`,
+    [TABLE_SIZE], holds f(0), f(1), .. in the dtype of `out_PC`.
     """
     alpha, beta, n = scaling
     size = _num_bytes(packed.kind_K, packed.num_nodes, packed.symmetric)
@@ -69,15 +70,18 @@ def unpack_into(packed: PackedCounts, table: np.ndarray, scaling: Scaling, ident
 
 
 def _num_bytes(kind_K: np.ndarray, num_nodes: int, symmetric: bool) -> int:
-    cells = num_nodes * (num_nodes - 1) // 2 if symmetric else num_nodes * num_nodes
-    return int(np.array([0, 1, 2, 2])[kind_K].sum()) * cells
+    num_stored = num_nodes * (num_nodes - 1) // 2 if symmetric else num_nodes * num_nodes
+    return int(np.array([0, 1, 2, 2])[kind_K].sum()) * num_stored
 
 
 @kernel
-def _survey(counts_PK, n, kind_K, low_K, step_K):
-    """Decide how each length is kept; return whether half is enough, and a length (from 1) with a bad count or 0."""
+def _choose_kinds(counts_PK, n, kind_K, low_K, step_K):
+    """Choose the kind of each length. Return whether all matrices are symmetric with a zero diagonal.
+
+    The second result is the first length (from 1) with a negative or non-finite count, or 0 if there is none.
+    """
     num_lengths = counts_PK.shape[1]
-    whole = np.ones(num_lengths, np.bool_)
+    integral = np.ones(num_lengths, np.bool_)
     smallest, largest = np.full(num_lengths, np.inf), np.zeros(num_lengths)
     symmetric = True
     for i in range(n):
@@ -91,14 +95,14 @@ def _survey(counts_PK, n, kind_K, low_K, step_K):
                 else:
                     symmetric = symmetric and count == counts_PK[j * n + i, k]
                 if count > 0.0:
-                    whole[k] = whole[k] and count == np.floor(count)
+                    integral[k] = integral[k] and count == np.floor(count)
                     smallest[k] = min(smallest[k], count)
                     largest[k] = max(largest[k], count)
     for k in range(num_lengths):
         if largest[k] == 0.0:
             kind_K[k] = EMPTY
-        elif whole[k] and largest[k] <= _MOST_SHORT:
-            kind_K[k] = BYTE if largest[k] <= _MOST_BYTE else SHORT
+        elif integral[k] and largest[k] <= _MAX_SHORT:
+            kind_K[k] = BYTE if largest[k] <= _MAX_BYTE else SHORT
         else:
             kind_K[k] = LOG
             low_K[k] = math.log1p(smallest[k])
@@ -108,12 +112,12 @@ def _survey(counts_PK, n, kind_K, low_K, step_K):
 
 @kernel
 def _write_codes(counts_PK, n, symmetric, kind_K, low_K, step_K, codes):
-    cells = n * (n - 1) // 2 if symmetric else n * n
+    num_stored = n * (n - 1) // 2 if symmetric else n * n
     start = 0
     for k in range(len(kind_K)):
         if kind_K[k] == EMPTY:
             continue
-        place = start
+        position = start
         for i in range(n):
             for j in range(i + 1 if symmetric else 0, n):
                 count = counts_PK[i * n + j, k]
@@ -124,35 +128,36 @@ def _write_codes(counts_PK, n, symmetric, kind_K, low_K, step_K, codes):
                     code = 1
                     if step_K[k] > 0.0:
                         code += min(_NUM_STEPS, int((math.log1p(count) - low_K[k]) / step_K[k] + 0.5))
-                codes[place] = code & 255
+                codes[position] = code & 255
                 if kind_K[k] != BYTE:
-                    codes[place + cells] = code >> 8
-                place += 1
-        start += cells if kind_K[k] == BYTE else 2 * cells
+                    codes[position + num_stored] = code >> 8
+                position += 1
+        start += num_stored if kind_K[k] == BYTE else 2 * num_stored
 
 
 @kernel
 def _expand(codes, n, symmetric, kind_K, low_K, step_K, table, alpha, beta, times, first_column, out_PC):
-    """Decode length by length, then lay the values down pair by pair: rows are written once, from end to end."""
+    """Decode one length after another, then write one pair after another, so that memory is written in order."""
     num_lengths = len(kind_K)
-    cells = n * (n - 1) // 2 if symmetric else n * n
-    values_KT = np.empty((num_lengths, cells), out_PC.dtype)
+    num_stored = n * (n - 1) // 2 if symmetric else n * n
+    values_KT = np.empty((num_lengths, num_stored), out_PC.dtype)
     start = 0
     for k in range(num_lengths):
-        values, low, high = values_KT[k], codes[start : start + cells], codes[start + cells : start + 2 * cells]
+        middle = start + num_stored
+        values, low, high = values_KT[k], codes[start:middle], codes[middle : middle + num_stored]
         if kind_K[k] == EMPTY:
             values[:] = table[0]
         elif kind_K[k] == BYTE:
-            for t in range(cells):
+            for t in range(num_stored):
                 values[t] = table[low[t]]
-            start += cells
+            start += num_stored
         elif kind_K[k] == SHORT:
-            for t in range(cells):
+            for t in range(num_stored):
                 values[t] = table[low[t] + 256 * np.int64(high[t])]
-            start += 2 * cells
+            start += 2 * num_stored
         else:
             _decode_logs(low, high, low_K[k], step_K[k], table[0], alpha, beta, times, values)
-            start += 2 * cells
+            start += 2 * num_stored
     t = 0
     for i in range(n):
         for k in range(first_column + num_lengths if symmetric else 0):
@@ -187,9 +192,9 @@ def _decode_logs(low, high, smallest, step, zero, alpha, beta, times, values):
 
 @kernel
 def _log1p_of_all(values):
-    """Replace x >= 0 by ln(1 + x) in float32, off by less than 1e-6, in loops that the compiler makes parallel.
+    """Replace x >= 0 by ln(1 + x) in float32, with an error below 1e-6, in loops that the compiler can vectorise.
 
-    With 1 + x = (1 + m) * 2^e and m in [-0.3, 0.4): ln(1 + x) = e ln 2 + ln(1 + m), the latter by a polynomial.
+    With 1 + x = (1 + m) * 2^e and m in [-0.3, 0.4), ln(1 + x) = e ln 2 + ln(1 + m). The second term is a polynomial.
     """
     number, fraction = np.empty(len(values), np.float32), np.empty(len(values), np.float32)
     exponent = np.empty(len(values), np.int32)

@@ -1,10 +1,10 @@
-"""A shard: the packed counts of consecutive graphs in one Arrow file, which is whole and verified or is not read.
+"""Shards: Arrow files that each hold the packed counts of a range of graphs.
 
-A row is a graph, its column `crc32` a checksum over the metadata and everything else in the row. The key of the store,
-the range of graphs and the cost of counting them stand in the metadata of the schema.
+Each row is a graph. Its column `crc32` is a checksum of the metadata and of all other columns of the row. The metadata
+of the schema hold the key of the store, the range of graphs and the cost of counting.
 
-Files are read, never mapped into memory: a file that shrinks while it is in use is a read that comes back short, where
-a mapping would end the process with SIGBUS.
+Files are not memory-mapped: if a file is truncated while in use, a read is short, which can be reported, whereas an
+access to a mapping would kill the process with SIGBUS.
 """
 
 import json
@@ -26,18 +26,21 @@ _PER_LENGTH = ("kind", "low", "step", "status")
 
 
 class DamagedShardError(StoreError):
-    """A file that is no shard, or not the shard that it should be."""
+    """A file that is not a valid shard, or that is a shard of another store."""
 
 
 def shard_path(folder: Path, number: int, num_shards: int) -> Path:
-    """Return the file of a shard, there or not."""
+    """Return the path of a shard, whether or not the file exists."""
     return folder / f"shard-{number:05d}-of-{num_shards:05d}.arrow"
 
 
 def write_shard(
     path: Path, key: str, first: int, packed: Sequence[PackedCounts], status_GK: np.ndarray, work: int
 ) -> None:
-    """Write the counts of graphs `first`, first + 1, .. under `key`, the text that all shards of a store share."""
+    """Write the counts of graphs first, first + 1, .. to a shard. `key` is the text that identifies the store.
+
+    `status_GK` is [len(packed), K] int8. `work` is the cost of counting, in units of about a nanosecond.
+    """
     columns: dict[str, np.ndarray] = {
         "index": first + np.arange(len(packed), dtype=np.int64),
         "n": np.array([graph.num_nodes for graph in packed], np.int32),
@@ -61,16 +64,18 @@ def write_shard(
 
 
 class Shard:
-    """A shard to read from. All but the packed counts is in memory; those of a graph are read when it is asked for."""
+    """Reader of a shard. All columns but the payload are in memory; payloads are read on demand."""
 
     def __init__(
         self, path: Path, key: str, first: int, sizes: np.ndarray, num_lengths: int, *, stay_open: bool = False
     ) -> None:
-        """Open the shard of graphs `first` .. with `sizes` nodes each.
+        """Open the shard of the graphs first, first + 1, .., whose numbers of nodes are `sizes`.
 
-        With `stay_open` the file is opened once, and not again for each graph: then it may be renamed or deleted
-        meanwhile. Raises DamagedShardError where it is not exactly that, FileNotFoundError where there is none. Rows
-        are checked when they are read; `verify` checks them all.
+        With `stay_open`, the file is kept open, so that it can be renamed or deleted in the meantime; otherwise each
+        read opens the file. The checksum of a row is verified when the row is read.
+
+        Raises FileNotFoundError if the file does not exist, PermissionError if it cannot be opened, and
+        DamagedShardError if it is not a shard of these graphs and this key.
         """
         self.path, self.first = path, first
         self._file: int | None = None
@@ -89,41 +94,41 @@ class Shard:
             batch.validate(full=True)
             self.work, self._seed = int(metadata["work"]), _seed(metadata)
             self._columns = {name: _as_numpy(path, batch, name, num_lengths).copy() for name in _layout()}
-            self._places = _places_of_payloads(path, batch, content)
+            self._offsets = _payload_offsets(path, batch, content)
         except NotADirectoryError as err:
             raise FileNotFoundError(err.errno, err.strerror, str(path)) from err
         except (FileNotFoundError, PermissionError):
             raise
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, AttributeError) as err:
-            raise DamagedShardError(f"{path} is not a whole Arrow file of path counts: {err}") from err
+            raise DamagedShardError(f"{path} is not a complete Arrow file of path counts: {err}") from err
         order = np.arange(first, first + len(sizes))
         if not np.array_equal(self._columns["n"], sizes) or not np.array_equal(self._columns["index"], order):
-            raise DamagedShardError(f"{path} holds other graphs than it says")
+            raise DamagedShardError(f"{path} holds other graphs than its metadata state")
 
     def __len__(self) -> int:
         return len(self._columns["n"])
 
     @property
     def status_GK(self) -> np.ndarray:
-        """[G, K] int8, positions in list(Status)."""
+        """Status of each graph and length, [G, K] int8: positions in list(Status)."""
         return self._columns["status"]
 
     @property
     def largest_step(self) -> float:
-        """Twice the largest error of ln(1 + S) in this shard; 0 where every count is kept as it is."""
+        """Largest quantisation step of ln(1 + S), twice the largest error; 0 if all counts are stored without loss."""
         return float(self._columns["step"].max(initial=0.0))
 
     def read(self, graph: int) -> PackedCounts:
-        """Return the counts of one graph of the split. Raises DamagedShardError where its checksum does not fit."""
+        """Return the counts of a graph, by its number in the split. Raises DamagedShardError on a wrong checksum."""
         row, columns = graph - self.first, self._columns
         payload = self._payload(row)
         if _checksum(self._seed, columns, row, payload) != columns["crc32"][row]:
-            raise DamagedShardError(f"{self.path}: the record of graph {graph} does not fit its checksum")
+            raise DamagedShardError(f"{self.path}: the record of graph {graph} does not match its checksum")
         kind, low, step = (columns[name][row] for name in ("kind", "low", "step"))
         return PackedCounts(int(columns["n"][row]), bool(columns["symmetric"][row]), kind, low, step, payload)
 
     def _payload(self, row: int) -> bytes:
-        begin, end = self._places[row : row + 2].tolist()
+        begin, end = self._offsets[row : row + 2].tolist()
         try:
             if self._file is not None:
                 payload = os.pread(self._file, end - begin, begin)
@@ -131,26 +136,26 @@ class Shard:
                 with self.path.open("rb", buffering=0) as file:
                     payload = os.pread(file.fileno(), end - begin, begin)
         except OSError as err:
-            raise DamagedShardError(f"{self.path} could be read before, and not any more ({err.strerror})") from err
+            raise DamagedShardError(f"{self.path} can no longer be read ({err.strerror})") from err
         if len(payload) < end - begin:
-            raise DamagedShardError(f"{self.path} was cut short while it was in use")
+            raise DamagedShardError(f"{self.path} was truncated while it was in use")
         return payload
 
     def verify(self) -> None:
-        """Read every record once. Raises DamagedShardError as `read` does."""
+        """Check the checksum of every row. Raises DamagedShardError."""
         for graph in range(self.first, self.first + len(self)):
             self.read(graph)
 
 
 def _layout() -> dict[str, pa.DataType]:
-    """Type of each column but the payload; those of _PER_LENGTH hold K values a row."""
+    """Return the type of each column except the payload. Columns in _PER_LENGTH hold K values per row."""
     types = {"index": pa.int64(), "n": pa.int32(), "symmetric": pa.uint8(), "kind": pa.uint8()}
     return types | {"low": pa.float64(), "step": pa.float64(), "status": pa.int8(), "crc32": pa.uint32()}
 
 
 def _only_batch(path: Path, reader: pa.RecordBatchFileReader) -> pa.RecordBatch:
     if reader.num_record_batches != 1:
-        raise DamagedShardError(f"{path} holds {reader.num_record_batches} batches of records, not one")
+        raise DamagedShardError(f"{path} holds {reader.num_record_batches} record batches, expected one")
     return reader.get_batch(0)
 
 
@@ -160,27 +165,27 @@ def _as_arrow(values: np.ndarray) -> pa.Array:
 
 
 def _as_numpy(path: Path, batch: pa.RecordBatch, name: str, num_lengths: int) -> np.ndarray:
-    """A column as a view of the file, [rows] or [rows, K]."""
+    """Return a column as a view of the file's content, [rows] or [rows, K]."""
     column, kind = batch.column(name), _layout()[name]
     expected = pa.list_(kind, num_lengths) if name in _PER_LENGTH else kind
     if column.type != expected or column.null_count:
-        raise DamagedShardError(f"{path}: column {name} is {column.type}, expected {expected} without gaps")
+        raise DamagedShardError(f"{path}: column {name} is {column.type}, expected {expected} without nulls")
     if name in _PER_LENGTH:
         return column.flatten().to_numpy().reshape(len(column), num_lengths)
     return column.to_numpy()
 
 
-def _places_of_payloads(path: Path, batch: pa.RecordBatch, content: pa.Buffer) -> np.ndarray:
-    """Where in the file the payload of each row begins, and where the last ends: [rows + 1] int64."""
+def _payload_offsets(path: Path, batch: pa.RecordBatch, content: pa.Buffer) -> np.ndarray:
+    """Return the file offsets at which payloads begin, followed by the end of the last one: [rows + 1] int64."""
     column = batch.column("payload")
     if column.type != pa.large_binary() or column.null_count:
-        raise DamagedShardError(f"{path}: column payload is {column.type}, not bytes without gaps")
+        raise DamagedShardError(f"{path}: column payload is {column.type}, expected large_binary without nulls")
     _, offsets, values = column.buffers()
     ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-    places = ends + (values.address - content.address if values is not None else 0)
-    if places.min() < 0 or places.max() > content.size:
+    offsets_in_file = ends + (values.address - content.address if values is not None else 0)
+    if offsets_in_file.min() < 0 or offsets_in_file.max() > content.size:
         raise DamagedShardError(f"{path}: column payload is compressed")
-    return places
+    return offsets_in_file
 
 
 def _seed(metadata: dict[str, str]) -> int:
@@ -188,19 +193,21 @@ def _seed(metadata: dict[str, str]) -> int:
 
 
 def _checksum(seed: int, columns: dict[str, np.ndarray], row: int, payload: Any) -> int:
-    """CRC-32 of everything in a row, begun with that of the metadata."""
+    """Return the CRC-32 of a row. `seed`, the CRC-32 of the metadata, is its initial value."""
     fields = [columns[name][row].tobytes() for name in ("index", "n", "symmetric", *_PER_LENGTH)]
     return zlib.crc32(payload, zlib.crc32(b"".join(fields), seed))
 
 
 def _difference(name: str, found: str | None, expected: str) -> str:
-    """Say how a shard's metadata differ from what they should be."""
+    """Describe how an entry of a shard's metadata differs from the expected value."""
     if name != "key":
-        return f"ends or begins at graph {found}, not {expected}"
+        return f"has {name} graph {found} in its metadata, expected {expected}"
     try:
-        there = dict(json.loads(found or ""))
+        found_key = dict(json.loads(found or ""))
     except (ValueError, TypeError):
-        return "does not say what it holds"
-    here = json.loads(expected)
-    differing = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
-    return "belongs elsewhere: " + ", ".join(f"{key} {there.get(key)!r}, not {here.get(key)!r}" for key in differing)
+        return "has no valid key in its metadata"
+    expected_key = json.loads(expected)
+    names = sorted(name for name in {*found_key, *expected_key} if found_key.get(name) != expected_key.get(name))
+    return "belongs to another store: " + ", ".join(
+        f"{name} is {found_key.get(name)!r}, expected {expected_key.get(name)!r}" for name in names
+    )

@@ -1,4 +1,4 @@
-"""A split that is encoded, and the arrays that its encoding is made of."""
+"""Graphs of a split, as input of encodings, and checks of the arrays that an encoding returns."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from graphgps_spse.errors import DataError
 
 
 class Split(NamedTuple):
-    """The graphs of a split, and its name for people."""
+    """Graphs of a split, and the names of the data set and of the split."""
 
     graphs: GraphArrays
     dataset: str
@@ -18,33 +18,34 @@ class Split(NamedTuple):
 
     @property
     def name(self) -> str:
-        """E.g. ZINC-train."""
+        """Name for folders and log lines, e.g. ZINC-train."""
         return f"{self.dataset}-{self.part}"
 
     @property
     def where(self) -> str:
-        """E.g. ZINC, train split: how messages begin."""
+        """Beginning of error messages, e.g. "ZINC, train split"."""
         return f"{self.dataset}, {self.part} split"
 
     def num_bytes(self, encoding: Encoding) -> int:
-        """Bytes that the arrays of an encoding take in memory."""
+        """Return the size of the float32 arrays of an encoding, in bytes."""
         pairs, nodes = num_rows(self.graphs)
         return (pairs * encoding.dim_pair + nodes * encoding.dim_node) * 4
 
 
-def compute(encoding: Encoding, graphs: GraphArrays, where: str, numbers: Sequence[int]) -> EncodingArrays:
-    """Encode graphs that are `numbers` in the split that `where` names.
+def compute_checked(encoding: Encoding, graphs: GraphArrays, where: str, numbers: Sequence[int]) -> EncodingArrays:
+    """Encode graphs and check the result. `numbers` are the numbers of the graphs in the split that `where` names.
 
-    Raises DataError, naming the graph by its number in the split, where one cannot be encoded; and as `check_arrays`.
+    Raises DataError that names the graph by its number in the split if a graph cannot be encoded, and the errors of
+    `check_arrays`.
     """
-    with located(where, numbers):
+    with locate_errors(where, numbers):
         encoded = encoding.compute(graphs)
     check_arrays(encoding, encoded, graphs, where)
     return encoded
 
 
 def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphArrays, where: str) -> None:
-    """Raise DataError where an encoding breaks its word: float32 arrays of one row a pair or node."""
+    """Raise DataError unless the arrays are float32, with one row per pair or node and the declared channels."""
     pairs, nodes = num_rows(graphs)
     for what, array, rows, columns in (
         ("pair", encoded.pair, pairs, encoding.dim_pair),
@@ -59,8 +60,8 @@ def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphArray
 
 
 @contextmanager
-def located(where: str, numbers: Sequence[int]) -> Iterator[None]:
-    """Put `where` before the message of a DataError and replace the number of a graph, with which it begins."""
+def locate_errors(where: str, numbers: Sequence[int]) -> Iterator[None]:
+    """Prefix the message of a DataError with `where`, and turn "graph i" at its beginning into "graph numbers[i]"."""
     try:
         yield
     except DataError as err:

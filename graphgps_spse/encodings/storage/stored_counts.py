@@ -1,4 +1,4 @@
-"""Reading the counts of a split from the files of a store."""
+"""Reader of the path counts of a split from the shards of a store."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from graphgps_spse.encodings.storage.packing import PackedCounts, unpack_into
 from graphgps_spse.encodings.storage.shards import DamagedShardError, Shard, shard_path
 from graphgps_spse.errors import StoreError
 
-_MOST_FILES = 200
-"""Shards whose files stay open; a process may often have 1,024 open files."""
+_MAX_OPEN_FILES = 200
+"""Number of shards up to which files stay open. Processes are often limited to 1,024 open files."""
 
 
 class StoredCounts:
-    """The counts of all graphs of a split. It is passed to other processes as a path; a fork may read, too."""
+    """Path counts of all graphs of a split. It can be pickled, as the path of the store, and used after a fork."""
 
     def __init__(self, path: Path, key: str, firsts: list[int], sizes: np.ndarray, num_lengths: int) -> None:
-        """`firsts` are the first graphs of the shards, `sizes` [G] the nodes of all graphs, `num_lengths` K."""
+        """`firsts` holds the first graph of each shard, `sizes`, [G], the nodes of each graph; `num_lengths` is K."""
         self.path, self.sizes, self.num_lengths = path, sizes, num_lengths
         self._key, self._firsts = key, firsts
         self._open: dict[int, Shard] = {}
@@ -32,12 +32,12 @@ class StoredCounts:
         return self.__dict__ | {"_open": {}}
 
     def read(self, graph: int) -> PackedCounts:
-        """Return the counts of one graph. Raises StoreError where its file is missing or damaged."""
+        """Return the packed counts of one graph. Raises StoreError if its file is missing or damaged."""
         shard = self._shard(bisect_right(self._firsts, graph) - 1)
         try:
             return shard.read(graph)
         except DamagedShardError as err:
-            raise StoreError(f"{err}. Run the same command again: it counts the damaged shard anew") from err
+            raise StoreError(f"{err}. Run the same command again to replace the damaged shard") from err
 
     def counts(self, graph: int) -> np.ndarray:
         """Return the counts of one graph, [n * n, K] float64."""
@@ -51,11 +51,11 @@ class StoredCounts:
         return np.concatenate([shard.status_GK for shard in self._shards()])
 
     def work(self) -> int:
-        """Return what counting them cost, in units of about a nanosecond."""
+        """Return the cost of counting, in units of about a nanosecond."""
         return sum(shard.work for shard in self._shards())
 
     def max_error(self) -> float:
-        """Return a bound of the error of ln(1 + S); 0 where every count is kept as it is."""
+        """Return a bound on the error of ln(1 + S); 0 if all counts are stored without loss."""
         return max((shard.largest_step for shard in self._shards()), default=0.0) / 2
 
     def _shards(self) -> Iterator[Shard]:
@@ -68,11 +68,16 @@ class StoredCounts:
             path = shard_path(self.path, number, len(self._firsts))
             try:
                 self._open[number] = Shard(
-                    path, self._key, first, self.sizes[first:last], self.num_lengths, stay_open=len(ends) <= _MOST_FILES
+                    path,
+                    self._key,
+                    first,
+                    self.sizes[first:last],
+                    self.num_lengths,
+                    stay_open=len(ends) <= _MAX_OPEN_FILES,
                 )
             except (FileNotFoundError, PermissionError, DamagedShardError) as err:
                 raise StoreError(
                     f"{path} cannot be read ({err}). Run the same command again, or python scripts/encode.py --cfg "
-                    "FILE: both count what is missing"
+                    "FILE, to count what is missing"
                 ) from err
         return self._open[number]

@@ -21,7 +21,7 @@ from graphgps_spse.encodings import path_counts
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.encodings.path_counts import CountRequest
 from graphgps_spse.encodings.storage import count_store, shards, stored_counts
-from graphgps_spse.encodings.storage.count_store import CountStore, fingerprint
+from graphgps_spse.encodings.storage.count_store import CountStore, hash_graphs
 from graphgps_spse.encodings.storage.shards import DamagedShardError, Shard
 from graphgps_spse.errors import DataError, StoreError
 
@@ -59,7 +59,7 @@ def test_manifest_tells_what_is_there(tmp_path):
     store.complete()
     assert store.path.parent == tmp_path and store.path.name.startswith("Random-train-exact-")
     manifest = json.loads((store.path / "manifest.json").read_text())
-    assert manifest.pop("graphs") == fingerprint(graphs())
+    assert manifest.pop("graphs") == hash_graphs(graphs())
     assert manifest == {
         "name": "Random-train",
         "num_shards": len(store),

@@ -26,7 +26,7 @@ def split_of(graphs):
 
 
 def place(encoding, graphs, folder, **options):
-    return StoragePolicy(StoreOptions(dir=str(folder), **options)).place(encoding, split_of(graphs)).where
+    return StoragePolicy(StoreOptions(dir=str(folder), **options)).choose(encoding, split_of(graphs)).kind
 
 
 def test_large_arrays_are_computed_on_the_fly(tmp_path):
@@ -69,7 +69,7 @@ def test_identity_alone_needs_no_store(tmp_path):
 
 def test_one_place_for_all(tmp_path):
     policy = StoragePolicy(StoreOptions(dir=str(tmp_path), mode="always", min_gib=0.0), MEMORY, "as a test asks")
-    assert policy.place(SPSE.of(max_length=3), split_of([ring()])) == (MEMORY, "as a test asks")
+    assert policy.choose(SPSE.of(max_length=3), split_of([ring()])) == (MEMORY, "as a test asks")
 
 
 def test_keys():
