@@ -19,7 +19,7 @@ from graphgps_spse.data.base import GraphDataset, flat_rows
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
-from graphgps_spse.data.smiles import Smiles, as_split, featurise_rows
+from graphgps_spse.data.smiles import Smiles, featurise_rows, molecule_split
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.storage.policy import StoragePolicy
@@ -160,7 +160,7 @@ def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str]
         return found
     spec = replace(run.parts.dataset.spec, may_miss_targets=True)
     unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
-    graphs = as_split(block, unknown, spec=spec, split="new molecules")
+    graphs = molecule_split(block, unknown, spec=spec, split="new molecules")
     columns = run.columns(run.predict(graphs, run.parts.storage.without_store()))
     for place, cells in zip(block.rows.tolist(), zip(*columns.values())):
         found[rows[place].number] = list(cells)

@@ -115,7 +115,7 @@ def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkey
     rows = read(tmp_path / "p.csv")
     assert list(rows[0]) == ["row", "smiles", "a", "b", "error"]
     assert [int(row["row"]) for row in rows] == list(range(2, 13))
-    for row, reason in zip(rows[8:], ("no SMILES", "is no molecule", "has 1 cells")):
+    for row, reason in zip(rows[8:], ("no SMILES", "is not a molecule", "has 1 cells")):
         assert reason in row["error"] and row["a"] == row["b"] == ""
     values = {row["smiles"]: float(row["a"]) for row in rows[:8]}
     assert len(set(values.values())) == 8
@@ -244,7 +244,7 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
     run_, out = predictions.load_run(trained), tmp_path / "p.csv"
     with pytest.raises(DataError, match=r"--split tset: mine has train, val, test"):
         predictions.predict_split(run_, "tset", out)
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="does not exist"):
         predictions.predict_molecules(run_, tmp_path / "none.csv", out)
     assert list(tmp_path.iterdir()) == []
     out.write_text("mine")
@@ -286,13 +286,13 @@ def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
 
 def test_a_molecule_that_kills_its_process_has_no_prediction(trained, tmp_path, monkeypatch):
     spread_poison(monkeypatch)
-    monkeypatch.setattr("graphgps_spse.data.smiles._ROWS_WORTH_A_PROCESS", 4)
+    monkeypatch.setattr("graphgps_spse.data.smiles._ROWS_PER_PROCESS", 4)
     (tmp_path / "new.csv").write_text("\n".join(["smiles", *["CCO"] * 9, POISON, *["CN"] * 5, "[#119]"]) + "\n")
     run_ = dataclasses.replace(predictions.load_run(trained), num_threads=2)
     assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv") == (16, 2)
     errors = {row["row"]: row["error"] for row in read(tmp_path / "p.csv") if row["error"]}
     assert list(errors) == ["11", "17"]
-    assert "ends the process that reads it" in errors["11"] and "no element 119" in errors["17"]
+    assert "kills the process that reads it" in errors["11"] and "no element 119" in errors["17"]
 
 
 LONG = "x" * 300

@@ -1,1 +1,1 @@
-"""Data sets: one file for each family, all of them read into the flat arrays of base.py."""
+"""Data sets. Each file reads one family of data sets into the flat tensors of base.py."""

@@ -1,7 +1,7 @@
-"""The types that every data set fills and every model reads: flat arrays of graphs, and batches of them.
+"""Splits of graphs as flat tensors, and batches of graphs.
 
-Shape letters: G graphs of a split, B graphs of a batch, N nodes, E directed edges, P = sum of n*n node pairs,
-F features, T targets, C channels of an encoding. N, E and P count over all the graphs at hand.
+Shape letters: G graphs of a split, B graphs of a batch, N nodes, E directed edges, P = sum of n * n node pairs,
+F features, T targets, C channels of an encoding. N, E and P are totals over all graphs of a split or batch.
 """
 
 import hashlib
@@ -15,56 +15,60 @@ from torch import Tensor
 
 from graphgps_spse.errors import DataError
 
-_CHUNK_ROWS = 1 << 15  # rows checked or hashed at a time: arrays on disk stay there, and chunks stay in the CPU's cache
+_CHUNK_ROWS = 1 << 15  # rows checked or hashed at a time: chunks fit into the CPU cache, and mapped files stay on disk
 _NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
 _WIDE = (torch.int64, torch.float32, torch.float64)
 
 
 class InputSpec(NamedTuple):
-    """What a feature column holds: `kind` "types" (one integer below `size`), "floats" (`size` columns) or "ogb"."""
+    """Layout of node or edge features.
+
+    `kind` is "types" (one column of integers below `size`), "floats" (`size` columns), "ogb" (the integer columns of
+    OGB's atoms or bonds) or "none".
+    """
 
     kind: str
     size: int
 
 
 class EncodedSplit(Protocol):
-    """An encoding of a split: in memory, on disk, or computed by the process that builds the batch."""
+    """Encoding of a split, stored in memory or on disk, or computed on the fly."""
 
     def rows(
         self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return pair rows [P, C] and node rows [N, C] of the graphs of a batch; None for what the encoding lacks.
+        """Return pair rows [P, C] and node rows [N, C] of a batch; None for a part that the encoding does not have.
 
-        `index_B` are the numbers of the graphs in their split; offsets count from 0 within the batch and node numbers
-        within each graph.
+        `index_B` holds the numbers of the graphs in the split. `node_ptr` and `edge_ptr`, [B + 1], are the offsets of
+        the graphs in the batch. In `edge_index_2E`, the nodes of each graph are numbered from 0.
         """
 
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What a model and a task must know of a data set before any of its graphs is read."""
+    """Properties of a data set that models and tasks need before graphs are read."""
 
     name: str
     level: str
-    """"graph" or "node": what carries a target."""
+    """Whether targets belong to the "graph" or to the "node"."""
     task: str
-    """Name in the tasks registry; it brings the loss, the metrics and the width of the output."""
+    """Registered name of the task, which defines the loss, the metrics and the width of the output."""
     num_targets: int
-    """Columns of y."""
+    """Number of columns of y."""
     num_classes: int
-    """Classes of each target; 0 for regression."""
+    """Number of classes of each target; 0 for regression."""
     metric: str
-    """The benchmark's metric, which picks the best epoch."""
+    """Metric of the benchmark, which selects the best epoch."""
     node_input: InputSpec
     edge_input: InputSpec
     directed: bool = False
     target_names: tuple[str, ...] = ()
     may_miss_targets: bool = False
-    """Whether targets may be NaN, for unknown. Losses and metrics leave those out; otherwise none is allowed."""
+    """Whether unknown targets (NaN) are allowed. Losses and metrics ignore them."""
 
 
 class MappedFile(NamedTuple):
-    """A file whose pages are arrays of a split."""
+    """A memory-mapped file that holds arrays of a split."""
 
     path: Path
     inode: int
@@ -72,14 +76,14 @@ class MappedFile(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> "MappedFile":
-        """Return a file as it is now."""
+        """Return the file with its current inode and size."""
         found = path.stat()
         return cls(path, found.st_ino, found.st_size)
 
     def check(self) -> None:
-        """Raise DataError if the file has been cut: the system ends a process that reads pages which are gone.
+        """Raise DataError if the file has been truncated, because reading lost pages would kill the process (SIGBUS).
 
-        A file that was moved, deleted or replaced keeps its pages as long as it is mapped.
+        A file that was moved, deleted or replaced keeps its pages while it is mapped.
         """
         try:
             found = self.path.stat()
@@ -87,46 +91,47 @@ class MappedFile(NamedTuple):
             return
         if found.st_ino == self.inode and found.st_size < self.size:
             raise DataError(
-                f"{self.path} was cut from {self.size} to {found.st_size} bytes while it was in use. Move its folder "
-                "away and run the same command again: it is written anew"
+                f"{self.path} was truncated from {self.size} to {found.st_size} bytes while it was in use. Move its "
+                "folder away and run the same command again to write it again"
             )
 
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """Graphs of one step, laid out for pair models: sorted by size, every tensor in that order.
+    """A batch of graphs, sorted by size. All tensors have this order.
 
-    Row b of a graph-level prediction belongs to graph `index_B[b]` of the split. The n*n pairs of a graph are
-    contiguous rows: pair (i, j), i the query and j the key of attention, is row i * n + j of its graph's block.
+    Row b of a graph-level prediction belongs to graph `index_B[b]` of the split. The n * n pairs of a graph are
+    contiguous rows. Row i * n + j is pair (i, j), where attention has node i as query and node j as key.
     """
 
     sizes: tuple[int, ...]
-    """Nodes of each graph, ascending; Python integers, as layouts are built on the host."""
+    """Number of nodes of each graph, ascending. These are Python integers because layouts are built on the host."""
     index_B: Tensor
+    """Number of each graph in the split, int64."""
     x_NF: Tensor
     edge_index_2E: Tensor
-    """Row 0 sender, row 1 receiver; node numbers count through the batch."""
+    """Source nodes (row 0) and target nodes (row 1) of edges, numbered through the whole batch, int64."""
     edge_attr_EF: Tensor | None
     y: Tensor
     """[B, T] for graph-level tasks, [N, T] for node-level ones."""
     log_deg_N: Tensor
     """ln(1 + out-degree), float32."""
     pair: dict[str, Tensor] = field(default_factory=dict)
-    """[P, C] for each encoding of pairs, by its name."""
+    """Name of an encoding -> pair features [P, C]."""
     node: dict[str, Tensor] = field(default_factory=dict)
-    """[N, C] for each encoding of nodes, by its name."""
+    """Name of an encoding -> node features [N, C]."""
 
     @property
     def num_graphs(self) -> int:
-        """B."""
+        """Number of graphs, B."""
         return len(self.sizes)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "GraphBatch":
-        """Return the batch with every tensor on `device`."""
+        """Return a copy of the batch with all tensors on `device`."""
         return self._map(lambda t: t.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "GraphBatch":
-        """Return the batch in page-locked memory (torch's DataLoader calls this by name)."""
+        """Return a copy of the batch in page-locked memory. PyTorch's DataLoader calls this method."""
         return self._map(lambda t: t.pin_memory())
 
     def _map(self, move: Callable[[Tensor], Tensor]) -> "GraphBatch":
@@ -138,10 +143,13 @@ class GraphBatch:
 
 @dataclass(frozen=True)
 class GraphDataset:
-    """One split in flat tensors: graph g owns nodes node_ptr[g]:node_ptr[g+1] and edges edge_ptr[g]:edge_ptr[g+1].
+    """The graphs of a split as flat tensors.
 
-    `edge_index_2E` counts nodes within each graph. Integers may be stored narrow (uint8, int16, ..) and arrays may be
-    memory-mapped; a batch holds int64 and float32 (float64 stays). Raises DataError where a graph cannot be used.
+    Graph g has nodes node_ptr[g]:node_ptr[g + 1] and edges edge_ptr[g]:edge_ptr[g + 1]. In `edge_index_2E`, the nodes
+    of each graph are numbered from 0. Tensors may have narrow types (such as uint8 or float16) and may be mapped from
+    files; `batch` returns int64, float32 or float64.
+
+    Raises DataError if shapes, types or values of a graph are invalid.
     """
 
     name: str
@@ -154,13 +162,13 @@ class GraphDataset:
     edge_ptr: Tensor
     level: str = "graph"
     encodings: dict[str, EncodedSplit] = field(default_factory=dict)
-    """Encodings by name."""
+    """Name of an encoding -> encoding."""
     may_miss_targets: bool = False
-    """Whether targets may be NaN, for unknown."""
+    """Whether unknown targets (NaN) are allowed."""
     kept_fingerprint: str = ""
-    """The fingerprint, where it was computed when the arrays were read and they were checked when they were written."""
+    """Known fingerprint of tensors that were checked when they were written. If it is set, checks are skipped."""
     files: tuple[MappedFile, ...] = ()
-    """What arrays are memory-mapped from."""
+    """Files that the tensors are mapped from."""
 
     def __post_init__(self) -> None:
         if not self.kept_fingerprint:
@@ -171,7 +179,7 @@ class GraphDataset:
 
     @property
     def sizes_G(self) -> Tensor:
-        """Nodes of each graph, int64."""
+        """Number of nodes of each graph, [G] int64."""
         return self.node_ptr.diff()
 
     def _where(self, row: int, ptr: Tensor) -> str:
@@ -180,7 +188,7 @@ class GraphDataset:
 
     def _check(self) -> None:
         if self.node_ptr.numel() < 2:
-            raise DataError(f"{self.name}, {self.split} split: no graphs at all")
+            raise DataError(f"{self.name}, {self.split} split: there are no graphs; check the data")
         self._check_offsets()
         empty = (self.sizes_G < 1).nonzero()
         if len(empty):
@@ -203,14 +211,15 @@ class GraphDataset:
             steady = ptr.dtype == torch.int64 and ptr.shape == (len(self) + 1,) and bool((ptr.diff() >= 0).all())
             if not steady or (int(ptr[0]), int(ptr[-1])) != (0, last):
                 raise DataError(
-                    f"{self.name}, {self.split} split: {what} must rise from 0 to {last} in {len(self) + 1} int64 steps"
+                    f"{self.name}, {self.split} split: {what} must hold {len(self) + 1} int64 values that rise from 0 "
+                    f"to {last}"
                 )
 
     def _check_edges(self) -> None:
         first, last_graph = 0, len(self)
-        while first < last_graph:  # as many graphs as have a chunk of edges, or one
-            most = self.edge_ptr[first] + _CHUNK_ROWS
-            last = max(first + 1, int(torch.searchsorted(self.edge_ptr, most, right=True)) - 1)
+        while first < last_graph:  # each chunk has at most _CHUNK_ROWS edges, or a single graph
+            end_of_chunk = self.edge_ptr[first] + _CHUNK_ROWS
+            last = max(first + 1, int(torch.searchsorted(self.edge_ptr, end_of_chunk, right=True)) - 1)
             begin, end = self.edge_ptr[first].item(), self.edge_ptr[last].item()
             edges_2E, size_G = self.edge_index_2E[:, begin:end], self.node_ptr[first : last + 1].diff()
             size_E = size_G.repeat_interleave(self.edge_ptr[first : last + 1].diff())
@@ -218,7 +227,7 @@ class GraphDataset:
             if len(bad):
                 edge, size = int(bad[0]), int(size_E[bad[0]])
                 where, ends = self._where(int(begin) + edge, self.edge_ptr), tuple(edges_2E[:, edge].tolist())
-                raise DataError(f"{where}: edge {ends} points outside its {size} nodes, numbered from 0")
+                raise DataError(f"{where}: edge {ends} is outside the {size} nodes of the graph, numbered from 0")
             first = last
 
     def _check_column(self, what: str, values: Tensor, ptr: Tensor) -> None:
@@ -227,7 +236,7 @@ class GraphDataset:
             raise DataError(f"{self.name}, {self.split} split: {rows} rows of {what}, expected {expected}")
         if values.dtype not in _NARROW + _WIDE:
             known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _NARROW + _WIDE)
-            raise DataError(f"{self.name}, {self.split} split: {what} are {values.dtype}; known are {known}")
+            raise DataError(f"{self.name}, {self.split} split: {what} are {values.dtype}; supported types: {known}")
         if not values.is_floating_point():
             return
         is_bad = torch.isinf if what == "targets" and self.may_miss_targets else _is_not_finite
@@ -238,11 +247,11 @@ class GraphDataset:
                 raise DataError(f"{self._where(row, ptr)}: {what} hold a value that is not finite (row {row})")
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 over graphs, features and targets, for records and caches; the same however stored."""
+        """Return the SHA-256 of graphs, features and targets. It does not depend on the types they are stored in."""
         return self.kept_fingerprint or self.compute_fingerprint()
 
     def compute_fingerprint(self) -> str:
-        """Return the fingerprint of the arrays as they are now, reading all of them in chunks."""
+        """Compute the fingerprint from the current content of all tensors."""
         digest = hashlib.sha256(f"{self.name}/{self.split}/{self.level}".encode())
         for tensor in (self.node_ptr, self.edge_ptr, self.edge_index_2E, self.x_NF, self.edge_attr_EF, self.y):
             if tensor is None:
@@ -254,9 +263,9 @@ class GraphDataset:
         return digest.hexdigest()
 
     def batch(self, indices: Sequence[int]) -> GraphBatch:
-        """Return the graphs `indices` as one batch, sorted by size (ties keep the order given).
+        """Return the graphs `indices` as one batch, sorted by size. Graphs of equal size keep their order.
 
-        Raises DataError where the files behind the arrays were cut.
+        Raises DataError if a mapped file was truncated.
         """
         for file in self.files:
             file.check()
@@ -288,7 +297,7 @@ class GraphDataset:
 
 
 def _widened(values: Tensor) -> Tensor:
-    """Return integers as int64 and floats as float32, or float64 where they are."""
+    """Return integers as int64, and floats as float32 (float64 is kept)."""
     if values.dtype in _WIDE:
         return values
     return values.to(torch.float32 if values.is_floating_point() else torch.int64)
@@ -299,23 +308,23 @@ def _is_not_finite(values: Tensor) -> Tensor:
 
 
 def _chunks(values: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Yield the first row and the rows of one part of an array after the other."""
+    """Yield consecutive chunks of an array, each with the number of its first row."""
     for first in range(0, len(values), _CHUNK_ROWS):
         yield first, values[first : first + _CHUNK_ROWS]
 
 
 def count_rows(ptr: Tensor, index_B: Tensor) -> Tensor:
-    """Rows that each of the graphs `index_B` has in a flat array with offsets `ptr`."""
+    """Return the number of rows of each of the graphs `index_B` in a flat array with offsets `ptr`, [B] int64."""
     return ptr[index_B + 1] - ptr[index_B]
 
 
 def _offsets(count_B: Tensor) -> Tensor:
-    """Offsets of runs of rows: [B + 1] int64, from 0."""
+    """Return [0, count_B[0], count_B[0] + count_B[1], ..], [B + 1] int64."""
     return torch.cat([count_B.new_zeros(1), count_B.cumsum(0)])
 
 
 def flat_rows(ptr: Tensor, index_B: Tensor) -> Tensor:
-    """Rows of the graphs `index_B` in a flat array with offsets `ptr`, graph after graph."""
+    """Return the concatenated row numbers of the graphs `index_B` in a flat array with offsets `ptr`, int64."""
     start_B, count_B = ptr[index_B], ptr[index_B + 1] - ptr[index_B]
     first_B = count_B.cumsum(0) - count_B
     return torch.arange(int(count_B.sum())) + (start_B - first_B).repeat_interleave(count_B)

@@ -8,7 +8,7 @@ import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.options import SourceOptions
-from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, as_split, download_raw_files
+from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, download_raw_files, split_from_arrays
 from graphgps_spse.data.unpickle import as_tensor, read_torch
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import datasets, nearest
@@ -20,7 +20,7 @@ URL = "https://data.pyg.org/datasets/benchmarking-gnns/{}_v2.zip"
 
 
 def benchmark_spec(name: str, suffix: str = "") -> DatasetSpec:
-    """Return what the benchmark binds to one of its data sets; `suffix` marks graphs other than the published ones."""
+    """Return the specification of a data set. `suffix` marks graphs that are not the published ones."""
     superpixels = name in SUPERPIXEL_NAMES
     num_classes = {"PATTERN": 2, "CLUSTER": 6}.get(name, 10)
     dim_node = {"PATTERN": 3, "CLUSTER": 7, "MNIST": 3, "CIFAR10": 5}[name]
@@ -38,18 +38,23 @@ def benchmark_spec(name: str, suffix: str = "") -> DatasetSpec:
 
 
 def check_name(name: str, known: tuple[str, ...], data_format: str) -> None:
-    """Raise ConfigError where `dataset.name` is not one of `known`."""
+    """Raise ConfigError if `dataset.name` is not one of `known`."""
     if name not in known:
         hint = nearest(name, list(known))
-        raise ConfigError(f"dataset.name: '{name}' is no data set of {data_format}. Known: {', '.join(known)}.{hint}")
+        raise ConfigError(
+            f"dataset.name: '{name}' is not a data set of {data_format}. Known: {', '.join(known)}.{hint}"
+        )
 
 
 @datasets.register("PyG-GNNBenchmarkDataset")
 class Benchmark:
-    """One of the four data sets as PyG distributes it; x of superpixels is mean colour, then centre (row, column)."""
+    """PATTERN, CLUSTER, MNIST or CIFAR10, as PyG distributes them.
+
+    The node features of superpixels are the mean colour, followed by the centre (row, column).
+    """
 
     def __init__(self, *, root: Path, name: str, trusted: bool = False) -> None:
-        """`root` is the folder of PyG's GNNBenchmarkDataset. A raw file that is `trusted` may run code."""
+        """`root` is the folder of PyG's GNNBenchmarkDataset. With `trusted`, unpickling raw files may run code."""
         self.root, self.name, self.trusted = root, name, trusted
         self.spec = benchmark_spec(name)
 
@@ -62,7 +67,7 @@ class Benchmark:
         return cls(root=root, name=source.name, trusted=TrustOptions.from_cfg(cfg).trust_data)
 
     def load(self) -> dict[str, GraphDataset]:
-        """Read, and at first download, the three splits. Raises DataError with a way out."""
+        """Read the three splits, after a download if files are missing. Raises DataError that says what to do."""
         url = URL.format(self.name)
         archive, folder = url.rpartition("/")[2], self.root / self.name / "raw"
         file = archive.replace(".zip", ".pt")
@@ -73,13 +78,15 @@ class Benchmark:
             lambda: download_raw_files("GNNBenchmarkDataset", self.root, name=self.name),
             lambda: self._read_splits(folder / file),
         )
-        splits = {split: as_split(arrays, name=self.name, split=split, level=self.spec.level) for split in SPLITS}
+        splits = {
+            split: split_from_arrays(arrays, name=self.name, split=split, level=self.spec.level) for split in SPLITS
+        }
         for graphs in splits.values():
             self._check(graphs, folder)
         return splits
 
     def _read_splits(self, path: Path) -> dict[str, Iterator[RawGraph]]:
-        """Return the graphs of each split, in the file a list of three lists of dicts of tensors."""
+        """Return the graphs of each split. The file holds a list of three lists of dicts of tensors."""
         content = read_torch(path, trusted=self.trusted)
         return {split: self._read_graphs(path, graphs) for split, graphs in zip(SPLITS, content, strict=True)}
 
@@ -89,7 +96,9 @@ class Benchmark:
         for number, graph in enumerate(graphs):
             lacking = [key for key in columns if graph.get(key) is None]
             if lacking:
-                raise DataError(f"{path}: graph {number} has no {', '.join(lacking)} (is this another data set?)")
+                raise DataError(
+                    f"{path}: graph {number} has no {', '.join(lacking)}; check that the file is of this data set"
+                )
             tensors = {key: as_tensor(graph[key]) for key in columns}
             x, y = tensors["x"], tensors["y"]
             yield RawGraph(
@@ -103,7 +112,9 @@ class Benchmark:
         where = f"{self.name}, {graphs.split} split ({raw_dir})"
         found, expected = graphs.x_NF.shape[1], self.spec.node_input.size
         if found != expected:
-            raise DataError(f"{where}: nodes have {found} features, expected {expected}; is this another data set?")
+            raise DataError(
+                f"{where}: nodes have {found} features, expected {expected}; check that the file is of this data set"
+            )
         least, most = int(graphs.y.min()), int(graphs.y.max())
         if least < 0 or most >= self.spec.num_classes:
             raise DataError(f"{where}: classes {least} to {most}, expected 0 to {self.spec.num_classes - 1}")

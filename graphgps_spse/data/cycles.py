@@ -1,9 +1,9 @@
-"""The synthetic cycle counting task (paper, section 5.1): how many cycles of each length does a graph hold?
+"""Synthetic cycle counting task (paper, section 5.1): predict the number of cycles of each length.
 
-Each graph starts as one edge, and every cycle of length L is glued onto an edge that is already there, so it adds
-L - 2 nodes and L - 1 edges. Gluing along an edge makes no other chordless cycle, so the label, the number of glued
-cycles of each length, is the number of chordless cycles. With 0 to 14 cycles of each length 3 to 8 the expectation is
-149 nodes and 190 undirected edges, which are the averages that the paper prints.
+Each graph starts as a single edge. A cycle of length L is added along an existing edge, with L - 2 new nodes and L - 1
+new edges. This creates no other chordless cycle. Therefore the label, the number of added cycles of each length, is the
+number of chordless cycles. With 0 to 14 cycles of each length from 3 to 8, graphs have on average 149 nodes and 190
+undirected edges, as in the paper.
 """
 
 from typing import Any, NamedTuple
@@ -48,20 +48,20 @@ class CycleGraph(NamedTuple):
 
     num_nodes: int
     edges: np.ndarray
-    """[E, 2] int64, each undirected edge once, in the order of creation."""
+    """[E, 2] int64: each undirected edge once, in order of creation."""
     counts: np.ndarray
-    """[num_lengths] int64, cycles of each length."""
+    """[num_lengths] int64: number of cycles of each length."""
 
 
 def glue_cycles(rng: np.random.Generator, *, min_length: int, max_length: int, max_count: int) -> CycleGraph:
-    """Draw the counts, uniform on 0..max_count for each length, and glue that many cycles in random order."""
+    """Return a random graph. Counts are uniform in 0..max_count for each length; cycles are added in random order."""
     counts = rng.integers(0, max_count + 1, size=max_length - min_length + 1)
     lengths = rng.permutation(np.repeat(np.arange(min_length, max_length + 1), counts))
     edges = np.empty((1 + int((lengths - 1).sum()), 2), dtype=np.int64)
     edges[0] = (0, 1)
     num_nodes, num_edges = 2, 1
-    for length, place in zip(lengths, rng.random(len(lengths))):
-        start, end = edges[int(place * num_edges)]
+    for length, position in zip(lengths, rng.random(len(lengths))):
+        start, end = edges[int(position * num_edges)]
         path = np.concatenate([[start], np.arange(num_nodes, num_nodes + length - 2), [end]])
         edges[num_edges : num_edges + length - 1] = np.stack([path[:-1], path[1:]], axis=1)
         num_nodes, num_edges = num_nodes + length - 2, num_edges + length - 1
@@ -70,7 +70,7 @@ def glue_cycles(rng: np.random.Generator, *, min_length: int, max_length: int, m
 
 @datasets.register("cycles")
 class Cycles:
-    """Graphs of glued cycles of lengths 3 to 8; one classification (0 to 14) for each, mean accuracy."""
+    """Graphs made of cycles. Each length has one classification target, 0..max_count; the metric is mean accuracy."""
 
     def __init__(
         self, *, num_graphs: tuple[int, ...], min_length: int, max_length: int, max_count: int, seed: int
@@ -103,9 +103,9 @@ class Cycles:
         return cls(**vars(options))
 
     def load(self) -> dict[str, GraphDataset]:
-        """Generate the three splits; equal options and seed give equal graphs.
+        """Generate the three splits. The graphs are a function of the options and the seed.
 
-        Raises ConfigError where they are more than memory holds.
+        Raises ConfigError if the graphs do not fit into memory.
         """
         check_fits(
             self.mean_bytes(),
@@ -117,7 +117,7 @@ class Cycles:
         return {split: self._generate(split) for split in self.num_graphs}
 
     def mean_bytes(self) -> float:
-        """Return the expected bytes of nodes, of edges in both directions and of targets, all in 64 bits."""
+        """Return the expected size in bytes of nodes, edges in both directions and targets, all in 64 bits."""
         lengths = range(self.options["min_length"], self.options["max_length"] + 1)
         num_cycles = self.options["max_count"] / 2  # of each length
         nodes = 2 + num_cycles * sum(length - 2 for length in lengths)

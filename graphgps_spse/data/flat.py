@@ -1,11 +1,11 @@
-"""Flat graphs on disk: a folder of memory-mapped .npy files, written as a stream, there whole or not at all.
+"""Splits on disk: a folder of .npy files that are written as a stream and memory-mapped for reading.
 
-`<folder>/x.npy`, `edge_index.npy` ([E, 2]), `edge_attr.npy`, `y.npy`, `node_ptr.npy`, `edge_ptr.npy` and `meta.json`,
-which says what they hold. Reading maps them: memory holds the pages in use, which all processes share.
+A folder holds `x.npy`, `edge_index.npy` ([E, 2]), `edge_attr.npy`, `y.npy`, `node_ptr.npy`, `edge_ptr.npy`, and
+`meta.json` with the types and shapes. A folder is complete or absent. All processes share the mapped pages.
 
-A file that is cut short while it is in use is an error at the next batch (`MappedFile.check`). Only a cut between that
-check and the access to a page, within the same batch, ends the process with SIGBUS. Shards of counts avoid this as each
-record is read from the file; these arrays are tensors, which code indexes everywhere, so they are mapped.
+If a file is truncated while it is in use, the next batch raises an error (`MappedFile.check`). Only a truncation between
+this check and the access to a page kills the process with SIGBUS. Shards of path counts, in contrast, are read with
+system calls, which report truncation. Here this is not possible, because tensors access memory directly.
 """
 
 import json
@@ -30,7 +30,7 @@ _ARRAYS = ("x", "edge_index", "edge_attr", "y", "node_ptr", "edge_ptr")
 
 
 class FlatWriter:
-    """Writes the graphs of one split, block after block, to a new folder; it can be read after `close`."""
+    """Writer of a split, which appends blocks of graphs to the files of a new folder and finishes them in `close`."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True)
@@ -50,9 +50,17 @@ class FlatWriter:
         edge_attr: np.ndarray | None,
         y: np.ndarray,
     ) -> None:
-        """Add some graphs: nodes and edges of each ([G]), and arrays as in GraphDataset, in the types to be kept.
+        """Append a block of graphs.
 
-        All blocks must agree in their types and in whether there are edge features.
+        Args:
+            sizes: number of nodes of each graph, [G].
+            num_edges: number of edges of each graph, [G].
+            x: node features [N, F].
+            edge_index: [2, E]; the nodes of each graph are numbered from 0.
+            edge_attr: edge features [E, F], or None.
+            y: targets, [G, T] or [N, T].
+
+        Arrays are stored in their own types. All blocks must have the same types and the same arrays.
         """
         node_ptr, edge_ptr = self._num_nodes + np.cumsum(sizes), self._num_edges + np.cumsum(num_edges)
         arrays = {"x": x, "edge_index": np.ascontiguousarray(edge_index.T), "y": y}
@@ -62,7 +70,7 @@ class FlatWriter:
         self._num_nodes, self._num_edges = self._num_nodes + len(x), self._num_edges + edge_index.shape[1]
 
     def close(self, *, name: str, split: str, level: str = "graph", may_miss_targets: bool = False) -> None:
-        """Finish the files, check every graph and keep the fingerprint. Raises DataError where a graph is unusable."""
+        """Finish the files, check all graphs and store the fingerprint. Raises DataError if a graph is invalid."""
         for file in self._files.values():
             file.close()
         meta: dict[str, Any] = {"format": _FORMAT, "name": name, "split": split, "level": level}
@@ -78,32 +86,34 @@ class FlatWriter:
 
 
 def load_flat(path: Path, *, num_graphs: int | None = None) -> GraphDataset:
-    """Return the graphs of a folder, or its first `num_graphs`, memory-mapped.
+    """Return the memory-mapped graphs of a folder, or the first `num_graphs` of them.
 
-    All of the folder is read once: its fingerprint must be the one of the graphs that were checked and written. Raises
-    DataError where it is not.
+    All files are read once, to compare their fingerprint with the stored one. Raises DataError if they differ, or if
+    the folder is damaged.
     """
     try:
         meta = json.loads((path / "meta.json").read_text())
         if meta["format"] != _FORMAT:
-            raise DataError(f"{path} has format {meta['format']}, and this version reads {_FORMAT}; move it away")
+            raise DataError(
+                f"{path} has format {meta['format']}, but this version reads {_FORMAT}; move the folder away"
+            )
         fields = _fields(path, meta)
         graphs = GraphDataset(**fields, kept_fingerprint=meta["fingerprint"])
         if graphs.compute_fingerprint() != meta["fingerprint"]:
-            raise ValueError("its arrays are not those that were written")
+            raise ValueError("the arrays do not match the stored fingerprint")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as err:
         raise DataError(
-            f"{path} is damaged ({type(err).__name__}: {err}). Move it away and run the same command again: it is "
-            "written anew"
+            f"{path} is damaged ({type(err).__name__}: {err}). Move the folder away and run the same command again to "
+            "write it again"
         ) from err
     return graphs if num_graphs in (None, len(graphs)) else GraphDataset(**_first(fields, num_graphs))
 
 
 def make_once(path: Path, make: Callable[[Path], None]) -> None:
-    """Have make(folder) fill a new folder and call it `path`, unless that is there. It is whole or absent.
+    """Create the folder `path` with make(temporary folder), unless it exists. It appears complete or not at all.
 
-    Of processes that ask for it at the same time one makes it and the others wait, where the disk knows locks.
-    Raises DataError where the disk is full or cannot be written.
+    If several processes call this at the same time and the file system supports locks, one of them creates the folder
+    and the others wait. Raises DataError if the folder cannot be written.
     """
     if path.is_dir():
         return
@@ -113,19 +123,21 @@ def make_once(path: Path, make: Callable[[Path], None]) -> None:
             locked = wait_for_lock(lock)
             if path.is_dir():
                 return
-            if locked:  # so whoever began these is no more
+            if locked:  # the processes that created these folders have ended
                 for leftover in path.parent.glob(f".{path.name}.*.tmp"):
                     shutil.rmtree(leftover)
             with new_folder(path) as tmp:
                 make(tmp)
     except OSError as err:
-        if path.is_dir():  # another process was faster, on a disk without locks
+        if path.is_dir():  # another process created the folder, on a file system without locks
             return
-        raise DataError(f"{path} cannot be written ({err}). Make room, or set dataset.dir to another folder") from err
+        raise DataError(
+            f"{path} cannot be written ({err}). Free some space or set dataset.dir to another folder"
+        ) from err
 
 
 class _ArrayFile:
-    """One .npy file that grows by rows; its header is written last, when the number of rows is known."""
+    """A .npy file that grows by rows. The header is written last, when the number of rows is known."""
 
     def __init__(self, path: Path, dtype: np.dtype, row_shape: tuple[int, ...]) -> None:
         self.dtype, self._row_shape, self._num_rows = dtype, row_shape, 0
@@ -143,7 +155,7 @@ class _ArrayFile:
         self._num_rows += len(array)
 
     def close(self) -> None:
-        """Write the header, whose shape is known only now, and everything to the disk."""
+        """Write the header and flush the file to disk."""
         self._file.seek(0)
         self._file.write(_header(self.dtype, self.shape))
         self._file.flush()
@@ -158,7 +170,7 @@ def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 def _fields(path: Path, meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the GraphDataset in a folder. Raises ValueError for a file that is not as described."""
+    """Return the arguments of the GraphDataset in a folder. Raises ValueError for a file that contradicts `meta`."""
     known = [name for name in _ARRAYS if name in meta["arrays"]]
     tensors = {name: _map(path / f"{name}.npy", *meta["arrays"][name]) for name in known}
     return {
@@ -179,21 +191,21 @@ def _fields(path: Path, meta: dict[str, Any]) -> dict[str, Any]:
 def _map(path: Path, type_name: str, shape: list[int]) -> Tensor:
     dtype = np.dtype(type_name)
     if dtype.hasobject:
-        raise ValueError(f"{path.name}: {type_name} is no type of numbers")
+        raise ValueError(f"{path.name}: {type_name} is not a numeric type")
     with path.open("rb") as file:
         if file.read(_HEADER_BYTES) != _header(dtype, tuple(shape)):
-            raise ValueError(f"{path.name} does not hold {type_name} {shape}, as meta.json says")
+            raise ValueError(f"{path.name} does not hold {type_name} {shape}, the type and shape in meta.json")
         size, expected = os.fstat(file.fileno()).st_size, _HEADER_BYTES + math.prod(shape) * dtype.itemsize
         if size != expected:
-            raise ValueError(f"{path.name} has {size} bytes, and {expected} are {type_name} {shape}")
-        if 0 in shape:  # nothing to map
+            raise ValueError(f"{path.name} has {size} bytes, expected {expected} for {type_name} {shape}")
+        if 0 in shape:  # an empty array cannot be mapped
             return torch.from_numpy(np.empty(shape, dtype))
-        # Copy-on-write, as torch has no tensors that refuse to be written; nothing writes.
+        # Copy-on-write mode, because PyTorch has no read-only tensors. Nothing writes to the arrays.
         return torch.from_numpy(np.memmap(file, dtype, "c", _HEADER_BYTES, tuple(shape)))
 
 
 def _first(fields: dict[str, Any], num_graphs: int) -> dict[str, Any]:
-    """Return the arguments of the first graphs: views, not copies."""
+    """Return the arguments of a GraphDataset of the first graphs, as views."""
     nodes, edges = int(fields["node_ptr"][num_graphs]), int(fields["edge_ptr"][num_graphs])
     edge_attr = fields["edge_attr_EF"]
     return fields | {

@@ -1,6 +1,6 @@
-"""Graphs of your own: a folder with meta.json and, for train, val and test, flat arrays in .npz or rows of Parquet.
+"""User data: a folder with meta.json, and a .npz or Parquet file for each of train, val and test.
 
-The layouts stand in docs/own_data.md. Both formats give the same graphs; nothing in them is ever executed.
+docs/own_data.md describes the layouts. Both formats give the same graphs. Reading never executes code of the files.
 """
 
 import json
@@ -19,7 +19,7 @@ from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets, nearest
 
 METRICS = {"regression": "mae", "classification": "accuracy", "classification_sbm": "accuracy-SBM", "multilabel": "ap"}
-"""The tasks that a folder may name, with the metric that picks the best epoch."""
+"""Task in meta.json -> metric that selects the best epoch."""
 LEVELS, KINDS = ("graph", "node"), ("types", "floats", "ogb")
 META_KEYS = (
     *("task", "level", "num_targets", "num_classes", "target_names", "may_miss_targets", "directed"),
@@ -37,7 +37,7 @@ class FolderOptions(Options, section="dataset.folder"):
 
 @datasets.register("folder")
 class Folder:
-    """Graphs of your own from a folder of .npz or Parquet files in a documented layout (docs/own_data.md)."""
+    """User data from a folder of .npz or Parquet files (docs/own_data.md)."""
 
     def __init__(self, *, path: Path, spec: DatasetSpec) -> None:
         self.path, self.spec = path, spec
@@ -52,14 +52,14 @@ class Folder:
         return cls(path=path, spec=read_meta(path / "meta.json", name or path.resolve().name))
 
     def load(self) -> dict[str, GraphDataset]:
-        """Read the three splits. Raises DataError naming the file, the array and the graph."""
+        """Read the three splits. Raises DataError that names the file, the array and the graph."""
         return {split: self._load_split(split) for split in SPLITS}
 
     def _load_split(self, split: str) -> GraphDataset:
         npz, parquet = (self.path / f"{split}.{kind}" for kind in ("npz", "parquet"))
         if npz.is_file() == parquet.is_file():
             names = f"both {npz.name} and" if npz.is_file() else f"neither {npz.name} nor"
-            raise DataError(f"{self.path} holds {names} {parquet.name}; it must hold one of them")
+            raise DataError(f"{self.path} holds {names} {parquet.name}; it must hold exactly one of them")
         path = npz if npz.is_file() else parquet
         if path is npz:
             arrays = read_arrays(path)
@@ -77,12 +77,14 @@ class Folder:
     def _dataset(self, split: str, arrays: dict[str, np.ndarray]) -> GraphDataset:
         spec, edge_attr = self.spec, arrays.get("edge_attr")
         if (edge_attr is None) != (spec.edge_input.size == 0):
-            said = "no edge_features" if spec.edge_input.size == 0 else "edge_features"
-            raise DataError(f"edge_attr is {'absent' if edge_attr is None else 'there'}, but meta.json says {said}")
+            declared = "no edge_features" if spec.edge_input.size == 0 else "edge_features"
+            raise DataError(
+                f"edge_attr is {'missing' if edge_attr is None else 'present'}, but meta.json declares {declared}"
+            )
         is_real = spec.task in ("regression", "multilabel")
         edges = _integers("edge_index", arrays["edge_index"])
         if edges.ndim != 2 or edges.shape[0] != 2:
-            raise DataError(f"edge_index must be [2, E], senders and receivers, not {list(edges.shape)}")
+            raise DataError(f"edge_index must be [2, E], source and target nodes, not {list(edges.shape)}")
         return GraphDataset(
             name=spec.name,
             split=split,
@@ -98,26 +100,26 @@ class Folder:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a split in an .npz file."""
+    """Return the arrays of a split from an .npz file. Raises DataError for missing and unknown arrays."""
     arrays = read_npz(path)
     missing = [name for name in ARRAYS if name not in arrays]
     unknown = [name for name in arrays if name not in (*ARRAYS, "edge_attr")]
     if missing or unknown:
-        wrong = f"lacks {', '.join(missing)}" if missing else f"holds an unknown array '{unknown[0]}'"
-        raise DataError(f"{path} {wrong}; the layout is {', '.join(ARRAYS)} and, optionally, edge_attr")
+        problem = f"lacks {', '.join(missing)}" if missing else f"holds an unknown array '{unknown[0]}'"
+        raise DataError(f"{path} {problem}; it must hold {', '.join(ARRAYS)} and, optionally, edge_attr")
     return arrays
 
 
 def read_meta(path: Path, name: str) -> DatasetSpec:
-    """Return what a folder's meta.json says. Raises DataError naming the key."""
+    """Return the specification in a meta.json. Raises DataError that names the file and the key."""
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
-        raise DataError(f"{path} cannot be read ({err.strerror}); docs/own_data.md says what it holds") from err
+        raise DataError(f"{path} cannot be read ({err.strerror}); docs/own_data.md describes it") from err
     except ValueError as err:
         raise DataError(f"{path} is not valid JSON: {err}") from err
     if not isinstance(meta, dict):
-        raise DataError(f"{path}: not a JSON object of keys and values")
+        raise DataError(f"{path} must hold a JSON object, such as the one in docs/own_data.md")
     for key in meta:
         if key not in META_KEYS:
             raise DataError(
@@ -127,7 +129,7 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
     num_targets = _count(path, meta, "num_targets", 1, 1)
     is_class = task in ("classification", "classification_sbm")
     if is_class and num_targets > 1:
-        raise DataError(f"{path}: num_targets: {num_targets}, but a {task} has one target")
+        raise DataError(f"{path}: num_targets: {num_targets}, but {task} must have one target")
     names = meta.get("target_names", [])
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names) or len(names) not in (0, num_targets):
         raise DataError(f"{path}: target_names must be a list of {num_targets} names, one for each target")
@@ -136,7 +138,7 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
         if not isinstance(value, bool):
             raise DataError(f"{path}: {key} must be true or false, not {value!r}")
     if flags["may_miss_targets"] and is_class:
-        raise DataError(f"{path}: may_miss_targets: a {task} cannot miss targets; regression and multilabel can")
+        raise DataError(f"{path}: may_miss_targets: only regression and multilabel can miss targets, not {task}")
     return DatasetSpec(
         name=name,
         level=_choice(path, meta, "level", LEVELS, "graph"),
@@ -154,15 +156,15 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
 def _choice(path: Path, meta: dict[str, Any], key: str, known: tuple[str, ...], default: str = "") -> str:
     value = meta.get(key, default)
     if value not in known:
-        said = f"{value!r} is none of" if key in meta else "is missing; it is one of"
-        raise DataError(f"{path}: {key}: {said} {', '.join(known)}.{nearest(str(value), list(known))}")
+        problem = f"unknown value {value!r}" if key in meta else "is missing"
+        raise DataError(f"{path}: {key}: {problem}. Known: {', '.join(known)}.{nearest(str(value), list(known))}")
     return value
 
 
 def _count(path: Path, meta: dict[str, Any], key: str, default: int | None, least: int) -> int:
     value = meta.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise DataError(f"{path}: {key} must be a whole number of at least {least}, not {value!r}")
+        raise DataError(f"{path}: {key} must be an integer of at least {least}, not {value!r}")
     return value
 
 
@@ -174,7 +176,9 @@ def _input(path: Path, meta: dict[str, Any], key: str) -> InputSpec:
     kind = _choice(path, {f"{key}.kind": value["kind"]}, f"{key}.kind", KINDS)
     if kind == "ogb":
         if value.get("size", OGB_WIDTHS[key]) != OGB_WIDTHS[key]:
-            raise DataError(f"{path}: {key}.size: {value['size']}, but ogb has {OGB_WIDTHS[key]} columns; leave it out")
+            raise DataError(
+                f"{path}: {key}.size: {value['size']}, but ogb has {OGB_WIDTHS[key]} columns; omit the size"
+            )
         return InputSpec(kind, OGB_WIDTHS[key])
     return InputSpec(kind, _count(path, {f"{key}.size": value.get("size")}, f"{key}.size", None, 1))
 
@@ -190,30 +194,30 @@ def _features(name: str, values: np.ndarray, spec: InputSpec) -> torch.Tensor:
 
 
 def _table(name: str, values: np.ndarray, num_columns: int, is_real: bool) -> torch.Tensor:
-    """Return [rows, num_columns] float32 or int64; a flat array is one column."""
+    """Return `values` as [rows, num_columns], float32 if `is_real`, otherwise int64. 1-D arrays become one column."""
     table = values[:, None] if values.ndim == 1 else values
     if table.ndim != 2 or table.shape[1] != num_columns:
-        raise DataError(f"{name} must be [rows, {num_columns}], as meta.json says, not {list(values.shape)}")
+        raise DataError(f"{name} must be [rows, {num_columns}] according to meta.json, not {list(values.shape)}")
     if not is_real:
         return torch.from_numpy(_integers(name, table))
     if values.dtype.kind not in "iufb":
         raise DataError(f"{name} must hold numbers, not {values.dtype}")
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused with its graph
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite, which GraphDataset rejects
         return torch.from_numpy(table.astype(np.float32))
 
 
 def _check_values(spec: DatasetSpec, graphs: GraphDataset) -> None:
-    """Raise DataError for a type or class outside its range, naming array, row and graph."""
+    """Raise DataError that names array, row and graph if a type or class is outside its range."""
     checks = [("x", graphs.x_NF, graphs.node_ptr, spec.node_input.size if spec.node_input.kind == "types" else 0)]
     if graphs.edge_attr_EF is not None and spec.edge_input.kind == "types":
         checks.append(("edge_attr", graphs.edge_attr_EF, graphs.edge_ptr, spec.edge_input.size))
     y_ptr = graphs.node_ptr if spec.level == "node" else torch.arange(len(graphs) + 1)
     checks.append(("y", graphs.y, y_ptr, spec.num_classes))
     for name, values, ptr, size in checks:
-        known = values == values  # NaN, for unknown, is not
+        known = values == values  # False for NaN
         wrong = (known & ((values < 0) | (values >= size) | (values != values.floor()))).any(1) if size else None
         if wrong is not None and bool(wrong.any()):
             row = int(wrong.nonzero()[0])
             graph = int(torch.searchsorted(ptr, row, right=True)) - 1
             value = values[row].tolist()
-            raise DataError(f"{name}, row {row}, graph {graph}: {value} is outside the whole numbers 0..{size - 1}")
+            raise DataError(f"{name}, row {row}, graph {graph}: {value} must be an integer in 0..{size - 1}")

@@ -1,8 +1,8 @@
-"""Superpixel graphs of MNIST and CIFAR10 made here from the images, where the published graphs cannot be had.
+"""Superpixel graphs of MNIST and CIFAR10 built from the images, for use without the published graphs.
 
-The images are cut into superpixels by slic.py, once: sums over them are kept in the folder of the images. Such files
-also do in place of the images. The graphs are close to the published ones, not the same: their statistics agree, node
-order differs, and so do some superpixels, as SLIC rounds otherwise today.
+slic.py segments each image once, and the sums over superpixels are stored in the folder of the images. These files can
+also replace the images. The graphs are similar to the published ones but not identical: their statistics agree, the
+order of nodes differs, and some superpixels differ because current versions of SLIC round differently.
 """
 
 import io
@@ -58,7 +58,7 @@ class ImageOptions(Options, section="dataset.images"):
 
 @datasets.register("images")
 class ImageSuperpixels:
-    """MNIST (at most 75 superpixels) or CIFAR10 (at most 150); the first of the training images are for validation."""
+    """Superpixels of MNIST (at most 75) or CIFAR10 (at most 150). The first training images are used for validation."""
 
     def __init__(
         self, *, folder: Path, name: str, num_val: int = 5000, num_graphs: Sequence[int] = (), num_threads: int = 1
@@ -81,13 +81,13 @@ class ImageSuperpixels:
         )
 
     def load(self) -> dict[str, GraphDataset]:
-        """Build the three splits. Raises DataError where files are missing or damaged, with the names looked for."""
+        """Build the three splits. Raises DataError that names files which are missing or damaged."""
         train, test = self._sums("train"), self._sums("test")
         num_train = len(train.num_nodes_G)
         if num_train <= self.num_val:
             raise DataError(
-                f"{self.spec.name}: {num_train} training images in {self.folder}, of which the first {self.num_val} "
-                "are for validation, so none is left to train on. Set dataset.images.num_val lower"
+                f"{self.spec.name}: {self.folder} holds {num_train} training images, and the first {self.num_val} are "
+                "used for validation, which leaves no images for training. Lower dataset.images.num_val"
             )
         parts = {
             "train": (train, self.num_val, num_train),
@@ -102,7 +102,7 @@ class ImageSuperpixels:
         return superpixel_graphs(part, side=recipe_of(self.name).side, name=self.spec.name, split=split)
 
     def _sums(self, part: str) -> SuperpixelSums:
-        """Sums of "train" or "test": from their file, or else from the images, and then that file is written."""
+        """Return the sums of "train" or "test": read from their file, or computed from the images and then stored."""
         stem = f"{self.name.lower()}_{recipe_of(self.name).max_segments}sp_{part}"
         for path in (self.folder / f"{stem}.npz", self.folder / f"{stem}.npz.xz"):
             if path.is_file():
@@ -112,22 +112,25 @@ class ImageSuperpixels:
         try:
             images, labels = read(self.folder, part)
         except DataError as err:
-            raise DataError(f"{err}. {path.name}, sums over superpixels, would do as well") from err
+            raise DataError(f"{err}. A file {path.name} with sums over superpixels can replace the images") from err
         if not os.access(self.folder, os.W_OK):
             raise DataError(
-                f"{self.folder} cannot be written, and superpixels are kept there; copy the images elsewhere"
+                f"{self.folder} cannot be written, and superpixels are stored there; copy the images to another folder "
+                "and set dataset.images.dir"
             )
-        log.info("%s, %s: cutting %d images, some milliseconds each; kept in %s", self.name, part, len(images), path)
+        log.info(
+            "%s, %s: segmenting %d images, a few milliseconds each; result in %s", self.name, part, len(images), path
+        )
         sums = sum_superpixels(images, labels, recipe_of(self.name), num_threads=self.num_threads)
         save_sums(path, sums, self.name)
         return sums
 
 
 def load_sums(path: Path, name: str) -> SuperpixelSums:
-    """Read superpixels of MNIST or CIFAR10 from a .npz, or one compressed as .npz.xz.
+    """Read superpixels of MNIST or CIFAR10 from a file in .npz or .npz.xz format.
 
-    It holds `num_nodes` and `label` for each image and, for each superpixel, `count`, `sum_row`, `sum_col` and
-    `sum_intensity`, or `sum_r`, `sum_g` and `sum_b`. Raises DataError for what is missing or cannot be.
+    The file holds `num_nodes` and `label`, [G], and for each superpixel `count`, `sum_row`, `sum_col` and either
+    `sum_intensity` or `sum_r`, `sum_g` and `sum_b`, [N]. Raises DataError for arrays that are missing or inconsistent.
     """
     keys = ("num_nodes", "label", "count", "sum_row", "sum_col", *_COLOURS[name])
     try:
@@ -137,7 +140,7 @@ def load_sums(path: Path, name: str) -> SuperpixelSums:
     arrays = read_npz(path, content)
     missing = [key for key in keys if key not in arrays]
     if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}: it holds no sums over superpixels of {name}")
+        raise DataError(f"{path} lacks {', '.join(missing)}; it must hold sums over superpixels of {name}")
     not_whole = [key for key in keys if arrays[key].dtype.kind not in "iu"]
     if not_whole:
         raise DataError(f"{path}: {not_whole[0]} must hold integers, not {arrays[not_whole[0]].dtype}")
@@ -146,14 +149,14 @@ def load_sums(path: Path, name: str) -> SuperpixelSums:
     per_node = [count, row, col, *colours]
     lengths = ", ".join(f"{key} {column.shape}" for key, column in zip(keys, columns))
     if len({c.shape for c in per_node}) != 1 or num_nodes.shape != label.shape or num_nodes.sum() != len(per_node[0]):
-        raise DataError(f"{path}: sizes disagree: {lengths}, {num_nodes.sum()} superpixels by num_nodes")
+        raise DataError(f"{path}: array sizes disagree: {lengths}, but num_nodes sums to {num_nodes.sum()}")
     sums = SuperpixelSums(num_nodes, label, count, row, col, np.stack(colours, axis=1))
     _check_sums(sums, path, recipe_of(name).side)
     return sums
 
 
 def save_sums(path: Path, sums: SuperpixelSums, name: str) -> None:
-    """Write what `load_sums` reads; the file appears whole or not at all. Raises DataError where it cannot."""
+    """Write a file for `load_sums`, atomically. Raises DataError if the file cannot be written."""
     arrays = {
         "num_nodes": sums.num_nodes_G.astype(np.uint8),
         "label": sums.label_G.astype(np.uint8),
@@ -167,11 +170,13 @@ def save_sums(path: Path, sums: SuperpixelSums, name: str) -> None:
     try:
         write_atomic(path, buffer.getvalue())
     except OSError as err:
-        raise DataError(f"{path} cannot be written ({err}); set dataset.images.dir to a folder with room") from err
+        raise DataError(
+            f"{path} cannot be written ({err}); set dataset.images.dir to a folder with free space"
+        ) from err
 
 
 def _check_sums(sums: SuperpixelSums, path: Path, side: int) -> None:
-    """Every image has all its pixels, and every mean is one that pixels can have."""
+    """Raise DataError unless the superpixels of each image cover all its pixels and have possible mean values."""
     image_N = np.repeat(np.arange(len(sums.num_nodes_G)), sums.num_nodes_G)
     possible_N = sums.count_N > 0
     for total, most in ((sums.row_N, side - 1), (sums.col_N, side - 1), *((c, 255) for c in sums.colour_NC.T)):
@@ -182,5 +187,6 @@ def _check_sums(sums: SuperpixelSums, path: Path, side: int) -> None:
     bad = np.flatnonzero(~possible_G)
     if len(bad):
         raise DataError(
-            f"{path}: image {bad[0]} cannot be one of {side} x {side} pixels with labels 0 to {_NUM_CLASSES - 1}"
+            f"{path}: image {bad[0]} does not have {side} x {side} pixels, valid sums and a label from 0 to "
+            f"{_NUM_CLASSES - 1}"
         )

@@ -1,4 +1,4 @@
-"""Arrays that take long to make, kept on disk under a name that follows from what they are made of."""
+"""Cache of arrays on disk. File names contain a digest of the input."""
 
 import hashlib
 import io
@@ -19,7 +19,10 @@ Arrays = dict[str, np.ndarray]
 
 
 def digest_of(texts: Iterable[str]) -> str:
-    """Return a digest of some texts in their order, each with its length, so that no two lists share one by joining."""
+    """Return a digest of a sequence of texts, 16 hexadecimal digits.
+
+    Lengths are part of the digest, so that ["ab", "c"] and ["a", "bc"] differ.
+    """
     digest = hashlib.sha256()
     for text in texts:
         content = text.encode("utf-8", "surrogatepass")
@@ -30,18 +33,17 @@ def digest_of(texts: Iterable[str]) -> str:
 def make_or_read(
     path: Path, make: Callable[[], Arrays], *, is_final: Callable[[Arrays], bool] = lambda arrays: True
 ) -> Arrays:
-    """Return the arrays of an .npz file, or make them and, if they are final, keep them.
+    """Return the arrays in the .npz file `path`, or call `make` and store its result in `path`.
 
-    `path` must name everything that they follow from.
-
-    A damaged file is made anew, with a warning, and so are arrays that no disk takes: a cache may be missing. Processes
-    that make the same file at the same time each write it whole.
+    `path` must depend on all inputs of `make`. Arrays for which `is_final` is False are not stored. A damaged file is
+    replaced, with a warning. If `path` cannot be written, the arrays are returned with a warning. Files are written
+    atomically, so several processes may create the same file.
     """
     if path.is_file():
         try:
             return read_npz(path)
         except DataError as err:
-            log.warning("%s; it is made anew", err)
+            log.warning("%s; the file will be replaced", err)
     arrays = make()
     if not is_final(arrays):
         return arrays
@@ -51,5 +53,5 @@ def make_or_read(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content.getvalue())
     except OSError as err:
-        log.warning("%s cannot be kept (%s); the next start makes it again", path, err)
+        log.warning("%s cannot be written (%s); the next run will compute its arrays again", path, err)
     return arrays

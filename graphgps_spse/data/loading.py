@@ -1,4 +1,4 @@
-"""Loaders whose order is a function of (seed, epoch): a run resumes at any batch, with any number of workers."""
+"""Batch loaders. The order of graphs depends on seed and epoch only, so a run can resume at any batch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,36 +33,36 @@ class WorkerOptions(Options, section=""):
 
 
 class BatchOrder:
-    """The batches of one epoch as lists of graph numbers. With `shuffle`, for training, each epoch has its own order.
+    """Batch sampler. With `shuffle`, which is for training, each epoch has a different order.
 
-    BatchNorm cannot train on a single row, so a training batch that is a single node joins a neighbour.
+    BatchNorm cannot train on a single row. Therefore a training batch with a single node is merged with another batch.
     """
 
     def __init__(self, sizes_G: Tensor, batch_size: int, seed: int, shuffle: bool) -> None:
-        """`sizes_G` are the nodes of each graph."""
+        """`sizes_G`, [G], holds the number of nodes of each graph."""
         self.sizes_G, self.batch_size, self.seed, self.shuffle = sizes_G, batch_size, seed, shuffle
         self.epoch, self.start = 0, 0
 
     def batches(self, epoch: int) -> list[Tensor]:
-        """Return the graph numbers of each batch of an epoch, int64."""
+        """Return the graph numbers of each batch of an epoch, each [B] int64."""
         num_graphs = len(self.sizes_G)
         if not self.shuffle:
             return list(torch.arange(num_graphs).split(self.batch_size))
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
         batches = torch.randperm(num_graphs, generator=generator).split(self.batch_size)
-        return self._without_single_nodes(batches)
+        return self._merge_single_nodes(batches)
 
-    def _without_single_nodes(self, batches: Sequence[Tensor]) -> list[Tensor]:
-        """Let each batch of a single node join the batch after it, the last one the batch before."""
-        joined = [batches[0]]
+    def _merge_single_nodes(self, batches: Sequence[Tensor]) -> list[Tensor]:
+        """Merge each batch of a single node with the next batch, or the last batch with the one before it."""
+        merged = [batches[0]]
         for batch in batches[1:]:
-            if self._is_single_node(joined[-1]):
-                joined[-1] = torch.cat([joined[-1], batch])
+            if self._is_single_node(merged[-1]):
+                merged[-1] = torch.cat([merged[-1], batch])
             else:
-                joined.append(batch)
-        if len(joined) > 1 and self._is_single_node(joined[-1]):
-            joined[-2:] = [torch.cat(joined[-2:])]
-        return joined
+                merged.append(batch)
+        if len(merged) > 1 and self._is_single_node(merged[-1]):
+            merged[-2:] = [torch.cat(merged[-2:])]
+        return merged
 
     def _is_single_node(self, batch: Tensor) -> bool:
         return len(batch) == 1 and int(self.sizes_G[batch[0]]) == 1
@@ -76,7 +76,7 @@ class BatchOrder:
 
 
 class BatchView(Dataset):
-    """A split as torch's DataLoader wants it: a list of graph numbers in, one GraphBatch out."""
+    """Adapter of a split for PyTorch's DataLoader, which returns one GraphBatch for a list of graph numbers."""
 
     def __init__(self, graphs: GraphDataset, part: int = 0, num_parts: int = 1) -> None:
         self.graphs, self.part, self.num_parts = graphs, part, num_parts
@@ -85,9 +85,9 @@ class BatchView(Dataset):
         return len(self.graphs)
 
     def __getitems__(self, indices: list[int]) -> GraphBatch | SPSEError | None:
-        """Return the batch of this part of the graphs `indices`, None for no graphs; flat arrays make it a few slices.
+        """Return the batch of this process's part of the graphs `indices`; None if the part is empty.
 
-        An error that is for people is returned, not raised, as torch would wrap a worker's in a traceback.
+        User-facing errors are returned rather than raised, because the DataLoader would add a worker's traceback.
         """
         share = indices[self.part :: self.num_parts]
         try:
@@ -99,9 +99,9 @@ class BatchView(Dataset):
 
 
 class GraphLoader:
-    """Batches of one split. The last batch of an epoch may be smaller, or larger by a single node; none is dropped.
+    """Loader of the batches of one split. No graph is dropped: the last batch of an epoch may be smaller.
 
-    Of `num_parts` loaders of one seed, each gives its own `part` (from 0) of the same batches.
+    In distributed training, each of `num_parts` loaders with the same seed yields its `part` (from 0) of each batch.
     """
 
     def __init__(
@@ -122,47 +122,46 @@ class GraphLoader:
         self._loader = DataLoader(
             BatchView(graphs, part, num_parts),
             batch_sampler=self._order,
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             num_workers=num_workers,
             worker_init_fn=begin_loader_worker,
-            # Own generator: by default torch draws the workers' base seed from the global one, which dropout reads.
+            # A separate generator, because the default would advance the global one, which dropout uses.
             generator=torch.Generator().manual_seed(derive_seed(seed, "workers")),
             persistent_workers=num_workers > 0,
             pin_memory=pin_memory,
         )
 
     def num_batches(self, epoch: int) -> int:
-        """Return how many batches an epoch has."""
+        """Return the number of batches of an epoch."""
         return len(self._order.batches(epoch))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
-        """Yield the batches of an epoch from number `start` on, None for an empty part.
+        """Yield the batches of an epoch, beginning with batch `start`; None stands for an empty part of a batch.
 
-        Raises DataError where a batch cannot be built, in whichever process that was, and LoaderError where a loader
-        process is lost.
+        Raises DataError if a batch cannot be built, and LoaderError if a loader process ends or hangs.
         """
         self._order.epoch, self._order.start = epoch, start
         batches = batches_of(self._loader, self.worker_timeout) if self._loader.num_workers else self._loader
-        return map(_sound, batches)
+        return map(_raise_error, batches)
 
     def numbers(self, epoch: int) -> list[list[int]]:
-        """Return the numbers of the graphs of each batch of an epoch; no batch is built."""
+        """Return the graph numbers of each batch of an epoch, without building the batches."""
         return [batch.tolist() for batch in self._order.batches(epoch)]
 
 
-def _sound(batch: GraphBatch | SPSEError | None) -> GraphBatch | None:
+def _raise_error(batch: GraphBatch | SPSEError | None) -> GraphBatch | None:
     if isinstance(batch, SPSEError):
         raise batch
     return batch
 
 
-def _as_it_is(batch: Any) -> Any:
+def _identity(batch: Any) -> Any:
     return batch
 
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """How the loaders of a run are built."""
+    """Options of the loaders of a run."""
 
     batch_size: int
     seed: int
@@ -177,7 +176,7 @@ class LoaderOptions:
     def loaders(
         self, splits: dict[str, GraphDataset], *, pin_memory: bool = False, part: int = 0, num_parts: int = 1
     ) -> dict[str, GraphLoader]:
-        """Return one loader for each split, or for a part of each of its batches; only "train" is shuffled."""
+        """Return a loader for each split. Only "train" is shuffled. For `part` and `num_parts`, see GraphLoader."""
         return {
             split: GraphLoader(
                 graphs,

@@ -1,4 +1,4 @@
-"""From SMILES to graphs with the features of the Open Graph Benchmark (Hu et al. 2020), one or millions at a time."""
+"""Conversion of SMILES to graphs with the atom and bond features of the Open Graph Benchmark (Hu et al. 2020)."""
 
 import logging
 import re
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS = 9, 3
 MAX_ATOMS = 1 << 15
-"""Atoms that the int16 of edge_index can number."""
+"""Largest number of atoms, limited by the int16 type of edge_index."""
 
 _NUM_ELEMENTS = 118
-ENDED = "ends the process that reads it"
-"""What the reason says of a row that was not read to its end."""
-_SHOWN = 60  # characters of a SMILES in a message
-_BLOCK = 2048  # molecules that a worker process turns into graphs at a time: about half a second
+KILLED_PROCESS = "kills the process that reads it"
+"""Part of the reason of a row whose conversion killed its process."""
+_MAX_SHOWN = 60  # characters of a SMILES in a message
+_BLOCK = 2048  # molecules that a worker process converts at a time, which takes about half a second
 _CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
 _HYBRIDIZATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
 _BOND_TYPES = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
@@ -34,7 +34,7 @@ _STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STER
 
 
 class Molecule(NamedTuple):
-    """One molecule as a graph, atoms in the order of its SMILES, every bond as two edges, one after the other."""
+    """A molecule as a graph. Nodes are atoms, in the order of the SMILES; each bond gives two consecutive edges."""
 
     x: np.ndarray
     """[n, 9] uint8, the columns of models.features.ATOM_COLUMNS."""
@@ -45,29 +45,29 @@ class Molecule(NamedTuple):
 
 
 class MoleculeBlock(NamedTuple):
-    """Consecutive rows of a list of SMILES: the graphs of those that are molecules, and why the others are not."""
+    """Graphs of consecutive rows of a list of SMILES, and the rows that could not be converted."""
 
     rows: np.ndarray
-    """[G] int64: the row of each graph in the list."""
+    """[G] int64: row of each graph in the list."""
     sizes: np.ndarray
-    """[G] int64: nodes of each graph."""
+    """[G] int64: number of nodes of each graph."""
     num_edges: np.ndarray
-    """[G] int64: edges of each graph."""
+    """[G] int64: number of edges of each graph."""
     x: np.ndarray
     """[N, 9] uint8."""
     edge_index: np.ndarray
-    """[2, E] int16; nodes count within each graph."""
+    """[2, E] int16; the nodes of each graph are numbered from 0."""
     edge_attr: np.ndarray
     """[E, 3] uint8."""
     bad: list[tuple[int, str]]
-    """Row and reason of each row that is no graph."""
+    """Row number and reason of each row that could not be converted."""
 
 
 def featurise(smiles: str) -> Molecule:
-    """Return the graph of a SMILES string. Raises DataError, with the reason that RDKit gives, if there is none.
+    """Return the graph of a SMILES string. Raises DataError with RDKit's reason if the string is not a molecule.
 
-    Equal to `ogb.utils.smiles2graph`, but for chirality, of which there are four here: what is neither unspecified nor
-    one of the two tetrahedral kinds is 3, other.
+    The result equals `ogb.utils.smiles2graph`, except that there are only four chiralities: values other than
+    unspecified and the two tetrahedral ones become 3, "other".
     """
     return featurise_mol(_parse(smiles), smiles)
 
@@ -86,11 +86,11 @@ def featurise_mol(mol: Any, smiles: str) -> Molecule:
 
 
 def featurise_block(smiles: Sequence[Any], first_row: int = 0) -> MoleculeBlock:
-    """Return the graphs of some rows; the first of them is row `first_row` of its list."""
+    """Return the graphs of a sequence of SMILES, whose first entry is row `first_row` of a longer list."""
     from rdkit import rdBase
 
     rows, molecules, bad = [], [], []
-    with rdBase.BlockLogs():  # the reasons are returned
+    with rdBase.BlockLogs():  # RDKit's messages are returned as reasons
         for row, text in enumerate(smiles, first_row):
             try:
                 molecules.append(featurise(text))
@@ -109,10 +109,11 @@ def featurise_block(smiles: Sequence[Any], first_row: int = 0) -> MoleculeBlock:
 
 
 def featurise_many(smiles: Iterable[Any], *, num_workers: int = 1) -> Iterator[MoleculeBlock]:
-    """Yield the graphs of many SMILES, block after block in their order; the same for any number of processes.
+    """Yield the graphs of many SMILES in blocks, in order. The result does not depend on the number of processes.
 
-    `smiles` is read as blocks are asked for, a few ahead, so neither it nor the graphs need be in memory as a whole.
-    Where a process is killed, its molecules are read again, alone; one that kills its process then, too, is a bad row.
+    `smiles` is read lazily, a few blocks ahead, so that neither the SMILES nor the graphs must fit into memory. If a
+    process is killed, its molecules are converted again in separate processes. A molecule that again kills its process
+    becomes a bad row.
     """
     parts = _parts(smiles)
     if num_workers < 2:
@@ -126,14 +127,13 @@ def featurise_many(smiles: Iterable[Any], *, num_workers: int = 1) -> Iterator[M
                 yield from _featurise_with(pool, num_workers, parts, waiting)
                 return
             except BrokenProcessPool:
-                told = "a process that turns SMILES into graphs was killed; what it read is read again by one at a time"
-                log.warning(told)
+                log.warning("a process that converts SMILES was killed; its molecules are converted again separately")
         while waiting:
-            yield from _featurise_apart(*waiting.popleft())
+            yield from _featurise_isolated(*waiting.popleft())
 
 
 _Part = tuple[int, list[Any]]
-"""The number of the first of some consecutive rows, and their SMILES."""
+"""Number of the first row, and the SMILES of consecutive rows."""
 
 
 def _parts(smiles: Iterable[Any]) -> Iterator[_Part]:
@@ -150,7 +150,7 @@ def _processes(number: int) -> ProcessPoolExecutor:
 def _featurise_with(
     pool: ProcessPoolExecutor, num_workers: int, parts: Iterator[_Part], waiting: deque[_Part]
 ) -> Iterator[MoleculeBlock]:
-    """Yield the blocks of all parts; `waiting` holds those that were taken and whose block was not yet yielded."""
+    """Yield the blocks of all parts. `waiting` holds the parts whose blocks have not been yielded yet."""
     futures: deque[Future[MoleculeBlock]] = deque()
     try:
         while True:
@@ -167,35 +167,35 @@ def _featurise_with(
             future.cancel()
 
 
-def _featurise_apart(first_row: int, part: list[Any]) -> Iterator[MoleculeBlock]:
-    """Yield the blocks of some rows, each read by a process of its own, down to the single row that kills it."""
+def _featurise_isolated(first_row: int, part: list[Any]) -> Iterator[MoleculeBlock]:
+    """Yield the blocks of some rows, converted by a new process; bisect them if the process is killed."""
     try:
         with _processes(1) as pool:
             yield pool.submit(featurise_block, part, first_row).result()
     except BrokenProcessPool:
         if len(part) > 1:
             half = len(part) // 2
-            yield from _featurise_apart(first_row, part[:half])
-            yield from _featurise_apart(first_row + half, part[half:])
+            yield from _featurise_isolated(first_row, part[:half])
+            yield from _featurise_isolated(first_row + half, part[half:])
         else:
-            reason = f"{show_smiles(part[0])} {ENDED}, by a fault of RDKit or for want of memory"
+            reason = f"{show_smiles(part[0])} {KILLED_PROCESS}, by a crash of RDKit or a lack of memory"
             yield featurise_block([])._replace(bad=[(first_row, reason)])
 
 
 def count_workers(num_threads: int) -> int:
-    """Return the workers that `num_threads` of a configuration means: 0 is one for each core this process may use."""
+    """Return the number of worker processes for the key `num_threads`; 0 stands for all cores of this process."""
     return num_threads or count_cores()
 
 
 def fold_chirality(x_NF: np.ndarray) -> np.ndarray:
-    """Return atom features of any version of ogb as uint8 with four chiralities: the fifth, for none, becomes other."""
+    """Return OGB's atom features [N, 9] as uint8 with four chiralities; the fifth value of some versions is "other"."""
     folded = np.asarray(x_NF).astype(np.uint8)
     np.minimum(folded[:, 1], len(_CHIRALITIES) - 1, out=folded[:, 1])
     return folded
 
 
 class _Tables(NamedTuple):
-    """RDKit's values to positions in OGB's lists."""
+    """Maps from RDKit's values to indices in OGB's lists."""
 
     chirality: dict[Any, int]
     hybridization: dict[Any, int]
@@ -213,7 +213,7 @@ def _tables() -> _Tables:
         (Chem.BondType, _BOND_TYPES),
         (Chem.BondStereo, _STEREO),
     )
-    return _Tables(*({kind.names[name]: place for place, name in enumerate(names)} for kind, names in kinds))
+    return _Tables(*({kind.names[name]: index for index, name in enumerate(names)} for kind, names in kinds))
 
 
 def _atom_features(atom: Any, tables: _Tables) -> tuple[int, ...]:
@@ -234,27 +234,27 @@ def _atom_features(atom: Any, tables: _Tables) -> tuple[int, ...]:
 def _bond_features(bond: Any, tables: _Tables, smiles: str) -> tuple[int, ...]:
     stereo = tables.stereo.get(bond.GetStereo())
     if stereo is None:
-        raise DataError(f"{show_smiles(smiles)}: OGB's features have no place for the bond stereo {bond.GetStereo()}")
+        raise DataError(f"{show_smiles(smiles)}: OGB's features do not support the bond stereo {bond.GetStereo()}")
     return tables.bond_type.get(bond.GetBondType(), len(_BOND_TYPES)), stereo, int(bond.GetIsConjugated())
 
 
 def _parse(smiles: Any) -> Any:
     if not isinstance(smiles, str):
-        raise DataError(f"{smiles!r} is no text, so it is no SMILES")
+        raise DataError(f"{smiles!r} is not a SMILES string")
     try:
         smiles.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{show_smiles(smiles)} is no molecule: it is not UTF-8 text") from None
-    for number in re.findall(r"\[\d*#(\d+)", smiles):  # RDKit keeps eight bits of it, so 300 would be 44
+        raise DataError(f"{show_smiles(smiles)} is not a molecule: it is not UTF-8 text") from None
+    for number in re.findall(r"\[\d*#(\d+)", smiles):  # RDKit keeps only eight bits, so 300 would become 44
         if int(number) > _NUM_ELEMENTS:
-            raise DataError(f"{show_smiles(smiles)} is no molecule: there is no element {number}")
+            raise DataError(f"{show_smiles(smiles)} is not a molecule: there is no element {number}")
     try:
         mol = _sanitised(smiles)
-    except RuntimeError as err:  # how RDKit says that it did not expect this
+    except RuntimeError as err:  # violated preconditions of RDKit
         reason = str(err).partition("Violation occurred")[0].removeprefix("Pre-condition Violation")
-        raise DataError(f"{show_smiles(smiles)} is no molecule: {' '.join(reason.split())}") from err
+        raise DataError(f"{show_smiles(smiles)} is not a molecule: {' '.join(reason.split())}") from err
     if not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
-        raise DataError(f"{show_smiles(smiles)} has {mol.GetNumAtoms():,} atoms; 1 to {MAX_ATOMS:,} can be used")
+        raise DataError(f"{show_smiles(smiles)} has {mol.GetNumAtoms():,} atoms; the limits are 1 and {MAX_ATOMS:,}")
     return mol
 
 
@@ -266,11 +266,11 @@ def _sanitised(smiles: str) -> Any:
         raw = Chem.MolFromSmiles(smiles, sanitize=False)
         problems = [] if raw is None else [problem.Message() for problem in Chem.DetectChemistryProblems(raw)]
         reason = "; ".join(problems) or "it cannot be parsed as SMILES"
-        raise DataError(f"{show_smiles(smiles)} is no molecule: {reason}")
+        raise DataError(f"{show_smiles(smiles)} is not a molecule: {reason}")
     return mol
 
 
 def show_smiles(smiles: str) -> str:
-    """Return a SMILES as messages show it: in quotes, the first 60 characters."""
-    printable = smiles[:_SHOWN].encode("utf-8", "backslashreplace").decode()
-    return f"'{printable}{'..' if len(smiles) > _SHOWN else ''}'"
+    """Return a SMILES for messages: in quotes, at most 60 characters."""
+    printable = smiles[:_MAX_SHOWN].encode("utf-8", "backslashreplace").decode()
+    return f"'{printable}{'..' if len(smiles) > _MAX_SHOWN else ''}'"

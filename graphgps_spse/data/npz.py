@@ -1,4 +1,4 @@
-"""Arrays of .npz files: every byte is verified before it is believed, and nothing is ever unpickled."""
+"""Safe reader of .npz files: all checksums are verified, and nothing is unpickled."""
 
 import io
 import lzma
@@ -13,7 +13,7 @@ import numpy as np
 
 from graphgps_spse.errors import DataError
 
-_END_BYTES = 22  # of the record that ends a zip file, without its comment
+_END_BYTES = 22  # size of a zip file's end-of-central-directory record, without its comment
 
 UNREADABLE = (
     OSError,
@@ -29,32 +29,32 @@ UNREADABLE = (
     zlib.error,
     lzma.LZMAError,
 )
-"""What zipfile, its decompressors and numpy were seen to raise for files that are damaged or hold something else."""
+"""Exceptions that zipfile, its decompressors and NumPy raise for damaged or invalid files."""
 
 
 def read_npz(path: Path, content: bytes | None = None) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file by name; `content` are its bytes where they are at hand.
+    """Return the arrays of an .npz file by name. `content` is the content of the file if it has already been read.
 
-    Raises DataError naming the file, and the array where one is damaged.
+    Raises DataError that names the file, and the array if a single one is damaged.
     """
     arrays = {}
     try:
         with path.open("rb") if content is None else io.BytesIO(content) as file, zipfile.ZipFile(file) as archive:
             for member in archive.namelist():
                 name = member.removesuffix(".npy")
-                try:  # read as a whole, as only the end of a member shows whether its checksum is right
+                try:  # read completely, because zipfile verifies the checksum at the end of a member
                     whole = io.BytesIO(archive.read(member))
                     arrays[name] = np.lib.format.read_array(whole, allow_pickle=False)
                 except UNREADABLE as err:
                     raise DataError(f"{path}: array {name} cannot be read ({type(err).__name__}: {err})") from err
             if len(archive.namelist()) != _count_members(file, archive):
-                raise zipfile.BadZipFile("its directory does not list all of its members")
+                raise zipfile.BadZipFile("the directory does not list all members")
     except UNREADABLE as err:
-        raise DataError(f"{path} is no readable .npz file ({type(err).__name__}: {err})") from err
+        raise DataError(f"{path} is not a readable .npz file ({type(err).__name__}: {err})") from err
     return arrays
 
 
 def _count_members(file: IO[bytes], archive: zipfile.ZipFile) -> int:
-    """Return how many members the end of a zip file says that there are: zipfile does not compare."""
+    """Return the number of members in a zip file's last record, which zipfile does not compare with the directory."""
     file.seek(-_END_BYTES - len(archive.comment), os.SEEK_END)
     return int.from_bytes(file.read(_END_BYTES)[10:12], "little")

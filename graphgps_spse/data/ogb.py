@@ -1,4 +1,4 @@
-"""Molecular benchmarks under the format that GraphGPS calls OGB: both Peptides, and PCQM4Mv2."""
+"""Molecular benchmarks with `dataset.format: OGB`, as in GraphGPS: Peptides and PCQM4Mv2."""
 
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from graphgps_spse.registry import datasets, nearest
 
 @datasets.register("OGB")
 class OGB:
-    """Peptides (Dwivedi et al. 2022) from PyG's raw files, and PCQM4Mv2 (Hu et al. 2021) from OGB's."""
+    """Peptides (Dwivedi et al. 2022) from PyG's raw files, and PCQM4Mv2 (Hu et al. 2021) from OGB's raw files."""
 
     names = (*(f"peptides-{kind}" for kind in Peptides.kinds), *(f"PCQM4Mv2-{kind}" for kind in PCQM4Mv2.kinds))
-    """What `dataset.name` may be."""
+    """Values of `dataset.name`."""
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> Peptides | PCQM4Mv2:
@@ -27,7 +27,7 @@ class OGB:
         name, root = source.name, Path(source.dir)
         if name not in cls.names:
             raise ConfigError(
-                f"dataset.name: '{name}' is no data set of OGB.{nearest(name, list(cls.names))} "
+                f"dataset.name: '{name}' is not a data set of OGB.{nearest(name, list(cls.names))} "
                 f"Known: {', '.join(cls.names)}"
             )
         family, kind = name.split("-")
@@ -35,7 +35,7 @@ class OGB:
             return Peptides(root=root / "LRGB", kind=kind, trusted=TrustOptions.from_cfg(cfg).trust_data)
         if kind == "inference" and cfg.train.mode == "custom":
             raise ConfigError(
-                f"dataset.name: {name} has no training split; it is for predictions of a finished run, with "
-                "python scripts/predict.py"
+                f"dataset.name: {name} has no training split; use it with python scripts/predict.py, for predictions "
+                "of a finished run"
             )
         return PCQM4Mv2(root=root, kind=kind, num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads))

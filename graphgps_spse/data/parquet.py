@@ -1,4 +1,4 @@
-"""Graphs from Parquet, one row for each, into flat arrays without a Python object for any of them."""
+"""Reader of graphs in Parquet files, one row per graph. Columns are converted to flat arrays as a whole."""
 
 from pathlib import Path
 
@@ -12,23 +12,25 @@ COLUMNS = ("num_nodes", "edge_index", "x", "y")
 
 
 def read_parquet(path: Path, *, level: str = "graph") -> dict[str, np.ndarray]:
-    """Return the arrays of the .npz layout from a table with one row for each graph.
+    """Return the arrays of the .npz layout from a table with one row per graph and these columns:
 
-    `num_nodes` integer; `edge_index` a list of two lists, senders and receivers; `x` and, optionally, `edge_attr` a
-    list with one list of features for each node or edge (or one number each); `y` a number or a list of them, at node
-    level as `x`. Checksums of pages are verified where the file has them. Raises DataError naming the column and the
-    first graph that is not so.
+    * `num_nodes`: integer;
+    * `edge_index`: list of two lists, source nodes and target nodes;
+    * `x`, and optionally `edge_attr`: list with one number, or one list of numbers, for each node or edge;
+    * `y`: number or list of numbers; with level="node", in the layout of `x`.
+
+    Page checksums are verified if present. Raises DataError that names the column and the first invalid graph.
     """
     try:
         table = pq.read_table(path, page_checksum_verification=True)
         names = table.column_names
-    except (OSError, ValueError, pa.ArrowException) as err:  # ValueError: a name that is no UTF-8
-        raise DataError(f"{path} is no readable Parquet file: {err}") from err
+    except (OSError, ValueError, pa.ArrowException) as err:  # ValueError: a column name that is not UTF-8
+        raise DataError(f"{path} is not a readable Parquet file: {err}") from err
     missing = [name for name in COLUMNS if name not in names]
     unknown = [name for name in names if name not in (*COLUMNS, "edge_attr")]
     if missing or unknown:
-        wrong = f"lacks {', '.join(missing)}" if missing else f"holds an unknown column '{unknown[0]}'"
-        raise DataError(f"{path} {wrong}; the layout is {', '.join(COLUMNS)} and, optionally, edge_attr")
+        problem = f"lacks {', '.join(missing)}" if missing else f"holds an unknown column '{unknown[0]}'"
+        raise DataError(f"{path} {problem}; it must hold {', '.join(COLUMNS)} and, optionally, edge_attr")
     columns = {name: table.column(name).combine_chunks() for name in names}
     try:
         return _flat_arrays(columns, level)
@@ -43,11 +45,11 @@ def _flat_arrays(columns: dict[str, pa.Array], level: str) -> dict[str, np.ndarr
         raise DataError(f"num_nodes must hold integers, not {num_nodes.dtype}")
     node_ptr = np.concatenate([[0], np.cumsum(num_nodes, dtype=np.int64)])
     arrays = {"edge_index": edges, "edge_ptr": edge_ptr, "node_ptr": node_ptr}
-    arrays["x"] = _rows("x", columns["x"], num_nodes, "num_nodes says")
+    arrays["x"] = _rows("x", columns["x"], num_nodes, "num_nodes is")
     if "edge_attr" in columns:
-        arrays["edge_attr"] = _rows("edge_attr", columns["edge_attr"], np.diff(edge_ptr), "edge_index has edges")
+        arrays["edge_attr"] = _rows("edge_attr", columns["edge_attr"], np.diff(edge_ptr), "the number of edges is")
     if level == "node":
-        arrays["y"] = _rows("y", columns["y"], num_nodes, "num_nodes says")
+        arrays["y"] = _rows("y", columns["y"], num_nodes, "num_nodes is")
     else:
         arrays["y"] = _table("y", columns["y"])
     return arrays
@@ -58,19 +60,21 @@ def _edges(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     what = "edge_index"
     pairs, per_graph = _items(what, column)
     ends, lengths = _items(what, pairs)
-    senders, receivers = lengths[0::2], lengths[1::2]
+    num_sources, num_targets = lengths[0::2], lengths[1::2]
     wrong = np.flatnonzero(per_graph != 2)
     if not len(wrong):
-        wrong = np.flatnonzero(senders != receivers)
+        wrong = np.flatnonzero(num_sources != num_targets)
     if len(wrong):
-        raise DataError(f"{what}, graph {int(wrong[0])}: must be two lists of one length, senders and receivers")
+        raise DataError(
+            f"{what}, graph {int(wrong[0])}: must be two lists of equal length, source nodes and target nodes"
+        )
     flat, ptr = _numbers(what, ends), np.concatenate([[0], np.cumsum(lengths)])
-    is_sender = np.repeat(np.arange(len(lengths)) % 2 == 0, np.diff(ptr))
-    return np.stack([flat[is_sender], flat[~is_sender]]), np.concatenate([[0], np.cumsum(senders)])
+    is_source = np.repeat(np.arange(len(lengths)) % 2 == 0, np.diff(ptr))
+    return np.stack([flat[is_source], flat[~is_source]]), np.concatenate([[0], np.cumsum(num_sources)])
 
 
 def _rows(name: str, column: pa.Array, count_G: np.ndarray, expected: str) -> np.ndarray:
-    """Return the rows of all graphs, checking how many each graph has."""
+    """Return the concatenated rows of all graphs. Raises DataError if a graph does not have count_G rows."""
     items, found_G = _items(name, column)
     wrong = np.flatnonzero(found_G != count_G)
     if len(wrong):
@@ -80,7 +84,7 @@ def _rows(name: str, column: pa.Array, count_G: np.ndarray, expected: str) -> np
 
 
 def _table(name: str, items: pa.Array) -> np.ndarray:
-    """Return numbers [R], or lists of numbers of one length [R, F]."""
+    """Return an array [R] of numbers, or [R, F] of lists of numbers. Raises DataError for lists of unequal length."""
     if not _is_list(items.type):
         return _numbers(name, items)
     values, widths = _items(name, items)
@@ -91,7 +95,7 @@ def _table(name: str, items: pa.Array) -> np.ndarray:
 
 
 def _items(name: str, column: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Return the items of lists, end to end, and how many each list has."""
+    """Return the concatenated items of all lists, and the length of each list."""
     if not _is_list(column.type):
         raise DataError(f"{name} must hold lists, not {column.type}")
     if column.null_count:

@@ -1,7 +1,7 @@
-"""PCQM4Mv2 (Hu et al. 2021): the HOMO-LUMO gap of 3.7 million molecules, from OGB's own files.
+"""PCQM4Mv2 (Hu et al. 2021): HOMO-LUMO gaps of 3.7 million molecules.
 
-OGB's SMILES are turned once into a folder of memory-mapped arrays beside them, one part after the other, so neither
-this nor training holds the molecules in memory. OGB's processed file, a pickle, is never opened.
+OGB's SMILES are converted once, in blocks, to memory-mapped arrays in the same folder. Therefore neither conversion nor
+training holds all molecules in memory. OGB's processed file, which is a pickle, is never opened.
 """
 
 import io
@@ -26,31 +26,33 @@ from graphgps_spse.errors import DataError
 log = logging.getLogger(__name__)
 
 NUM_TRAIN = 3_378_606
-"""Molecules of OGB's training split, of which GraphGPS keeps the first NUM_VAL of a permutation for validation."""
+"""Molecules of OGB's training split."""
 NUM_VAL = 150_000
+"""Molecules of OGB's training split that GraphGPS uses for validation: the first of a permutation."""
 TEST_SPLITS = ("test-dev", "test-challenge")
 
 _URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcqm4m-v2.zip"
 _PARTS = ("train", "val", "valid", *TEST_SPLITS)
 _BLOCK = 1 << 14
-_SECONDS_BETWEEN_LINES = 60
+_SECONDS_BETWEEN_LOG_LINES = 60
 
-Block = dict[str, np.ndarray]
-"""What FlatWriter.append takes of some graphs."""
+FlatBlock = dict[str, np.ndarray]
+"""Keyword arguments of FlatWriter.append for a block of graphs."""
 
 
 class PCQM4Mv2:
-    """The splits of GraphGPS: OGB's labelled validation split is the test split.
+    """PCQM4Mv2 with the splits of GraphGPS, where OGB's labelled validation split is the test split.
 
-    "full": OGB's training split, permuted by numpy's default_rng(42); its first 150,000 are the validation split.
-    "subset": the first tenth of what is left for training and the first 50,000 of that validation split.
-    "inference": OGB's valid, test-dev and test-challenge; the targets of the latter two are unknown.
+    * "full": OGB's training split is permuted with NumPy's default_rng(42). The first 150,000 molecules are the
+      validation split, the others the training split.
+    * "subset": the first tenth of this training split, and the first 50,000 molecules of this validation split.
+    * "inference": OGB's valid, test-dev and test-challenge. The targets of test-dev and test-challenge are unknown.
     """
 
     kinds = ("full", "subset", "inference")
 
     def __init__(self, *, root: Path, kind: str, num_workers: int = 1) -> None:
-        """`root` is the folder that OGB's classes are given; `num_workers` processes turn SMILES into graphs."""
+        """`root` is the root folder of OGB's classes. `num_workers` processes convert SMILES to graphs."""
         self.folder, self.kind, self.num_workers = root / "pcqm4m-v2", kind, num_workers
         self.spec = DatasetSpec(
             name="PCQM4Mv2-subset" if kind == "subset" else "PCQM4Mv2",
@@ -66,7 +68,7 @@ class PCQM4Mv2:
         )
 
     def load(self) -> dict[str, GraphDataset]:
-        """Map the splits, and at first download and write them. Raises DataError with a way out."""
+        """Map the splits, after download and conversion if needed. Raises DataError that says what to do."""
         flat = self.folder / "flat"
         make_once(flat, self._write)
         if self.kind == "inference":
@@ -86,11 +88,12 @@ class PCQM4Mv2:
         source = _Smiles(self.folder / "raw" / "data.csv.gz", self.num_workers)
         missing = [part for part, rows in parts.items() if len(rows) and int(rows.max()) >= len(source)]
         if missing:
-            raise DataError(f"{self.folder}: split_dict.pt names more molecules in {missing[0]} than {source.path} has")
-        log.info(
-            "PCQM4Mv2: writing %s graphs of %s into %s, once", f"{num_graphs:,}", source.path, self.folder / "flat"
-        )
-        progress = _Progress(num_graphs)
+            raise DataError(
+                f"{self.folder}: split_dict.pt lists molecules in {missing[0]} that {source.path} does not hold; "
+                "download both files again"
+            )
+        log.info("PCQM4Mv2: converting %s molecules of %s to %s", f"{num_graphs:,}", source.path, self.folder / "flat")
+        progress = _ProgressLog(num_graphs)
         for part, rows in parts.items():
             writer = FlatWriter(path / part)
             for block in source.blocks(rows):
@@ -98,14 +101,13 @@ class PCQM4Mv2:
                 progress(len(block["sizes"]))
             split = "test" if part == "valid" else part
             writer.close(name="PCQM4Mv2", split=split, may_miss_targets=part in TEST_SPLITS)
-        log.info("PCQM4Mv2: wrote them in %.0f s", time.perf_counter() - started)
+        log.info("PCQM4Mv2: converted in %.0f s", time.perf_counter() - started)
 
     def _require_files(self) -> None:
-        """Have OGB's own class download what is missing. It asks questions, which nobody answers in a batch job."""
+        """Download missing files with OGB's functions. Raises DataError if they ask questions, as in a batch job."""
         needed = [self.folder / "raw" / "data.csv.gz", self.folder / "split_dict.pt"]
         by_hand = (
-            f"Without a connection, or to answer OGB's questions, fetch {_URL} by hand and unpack it in "
-            f"{self.folder.parent}, so that {needed[0]} and {needed[1]} are there"
+            f"Download {_URL} by hand and unpack it in {self.folder.parent}, so that {needed[0]} and {needed[1]} exist"
         )
         if all(path.is_file() for path in needed):
             return
@@ -117,11 +119,11 @@ class PCQM4Mv2:
         except (OSError, RuntimeError, zipfile.BadZipFile) as err:
             raise DataError(f"PCQM4Mv2: download failed ({err}). {by_hand}") from err
         except EOFError as err:
-            raise DataError(f"PCQM4Mv2: OGB's loader asks before it downloads. {by_hand}") from err
+            raise DataError(f"PCQM4Mv2: OGB's code asks for confirmation before a large download. {by_hand}") from err
 
 
 def download_with_ogb(root: Path) -> None:
-    """Download and unpack OGB's files under `root`. Raises EOFError where OGB would ask the user."""
+    """Download OGB's files and unpack them in `root`. Raises EOFError if OGB's code asks the user a question."""
     from ogb.utils.url import decide_download, download_url, extract_zip
 
     with _no_answers(), redirect_stdout(sys.stderr):
@@ -142,66 +144,68 @@ def _no_answers() -> Iterator[None]:
 
 
 def read_split(path: Path) -> dict[str, np.ndarray]:
-    """Return OGB's split_dict.pt: rows of train, valid, test-dev and test-challenge. Runs no code of the file."""
+    """Return the rows of train, valid, test-dev and test-challenge in OGB's split_dict.pt. Runs no code of the file."""
     split = read_torch(path)
     try:
         return {part: np.asarray(as_array(split[part])).astype(np.int64) for part in ("train", "valid", *TEST_SPLITS)}
     except (LookupError, TypeError, ValueError, AttributeError) as err:
-        raise DataError(f"{path} is not OGB's split of PCQM4Mv2 ({type(err).__name__}: {err})") from err
+        raise DataError(
+            f"{path} does not hold OGB's splits of PCQM4Mv2 ({type(err).__name__}: {err}); download the file again"
+        ) from err
 
 
 def split_parts(split: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the rows of the parts in which the molecules are kept, in their order.
+    """Return the rows of train, val, valid, test-dev and test-challenge, in order.
 
-    A file with fewer molecules than OGB's gives the same share of them to validation.
+    If there are fewer training molecules than in OGB's file, the same share of them is used for validation.
     """
     train = np.random.default_rng(42).permutation(split["train"])
     num_val = max(1, len(train) * NUM_VAL // NUM_TRAIN)
     if len(train) != NUM_TRAIN:
-        log.warning("PCQM4Mv2 has %s training molecules, and this split %s", f"{NUM_TRAIN:,}", f"{len(train):,}")
+        log.warning("PCQM4Mv2 has %s training molecules, but this split has %s", f"{NUM_TRAIN:,}", f"{len(train):,}")
     return {"train": train[num_val:], "val": train[:num_val]} | {part: split[part] for part in _PARTS[2:]}
 
 
 def write_submission(predictions: dict[str, Any], folder: Path) -> list[Path]:
-    """Write the files that OGB's leaderboard takes, and return them.
+    """Write the submission files of OGB's leaderboard, and return their paths.
 
-    `predictions` holds the gaps in eV of "test-dev" or "test-challenge" or both, [G] or [G, 1], in the order of the
-    split. Raises DataError for any other split, number of molecules, or a value that is not finite.
+    `predictions` maps "test-dev", "test-challenge" or both to gaps in eV, [G] or [G, 1], in the order of the split.
+    Raises DataError for another split, a wrong number of molecules, or a value that is not finite.
     """
     from ogb.lsc import PCQM4Mv2Evaluator
 
     files = []
     for part, values in predictions.items():
         if part not in TEST_SPLITS:
-            raise DataError(f"'{part}' is not submitted; OGB takes {' and '.join(TEST_SPLITS)}")
+            raise DataError(f"'{part}' is not a split of the leaderboard, which has {' and '.join(TEST_SPLITS)}")
         gap_G = np.asarray(values, dtype=np.float32).reshape(-1)
         if not np.isfinite(gap_G).all():
             raise DataError(f"{part}: the prediction of molecule {int((~np.isfinite(gap_G)).argmax())} is not finite")
         try:
             PCQM4Mv2Evaluator().save_test_submission({"y_pred": gap_G}, str(folder), part)
-        except AssertionError:  # how OGB says that the number is wrong
-            raise DataError(f"{part}: {len(gap_G):,} predictions are not as many as OGB expects of it") from None
+        except AssertionError:  # OGB checks the number with an assertion
+            raise DataError(f"{part}: {len(gap_G):,} predictions, which is not the number that OGB expects") from None
         files.append(folder / f"y_pred_pcqm4m-v2_{part}.npz")
     return files
 
 
-class _Progress:
-    """A line now and then that says how far it is."""
+class _ProgressLog:
+    """Logs progress and remaining time once a minute."""
 
     def __init__(self, num_graphs: int) -> None:
-        self.num_graphs, self.done, self.said = num_graphs, 0, time.perf_counter()
-        self.started = self.said
+        self.num_graphs, self.done, self.last_logged = num_graphs, 0, time.perf_counter()
+        self.started = self.last_logged
 
     def __call__(self, more: int) -> None:
         self.done, now = self.done + more, time.perf_counter()
-        if now - self.said > _SECONDS_BETWEEN_LINES:
+        if now - self.last_logged > _SECONDS_BETWEEN_LOG_LINES:
             left = (now - self.started) / self.done * (self.num_graphs - self.done)
             log.info("PCQM4Mv2: %s of %s graphs, %.0f s left", f"{self.done:,}", f"{self.num_graphs:,}", left)
-            self.said = now
+            self.last_logged = now
 
 
 class _Smiles:
-    """The molecules of OGB's data.csv.gz."""
+    """Molecules of OGB's data.csv.gz."""
 
     def __init__(self, path: Path, num_workers: int) -> None:
         from pyarrow import ArrowInvalid, csv, float64, string
@@ -212,18 +216,18 @@ class _Smiles:
         try:
             table = csv.read_csv(path, convert_options=columns)
         except (OSError, ArrowInvalid, KeyError) as err:
-            raise DataError(f"{path} is not OGB's table of SMILES and gaps: {err}") from err
+            raise DataError(f"{path} is not OGB's table of SMILES and gaps: {err}; download the file again") from err
         self._smiles = table["smiles"].combine_chunks()
         self._gap_G = table["homolumogap"].to_numpy().astype(np.float32)
 
     def __len__(self) -> int:
         return len(self._gap_G)
 
-    def blocks(self, rows: np.ndarray) -> Iterator[Block]:
-        """Yield the graphs of some rows in their order."""
+    def blocks(self, rows: np.ndarray) -> Iterator[FlatBlock]:
+        """Yield the graphs of the given rows, in order."""
         for block in featurise_many(self._texts(rows), num_workers=self.num_workers):
-            for place, reason in block.bad:
-                raise DataError(f"{self.path}, molecule {rows[place]}: {reason}")
+            for index, reason in block.bad:
+                raise DataError(f"{self.path}, molecule {rows[index]}: {reason}")
             arrays = block._asdict()
             gap_G = self._gap_G[rows[block.rows]]
             yield {key: arrays[key] for key in ("sizes", "num_edges", "x", "edge_index", "edge_attr")} | {

@@ -7,7 +7,7 @@ import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS, fold_chirality
-from graphgps_spse.data.pyg import RawFiles, RawGraph, as_split, download_raw_files
+from graphgps_spse.data.pyg import RawFiles, RawGraph, download_raw_files, split_from_arrays
 from graphgps_spse.data.unpickle import as_tensor, read_torch
 
 SPLITS = ("train", "val", "test")
@@ -18,15 +18,16 @@ URLS = {
 
 
 class Peptides:
-    """15,535 peptides as graphs of heavy atoms, 10,873 / 2,331 / 2,331.
+    """Graphs of the heavy atoms of 15,535 peptides, with splits of 10,873 / 2,331 / 2,331.
 
-    "functional": 10 binary labels, average precision. "structural": 11 standardised properties, mean absolute error.
+    * "functional": 10 binary labels; the metric is average precision.
+    * "structural": 11 standardised properties; the metric is the mean absolute error.
     """
 
     kinds = ("functional", "structural")
 
     def __init__(self, *, root: Path, kind: str, trusted: bool = False) -> None:
-        """`root` is the folder of PyG's LRGBDataset. Raw files that are `trusted` may run code."""
+        """`root` is the folder of PyG's LRGBDataset. With `trusted`, unpickling raw files may run code."""
         functional = kind == "functional"
         self.root, self.pyg_name = root, "peptides-func" if functional else "peptides-struct"
         self.trusted = trusted
@@ -42,7 +43,7 @@ class Peptides:
         )
 
     def load(self) -> dict[str, GraphDataset]:
-        """Read, and at first download, the three splits. Raises DataError with a way out."""
+        """Read the three splits, after a download if files are missing. Raises DataError that says what to do."""
         folder = self.root / self.pyg_name
         raw = RawFiles(
             name=self.spec.name,
@@ -55,10 +56,10 @@ class Peptides:
             lambda: download_raw_files("LRGBDataset", self.root, name=self.pyg_name),
             lambda: {split: self._read_graphs(raw.folder / f"{split}.pt") for split in SPLITS},
         )
-        return {split: as_split(arrays, name=self.spec.name, split=split) for split in SPLITS}
+        return {split: split_from_arrays(arrays, name=self.spec.name, split=split) for split in SPLITS}
 
     def _read_graphs(self, path: Path) -> Iterator[RawGraph]:
-        """Yield the graphs of a file, a list of tuples of tensors."""
+        """Yield the graphs of a file, which holds a list of tuples of tensors."""
         for x, edge_attr, edge_index, y in read_torch(path, trusted=self.trusted):
             yield RawGraph(
                 x=torch.from_numpy(fold_chirality(as_tensor(x).numpy())),

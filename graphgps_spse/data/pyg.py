@@ -1,7 +1,7 @@
-"""Data sets of torch_geometric: its classes download the raw files, which are read here, once, into flat arrays.
+"""Data sets of PyTorch Geometric. Its classes download raw files, which are converted here to flat arrays, once.
 
-torch_geometric itself would open them with the full unpickler and keep pickles, and these run the code of whoever made
-them. Here no code runs (unpickle.py), and plain arrays are kept beside the raw files (kept_arrays.py).
+PyTorch Geometric would load the raw files with the full unpickler, which can run any code in them. Here they are read
+without running code (unpickle.py), and the arrays are stored next to the raw files (kept_arrays.py).
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from graphgps_spse.options import Options, option
 
 log = logging.getLogger(__name__)
 
-_LAYOUT = 1  # of the kept arrays, to be raised when the same raw files give others
+_LAYOUT = 1  # version of the stored arrays, to be raised when the same raw files give other arrays
 
 
 class TrustOptions(Options, section="dataset"):
@@ -41,30 +41,30 @@ class RawGraph(NamedTuple):
     x: Tensor
     """[n, F]."""
     edge_index: Tensor
-    """[2, e]; nodes count within the graph."""
+    """[2, e]; nodes are numbered from 0."""
     edge_attr: Tensor | None
     """[e, D]."""
     y: Tensor
-    """[1, T] for a graph, [n, T] for its nodes."""
+    """[1, T] for graph-level targets, [n, T] for node-level targets."""
 
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of one of torch_geometric's data sets, and the arrays that are made of them."""
+    """Raw files of a data set of PyTorch Geometric, and the folder of the converted arrays."""
 
     name: str
     folder: Path
     files: tuple[str, ...]
     url: str
     kept: Path
-    """The folder of the arrays."""
+    """Folder of the converted arrays."""
     archive: str = ""
-    """What the download is called, where PyG takes a file of that name in `folder` for it."""
+    """File name of the download, if PyG uses an existing file with this name in `folder`."""
 
     def read(self, download: Callable[[], Any], read_splits: Callable[[], dict[str, Iterator[RawGraph]]]) -> Arrays:
-        """Return the arrays of all splits, for `as_split`. They are kept under a name that follows from the raw files.
+        """Return the arrays of all splits, for `split_from_arrays`. Their file name contains a digest of the raw files.
 
-        Raises DataError with a way out.
+        Raises DataError that says what to do if files are missing or damaged.
         """
         self._require(download)
         contents = []
@@ -75,32 +75,32 @@ class RawFiles:
         return make_or_read(path, lambda: self._make(read_splits))
 
     def _require(self, download: Callable[[], Any]) -> None:
-        """Have PyG download what is missing. It may empty the folder first, so one that is half full is refused."""
+        """Download missing files with PyG. Raises DataError for incomplete folders, because PyG would empty them."""
         missing = [file for file in self.files if not (self.folder / file).is_file()]
         if not missing:
             return
         has_archive = bool(self.archive) and (self.folder / self.archive).is_file()
         if not has_archive and self.folder.is_dir() and any(self.folder.iterdir()):
             raise DataError(
-                f"{self.name}: {self.folder} lacks {', '.join(missing)}. Add what is missing, or move the folder away "
-                "to download it whole (torch_geometric would empty it first)."
+                f"{self.name}: {self.folder} lacks {', '.join(missing)}. Add the missing files, or move the folder "
+                "away to download all files (PyTorch Geometric would empty the folder first)"
             )
         try:
             download()
         except (OSError, zipfile.BadZipFile) as err:
             if has_archive or isinstance(err, zipfile.BadZipFile):
                 raise DataError(
-                    f"{self.name}: {self.folder / self.archive} cannot be unpacked ({err}); an interrupted download "
-                    f"looks like this. Move it away and fetch it again from {self.url}"
+                    f"{self.name}: {self.folder / self.archive} cannot be unpacked ({err}), possibly because its "
+                    f"download was interrupted. Move the file away and download it again from {self.url}"
                 ) from err
-            by_hand = f"{', '.join(self.files)}" + (f", or {self.archive}, which holds it" if self.archive else "")
+            by_hand = f"{', '.join(self.files)}" + (f", or {self.archive}, which contains it" if self.archive else "")
             raise DataError(
-                f"{self.name}: download failed ({err}). Tried {self.url}\nWithout a connection, put these files into "
-                f"{self.folder} by hand and run the same command again: {by_hand}"
+                f"{self.name}: download of {self.url} failed ({err}). Without a connection, copy these files to "
+                f"{self.folder} and run the same command again: {by_hand}"
             ) from err
 
     def _make(self, read_splits: Callable[[], dict[str, Iterator[RawGraph]]]) -> Arrays:
-        log.info("%s: reading the raw files in %s, once", self.name, self.folder)
+        log.info("%s: converting the raw files in %s", self.name, self.folder)
         try:
             return {
                 f"{split}.{key}": tensor.numpy()
@@ -112,21 +112,21 @@ class RawFiles:
         except DataError as err:
             raise DataError(f"{self.name}: {err}. The original is at {self.url}") from err
         except DAMAGED as err:
-            problem = f"is damaged or holds something else ({type(err).__name__}: {err})"
-            raise DataError(f"{self.name}: a file in {self.folder} {problem}. Fetch it again from {self.url}") from err
+            problem = f"is damaged or is not the expected file ({type(err).__name__}: {err})"
+            raise DataError(f"{self.name}: a file in {self.folder} {problem}. Download it from {self.url}") from err
 
 
 def download_raw_files(class_name: str, root: Path, **options: Any) -> None:
-    """Download the raw files of one of torch_geometric's data sets into `root`, and process nothing."""
-    import torch_geometric.datasets  # here, as its import takes as long as torch's, and files are downloaded once
+    """Download the raw files of a data set of PyTorch Geometric to `root`, without processing them."""
+    import torch_geometric.datasets  # imported here, because the import is slow and downloads are rare
 
     pyg_class = getattr(torch_geometric.datasets, class_name)
     download_only = type(class_name, (pyg_class,), {"has_process": False, "load": lambda self, path: None})
     download_only(str(root), **options)
 
 
-def as_split(arrays: Arrays, *, name: str, split: str, level: str = "graph") -> GraphDataset:
-    """Return a split of what `RawFiles.read` returned."""
+def split_from_arrays(arrays: Arrays, *, name: str, split: str, level: str = "graph") -> GraphDataset:
+    """Return one split of the arrays that `RawFiles.read` returns."""
     tensors = {
         key.removeprefix(f"{split}."): torch.from_numpy(array)
         for key, array in arrays.items()
@@ -146,12 +146,12 @@ def as_split(arrays: Arrays, *, name: str, split: str, level: str = "graph") -> 
 
 
 def compact_dtype(num_nodes: int) -> type[np.integer]:
-    """Return the narrowest type that numbers the nodes of graphs of up to `num_nodes` nodes and fits torch."""
+    """Return the narrowest integer type of PyTorch for the node numbers of graphs with up to `num_nodes` nodes."""
     return np.uint8 if num_nodes <= 256 else np.int16 if num_nodes <= 32768 else np.int64
 
 
 def _flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
-    """Return graphs end to end, their edges in the narrowest type that numbers the nodes of the largest graph."""
+    """Return the concatenated tensors of all graphs. Edges have the narrowest type that fits the largest graph."""
     graphs = list(raw_graphs)
     sizes = torch.tensor([len(graph.x) for graph in graphs])
     num_edges = torch.tensor([graph.edge_index.shape[1] for graph in graphs])
@@ -167,7 +167,7 @@ def _flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
 
 
 def _narrowed(edges_2E: Tensor, num_nodes: int) -> Tensor:
-    """Return edges in the compact type; numbers that point outside their graph are left, to be reported as they are."""
+    """Return edges in a compact type. Invalid node numbers are kept, so that errors can report them."""
     if edges_2E.numel() and not 0 <= int(edges_2E.min()) <= int(edges_2E.max()) < num_nodes:
         return edges_2E
     return torch.from_numpy(edges_2E.numpy().astype(compact_dtype(num_nodes)))

@@ -1,4 +1,4 @@
-"""Stochastic block model graphs of the PATTERN and CLUSTER benchmarks, from the published generator's parameters."""
+"""Stochastic block model graphs with the parameters of the PATTERN and CLUSTER benchmarks (Dwivedi et al. 2023)."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
 
-MIN_SIZE, MAX_SIZE = 5, 34  # nodes of a community or a pattern, both ends included
+MIN_SIZE, MAX_SIZE = 5, 34  # nodes of a community or a pattern, inclusive
 MAX_NODES = 6 * MAX_SIZE  # five communities and a pattern, or six communities
 NUM_PATTERNS = 100
-LEAST_BYTES = 10_000
-"""Of a graph on average: about 117 nodes and at least 4,300 directed edges of two bytes."""
+MEAN_BYTES = 10_000
+"""Lower bound of the mean size of a graph: about 117 nodes and at least 4,300 directed edges of two bytes."""
 PUBLISHED_SIZES = {"PATTERN": (10_000, 2_000, 2_000), "CLUSTER": (10_000, 1_000, 1_000)}
 
 
@@ -29,46 +29,47 @@ class BlockGraph(NamedTuple):
     """One node-classification graph."""
 
     edge_index_2E: np.ndarray
-    """[2, E] int64, every edge in both directions, sorted by sender."""
+    """[2, E] int64: each edge in both directions, sorted by source node."""
     node_type_N: np.ndarray
-    """[N] int64, the input feature."""
+    """[N] int64: node features."""
     label_N: np.ndarray
-    """[N] int64."""
+    """[N] int64: node labels."""
 
 
-class Pattern(NamedTuple):
-    """A random graph with fixed features that is hidden in PATTERN graphs."""
+class HiddenPattern(NamedTuple):
+    """Random graph with fixed features that is hidden in PATTERN graphs."""
 
     adjacency_NN: np.ndarray
     """[N, N] bool, symmetric."""
     node_type_N: np.ndarray
-    """[N] int64 in 0..2."""
+    """[N] int64: node features in 0..2."""
 
 
-def generate_pattern(rng: np.random.Generator) -> Pattern:
-    """Return one pattern to hide: an Erdos-Renyi graph, p = 0.5, of 5 to 34 nodes."""
+def generate_pattern(rng: np.random.Generator) -> HiddenPattern:
+    """Return a random pattern: an Erdos-Renyi graph of 5 to 34 nodes with edge probability 0.5."""
     size = int(rng.integers(MIN_SIZE, MAX_SIZE + 1))
-    return Pattern(_symmetric(rng, np.full((size, size), 0.5)), rng.integers(0, 3, size))
+    return HiddenPattern(_symmetric(rng, np.full((size, size), 0.5)), rng.integers(0, 3, size))
 
 
-def generate_pattern_graph(rng: np.random.Generator, pattern: Pattern) -> BlockGraph:
-    """Return a PATTERN graph: 5 communities (p 0.5, q 0.35) and `pattern`, linked to them with probability 0.5.
+def generate_pattern_graph(rng: np.random.Generator, pattern: HiddenPattern) -> BlockGraph:
+    """Return a PATTERN graph: 5 communities and a hidden pattern.
 
-    Labels are 1 on the nodes of the pattern.
+    Edge probabilities are 0.5 within communities, 0.35 between communities, and 0.5 between communities and the
+    pattern. Labels are 1 for the nodes of the pattern and 0 for all others.
     """
     community = _communities(rng, 5)
     base = _symmetric(rng, np.where(community[:, None] == community, 0.5, 0.35))
-    links = rng.random((len(base), len(pattern.adjacency_NN))) < 0.5
-    adjacency = np.block([[base, links], [links.T, pattern.adjacency_NN]])
+    between = rng.random((len(base), len(pattern.adjacency_NN))) < 0.5
+    adjacency = np.block([[base, between], [between.T, pattern.adjacency_NN]])
     node_type = np.concatenate([rng.integers(0, 3, len(base)), pattern.node_type_N])
     label = np.repeat([0, 1], [len(base), len(pattern.node_type_N)])
     return _shuffled(rng, adjacency, node_type, label)
 
 
 def generate_cluster_graph(rng: np.random.Generator) -> BlockGraph:
-    """Return a CLUSTER graph: 6 communities (p 0.55, q 0.25), one node of each showing its community + 1.
+    """Return a CLUSTER graph: 6 communities with edge probabilities 0.55 within and 0.25 between communities.
 
-    Labels are the communities, 0..5.
+    Labels are the communities, 0..5. The feature of one node of each community is its label + 1; all others are 0.
     """
     community = _communities(rng, 6)
     adjacency = _symmetric(rng, np.where(community[:, None] == community, 0.55, 0.25))
@@ -103,10 +104,10 @@ class GeneratedOptions(Options, section="dataset.generated"):
 
 @datasets.register("generated")
 class GeneratedSBM:
-    """PATTERN or CLUSTER from the published generator; equal sizes of splits and seed give equal graphs.
+    """Generated graphs of PATTERN or CLUSTER, which are a function of the sizes of the splits and the seed.
 
-    The published graphs were drawn without a seed, so these are others from the same distribution. Graph g of a
-    split of PATTERN hides pattern g mod 100, so the patterns, one hundred for all three splits, serve equal shares.
+    The published graphs were drawn without a seed; these graphs are from the same distribution. All splits of PATTERN
+    share 100 patterns: graph g of a split hides pattern g mod 100.
     """
 
     def __init__(self, *, name: str, num_graphs: Sequence[int], seed: int) -> None:
@@ -122,10 +123,10 @@ class GeneratedSBM:
         return cls(name=name, num_graphs=options.num_graphs or PUBLISHED_SIZES[name], seed=options.seed)
 
     def load(self) -> dict[str, GraphDataset]:
-        """Generate the three splits. Raises ConfigError where they are more than memory holds."""
+        """Generate the three splits. Raises ConfigError if the graphs do not fit into memory."""
         number = sum(self.num_graphs.values())
         check_fits(
-            number * LEAST_BYTES,
+            number * MEAN_BYTES,
             f"dataset.generated.num_graphs: {number:,} graphs take",
             "Lower it",
             find_memory(),
@@ -135,7 +136,7 @@ class GeneratedSBM:
         patterns = [generate_pattern(rng) for _ in range(NUM_PATTERNS)] if self.name == "PATTERN" else []
         return {split: self._generate(split, patterns) for split in self.num_graphs}
 
-    def _generate(self, split: str, patterns: list[Pattern]) -> GraphDataset:
+    def _generate(self, split: str, patterns: list[HiddenPattern]) -> GraphDataset:
         rng = np.random.default_rng(derive_seed(self.seed, self.name, split))
         graphs, edges = [], []
         for g in range(self.num_graphs[split]):

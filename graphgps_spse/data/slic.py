@@ -1,7 +1,7 @@
-"""Superpixels of small images by SLIC, as scikit-image computed them when the benchmark was made in 2019.
+"""Superpixels of small images by SLIC, as computed by scikit-image in 2019, when the benchmark was made.
 
-Today's scikit-image rescales every image to its own range, and takes the bounds on a segment's size from the number of
-segments that it starts from, not from the number that was asked for. Both are undone here through its arguments.
+Current versions of scikit-image rescale each image to its range of values, and derive the bounds on the size of a
+segment from the actual rather than the requested number of segments. The arguments below undo both changes.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,14 +13,16 @@ from graphgps_spse.data.superpixels import SuperpixelSums
 
 
 class SlicRecipe(NamedTuple):
-    """How the benchmark cut one kind of image."""
+    """Parameters of the segmentation of the benchmark."""
 
     side: int
-    """Pixels of a row and of a column."""
+    """Height and width of images, in pixels."""
     max_segments: int
+    """Largest number of superpixels."""
     first_request: int
-    """Segments that are asked for at first; one less each time until no more than `max_segments` come out."""
+    """First requested number of segments. It is lowered by one until there are at most `max_segments` segments."""
     compactness: float
+    """Weight of positions relative to colours in SLIC."""
 
 
 def recipe_of(name: str) -> SlicRecipe:
@@ -29,12 +31,12 @@ def recipe_of(name: str) -> SlicRecipe:
 
 
 def segment_image(image_HWC: np.ndarray, recipe: SlicRecipe) -> np.ndarray:
-    """Return the superpixel of each pixel, [H, W] from 0, of an image of uint8 with 1 or 3 channels.
+    """Return the superpixel of each pixel, [H, W] from 0, of a uint8 image [H, W, C] with 1 or 3 channels.
 
-    Colours are compared in Lab. All is float32; scikit-image went on in float64 then, which cuts about one image of
-    MNIST in a hundred in another way.
+    Colours are compared in Lab space. All computations are in float32. The version of 2019 used float64, which changes
+    the segments of about one MNIST image in a hundred.
     """
-    from skimage.color import rgb2lab  # here, as its import takes long and few runs need it
+    from skimage.color import rgb2lab  # imported here, because the import is slow and few runs need it
     from skimage.segmentation import slic
     from skimage.util import regular_grid
 
@@ -42,20 +44,23 @@ def segment_image(image_HWC: np.ndarray, recipe: SlicRecipe) -> np.ndarray:
     values = (image_HWC / 255.0).astype(np.float32)
     values = rgb2lab(values) if num_channels == 3 else values
     spread = float(values.max() - values.min()) or 1.0
-    done: tuple[int, int, int] | None = None
+    last_arguments: tuple[int, int, int] | None = None
     for request in range(recipe.first_request, 0, -1):
         grid = regular_grid((1, height, width), request)
         num_centres = int(np.prod([len(range(size)[part]) for size, part in zip((1, height, width), grid)]))
-        asked = height * width / request  # pixels of a segment, if they were all of a size
-        arguments = num_centres, int(0.5 * asked), int(3 * asked)
-        if arguments == done:
+        requested = height * width / request  # mean pixels per segment for the requested number
+        arguments = num_centres, int(0.5 * requested), int(3 * requested)
+        if arguments == last_arguments:
             continue  # the result would be the same
-        done, actual = arguments, height * width / num_centres
+        last_arguments, actual = (
+            arguments,
+            height * width / num_centres,
+        )  # mean pixels per segment for the actual number
         segments = slic(
             values if num_channels == 3 else values[..., 0],
             n_segments=request,
             compactness=recipe.compactness / spread,  # undoes the rescaling
-            min_size_factor=(arguments[1] + 0.5) / actual,  # which scikit-image multiplies by `actual` and rounds down
+            min_size_factor=(arguments[1] + 0.5) / actual,  # scikit-image multiplies this by `actual` and rounds down
             max_size_factor=(arguments[2] + 0.5) / actual,
             convert2lab=False,
             start_label=0,
@@ -63,13 +68,13 @@ def segment_image(image_HWC: np.ndarray, recipe: SlicRecipe) -> np.ndarray:
         )
         if segments.max() < recipe.max_segments:
             return segments
-    raise AssertionError("a single segment is always few enough")
+    raise AssertionError("one segment never exceeds max_segments")
 
 
 def sum_superpixels(
     images_GHWC: np.ndarray, label_G: np.ndarray, recipe: SlicRecipe, *, num_threads: int = 1
 ) -> SuperpixelSums:
-    """Return the superpixels of some images of uint8, in the order of their segments' numbers."""
+    """Return the superpixels of uint8 images, in the order of their segment numbers."""
     with ThreadPoolExecutor(num_threads) as threads:
         tables = list(threads.map(lambda image_HWC: _sum_image(image_HWC, recipe), images_GHWC))
     table = np.concatenate(tables).astype(np.int64)
@@ -79,9 +84,9 @@ def sum_superpixels(
 
 
 def _sum_image(image_HWC: np.ndarray, recipe: SlicRecipe) -> np.ndarray:
-    """Pixels, rows, columns and values of each superpixel, summed: [n, 3 + C]."""
+    """Return sums over the pixels of each superpixel, [n, 3 + C]: number, rows, columns and colours."""
     segments = segment_image(image_HWC, recipe)
     row_HW, col_HW = np.indices(segments.shape)
-    # Segments without pixels do not occur: scikit-image numbers connected parts one after the other.
+    # Every segment has pixels, because scikit-image numbers connected components consecutively.
     columns = [np.ones(segments.shape), row_HW, col_HW, *np.moveaxis(image_HWC, -1, 0)]
     return np.stack([np.bincount(segments.ravel(), weights=c.ravel()) for c in columns], axis=1)

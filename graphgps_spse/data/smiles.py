@@ -1,8 +1,8 @@
-"""Molecules of your own: a CSV with a SMILES column and columns of targets, features of atoms and bonds as OGB's.
+"""User molecules: a CSV with a SMILES column and target columns. Atoms and bonds have the features of OGB.
 
-Rows that cannot be used are listed, with their line and the reason, in `<dataset.dir>/<name>/bad_rows-<digest>.csv`.
-The digest is of that file's content, so that other rows never overwrite a list. Graphs of many molecules are kept
-beside it, and so are their scaffolds.
+Invalid rows are listed with line number and reason in `<dataset.dir>/<name>/bad_rows-<digest>.csv`. The digest is of
+the content of the list, so that a list is never overwritten. For large files, graphs and scaffolds are stored in the
+same folder.
 """
 
 import json
@@ -20,7 +20,7 @@ import torch
 from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
-from graphgps_spse.data.molecules import ENDED, MoleculeBlock, count_workers, featurise_block, featurise_many
+from graphgps_spse.data.molecules import KILLED_PROCESS, MoleculeBlock, count_workers, featurise_block, featurise_many
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
 from graphgps_spse.data.splits import SPLITS, check_split, find_scaffold, split_at_random, split_by_scaffold
@@ -31,17 +31,17 @@ from graphgps_spse.registry import datasets
 log = logging.getLogger(__name__)
 
 TASKS = {"regression": ("regression", "mae"), "binary": ("multilabel", "ap"), "multilabel": ("multilabel", "ap")}
-"""Value of dataset.smiles.task -> task of the framework and its metric."""
+"""Value of dataset.smiles.task -> registered task and metric."""
 SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
-_ROWS_WORTH_A_PROCESS = 4096
-_ROWS_WORTH_KEEPING = 20_000  # graphs of fewer are made in seconds
+_ROWS_PER_PROCESS = 4096
+_MIN_STORED_ROWS = 20_000  # graphs of fewer rows are computed in seconds
 _FEATURES_VERSION = 1  # to be raised when the same SMILES gives other arrays
-_LARGEST = 3.4028234663852886e38  # of float32
+_MAX_FLOAT32 = 3.4028234663852886e38
 
 
 class SmilesOptions(Options, section="dataset.smiles"):
-    """Molecules of your own, `dataset.format: smiles` (docs/own_data.md)."""
+    """Options of user molecules, `dataset.format: smiles` (docs/own_data.md)."""
 
     file: str = option("", "the CSV file, plain or .gz, with a header; required")
     smiles_column: str = option("smiles", "the column of SMILES")
@@ -74,30 +74,36 @@ class SmilesOptions(Options, section="dataset.smiles"):
     )
 
 
-class Labelled(NamedTuple):
-    """A row whose targets can be used."""
+class LabelledRow(NamedTuple):
+    """A row of the CSV with valid targets."""
 
     number: int
-    """Its line in the file."""
+    """Line number in the file."""
     smiles: str
     targets: tuple[float, ...]
-    """NaN where unknown."""
+    """NaN for unknown targets."""
     group: str
-    """Its split, if a column says it."""
+    """Split of the row if a column defines the splits; otherwise empty."""
 
 
 @dataclass(frozen=True)
 class SmilesSplit:
-    """How rows are divided among train, val and test."""
+    """Division of rows into train, val and test."""
 
     how: str = "random"
-    """random, scaffold or column."""
+    """Method: random, scaffold or column."""
     column: str = "split"
+    """Column that names the split of each row, for the method "column"."""
     fractions: tuple[float, ...] = (0.8, 0.1, 0.1)
+    """Shares of train, val and test, for the methods "random" and "scaffold"."""
     seed: int = 0
+    """Seed of the method "random"."""
 
     def divide(self, groups: Sequence[str]) -> dict[str, list[int]]:
-        """Return the rows of each split, ascending, none of them empty; `groups` are the split or scaffold of each."""
+        """Return the rows of each split, ascending. `groups` holds the scaffold of each row, or its split by column.
+
+        Raises DataError if a split is empty.
+        """
         if self.how == "random":
             rows = split_at_random(len(groups), self.fractions, self.seed)
         elif self.how == "scaffold":
@@ -110,7 +116,7 @@ class SmilesSplit:
 
 @datasets.register("smiles")
 class Smiles:
-    """Molecules of your own from a CSV with SMILES and targets; regression, one or several binary labels."""
+    """User molecules from a CSV with SMILES and targets, for regression or for binary labels."""
 
     def __init__(
         self,
@@ -125,7 +131,7 @@ class Smiles:
         folder: Path,
         num_workers: int = 1,
     ) -> None:
-        """With several targets a row may leave some of them empty, for unknown; with one target none may."""
+        """`num_workers` processes convert molecules. Empty targets are allowed only if there are several targets."""
         self.file, self.smiles_column, self.task, self.split = file, smiles_column, task, split
         self.on_error, self.folder, self.num_workers = on_error, folder, num_workers
         framework_task, metric = TASKS[task]
@@ -142,7 +148,7 @@ class Smiles:
             may_miss_targets=len(target_columns) > 1,
         )
         self.rows: dict[str, list[SmilesRow]] = {}
-        """Line and SMILES of each graph of a split, once it is loaded."""
+        """Line number and SMILES of each graph of a split, set by `load`."""
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Smiles":
@@ -169,21 +175,21 @@ class Smiles:
         )
 
     def load(self) -> dict[str, GraphDataset]:
-        """Read the file and return the splits. Raises DataError naming the first bad rows where they are refused."""
+        """Read the file and return the splits. Raises DataError that names the first invalid rows, unless skipped."""
         extra = (*self.spec.target_names, *([self.split.column] if self.split.how == "column" else []))
-        labelled: list[Labelled] = []
+        labelled: list[LabelledRow] = []
         bad: list[BadRow] = []
         for row in read_rows(self.file, self.smiles_column, extra):
-            read = row if isinstance(row, BadRow) else self._read(row)
-            if isinstance(read, BadRow):
-                bad.append(read)
+            parsed = row if isinstance(row, BadRow) else self._parse(row)
+            if isinstance(parsed, BadRow):
+                bad.append(parsed)
             else:
-                labelled.append(read)
+                labelled.append(parsed)
         graphs = self._featurise([row.smiles for row in labelled])
         bad += [BadRow(labelled[row].number, labelled[row].smiles, reason) for row, reason in graphs.bad]
         labelled = [labelled[row] for row in graphs.rows]
         if bad:
-            self._report(sorted(bad), len(bad) + len(labelled))
+            self._report_bad_rows(sorted(bad), len(bad) + len(labelled))
         try:
             groups = [row.group for row in labelled]
             if self.split.how == "scaffold":
@@ -192,52 +198,52 @@ class Smiles:
         except DataError as err:
             raise DataError(f"{self.file}: {err}; change dataset.smiles.fractions or dataset.smiles.split") from err
         self.rows = {split: [SmilesRow(*labelled[row][:2], ()) for row in part] for split, part in rows.items()}
-        self._warn_of_duplicates()
+        self._warn_about_duplicates()
         targets_GT = torch.tensor([row.targets for row in labelled], dtype=torch.float32)
         return {
-            split: as_split(select_graphs(graphs, part), targets_GT[part], spec=self.spec, split=split)
+            split: molecule_split(select_molecules(graphs, part), targets_GT[part], spec=self.spec, split=split)
             for split, part in rows.items()
         }
 
     def _featurise(self, smiles: Sequence[str]) -> MoleculeBlock:
-        """Return the graphs of some SMILES, and the others with the reason."""
+        """Return the graphs of the SMILES, read from disk if they are stored."""
 
         def make() -> Arrays:
             block = featurise_rows(smiles, self.num_workers)
             bad = np.frombuffer(json.dumps(block.bad).encode(), np.uint8)
             return {**block._asdict(), "bad": bad}
 
-        def is_final(arrays: Arrays) -> bool:  # a process may have been killed for want of memory
-            return ENDED not in arrays["bad"].tobytes().decode()
+        def is_final(arrays: Arrays) -> bool:  # a process that was killed may have lacked memory
+            return KILLED_PROCESS not in arrays["bad"].tobytes().decode()
 
-        arrays = dict[str, Any](self._once("graphs", smiles, make, is_final))
+        arrays = dict[str, Any](self._make_or_read("graphs", smiles, make, is_final))
         arrays["bad"] = [(row, reason) for row, reason in json.loads(arrays["bad"].tobytes())]
         return MoleculeBlock(**arrays)
 
     def _find_scaffolds(self, smiles: Sequence[str]) -> list[str]:
-        """Return the scaffold of each."""
+        """Return the scaffold of each SMILES, read from disk if they are stored."""
 
         def make() -> Arrays:
             return {"scaffolds": np.frombuffer(json.dumps([find_scaffold(text) for text in smiles]).encode(), np.uint8)}
 
-        return json.loads(self._once("scaffolds", smiles, make)["scaffolds"].tobytes())
+        return json.loads(self._make_or_read("scaffolds", smiles, make)["scaffolds"].tobytes())
 
-    def _once(
+    def _make_or_read(
         self,
         what: str,
         smiles: Sequence[str],
         make: Callable[[], Arrays],
         is_final: Callable[[Arrays], bool] = lambda arrays: True,
     ) -> Arrays:
-        """Make arrays that follow from some SMILES, or read them where many were made before."""
-        if len(smiles) < _ROWS_WORTH_KEEPING:
+        """Return the arrays that `make` computes from the SMILES. The arrays of large files are stored on disk."""
+        if len(smiles) < _MIN_STORED_ROWS:
             return make()
         from rdkit import rdBase
 
         digest = digest_of([f"{_FEATURES_VERSION} {rdBase.rdkitVersion}", *smiles])
         return make_or_read(self.folder / f"{what}-{digest}.npz", make, is_final=is_final)
 
-    def _read(self, row: SmilesRow) -> Labelled | BadRow:
+    def _parse(self, row: SmilesRow) -> LabelledRow | BadRow:
         num_targets = self.spec.num_targets
         try:
             targets = tuple(
@@ -248,10 +254,10 @@ class Smiles:
             group = self._named_split(row.cells[num_targets:])
         except ValueError as err:
             return BadRow(row.number, row.smiles, str(err))
-        return Labelled(row.number, row.smiles, targets, group)
+        return LabelledRow(row.number, row.smiles, targets, group)
 
     def _target(self, text: str, column: str) -> float:
-        """Return the number in a cell, NaN for an empty one. Raises ValueError with the reason."""
+        """Return the number in a cell, or NaN for an empty cell. Raises ValueError with the reason."""
         if not text:
             return math.nan
         try:
@@ -260,44 +266,44 @@ class Smiles:
                 raise ValueError
         except ValueError:
             raise ValueError(
-                f"{column}: '{text[:40]}' is no number"
-                + ("; leave the cell empty where it is unknown" if self.spec.num_targets > 1 else "")
+                f"{column}: '{text[:40]}' is not a number"
+                + ("; leave the cell empty if the target is unknown" if self.spec.num_targets > 1 else "")
             ) from None
-        if abs(value) > _LARGEST:
+        if abs(value) > _MAX_FLOAT32:
             raise ValueError(f"{column}: {text[:40]} is infinite or too large for float32")
         if self.task != "regression" and value not in (0.0, 1.0):
-            raise ValueError(f"{column}: '{text[:40]}' is no label, which is 0 or 1")
+            raise ValueError(f"{column}: '{text[:40]}' is not a label; labels are 0 and 1")
         return value
 
     def _named_split(self, cells: tuple[str, ...]) -> str:
-        """Return the split that a row names, if its split is by column. Raises ValueError with the reason."""
+        """Return the split in the split column, or "" for other methods. Raises ValueError with the reason."""
         if self.split.how != "column":
             return ""
         if cells[0].lower() not in SPLIT_NAMES:
-            raise ValueError(f"{self.split.column}: '{cells[0][:40]}' is none of train, val, valid, test")
+            raise ValueError(f"{self.split.column}: '{cells[0][:40]}' must be train, val, valid or test")
         return SPLIT_NAMES[cells[0].lower()]
 
-    def _report(self, bad: list[BadRow], num_rows: int) -> None:
+    def _report_bad_rows(self, bad: list[BadRow], num_rows: int) -> None:
         path = write_bad_rows(bad, self.folder)
         reasons = "\n".join(f"  row {row.number}: {row.reason}" for row in bad[:3])
         more = f"\n  and {len(bad) - 3:,} more" if len(bad) > 3 else ""
-        message = f"{self.file}: {len(bad):,} of {num_rows:,} rows cannot be used:\n{reasons}{more}\nlisted in {path}"
+        message = f"{self.file}: {len(bad):,} of {num_rows:,} rows are invalid:\n{reasons}{more}\nlisted in {path}"
         if self.on_error == "refuse":
-            raise DataError(f"{message}. Correct them, or leave them out with dataset.smiles.on_error=skip")
-        log.warning("%s, and left out", message)
+            raise DataError(f"{message}. Correct these rows, or skip them with dataset.smiles.on_error=skip")
+        log.warning("%s, and skipped", message)
 
-    def _warn_of_duplicates(self) -> None:
+    def _warn_about_duplicates(self) -> None:
         count = Counter(smiles for part in self.rows.values() for smiles in {row.smiles for row in part})
         shared = [smiles for smiles, number in count.items() if number > 1]
         if shared:
             log.warning(
-                "%s: %s SMILES stand in more than one split, the first is %s", self.file, f"{len(shared):,}", shared[0]
+                "%s: %s SMILES are in more than one split, for example %s", self.file, f"{len(shared):,}", shared[0]
             )
 
 
 def featurise_rows(smiles: Sequence[str], num_workers: int) -> MoleculeBlock:
-    """Return the graphs of some SMILES, and the others with the reason."""
-    num_workers = min(num_workers, 1 + len(smiles) // _ROWS_WORTH_A_PROCESS)
+    """Return the graphs of a list of SMILES as a single block, computed by up to `num_workers` processes."""
+    num_workers = min(num_workers, 1 + len(smiles) // _ROWS_PER_PROCESS)
     blocks = list(featurise_many(smiles, num_workers=num_workers)) or [featurise_block([])]
     arrays = {
         name: np.concatenate([getattr(block, name) for block in blocks], axis=-1 if name == "edge_index" else 0)
@@ -306,8 +312,8 @@ def featurise_rows(smiles: Sequence[str], num_workers: int) -> MoleculeBlock:
     return MoleculeBlock(**arrays, bad=[row for block in blocks for row in block.bad])
 
 
-def select_graphs(block: MoleculeBlock, graphs: Sequence[int]) -> MoleculeBlock:
-    """Return some graphs, ascending, as a block of their own."""
+def select_molecules(block: MoleculeBlock, graphs: Sequence[int]) -> MoleculeBlock:
+    """Return the given graphs of a block, in ascending order."""
     chosen_G = np.zeros(len(block.sizes), dtype=bool)
     chosen_G[list(graphs)] = True
     nodes, edges = np.repeat(chosen_G, block.sizes), np.repeat(chosen_G, block.num_edges)
@@ -322,8 +328,8 @@ def select_graphs(block: MoleculeBlock, graphs: Sequence[int]) -> MoleculeBlock:
     )
 
 
-def as_split(block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpec, split: str) -> GraphDataset:
-    """Return molecules and their targets (NaN: unknown) as one split."""
+def molecule_split(block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpec, split: str) -> GraphDataset:
+    """Return a split of molecules and their targets [G, T] float32, where NaN stands for unknown."""
     return GraphDataset(
         name=spec.name,
         split=split,
@@ -341,7 +347,7 @@ def _check_columns(smiles_column: str, target_columns: Sequence[str], task: str)
     names = [smiles_column, *target_columns]
     wrong = [name for name in target_columns if names.count(name) > 1]
     if wrong:
-        raise ConfigError(f"dataset.smiles.target_columns: {wrong[0]!r} must be the name of a column, and of one only")
+        raise ConfigError(f"dataset.smiles.target_columns: {wrong[0]!r} must be the name of a column, listed once")
     if task == "binary" and len(target_columns) > 1:
         raise ConfigError(
             f"dataset.smiles.task: binary has one target column, not {len(target_columns)}; use multilabel"

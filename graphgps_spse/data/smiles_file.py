@@ -1,4 +1,4 @@
-"""The rows of a CSV of molecules, as they stand in the file: what can be read, and what cannot with the reason."""
+"""Reader of the rows of a CSV of molecules. Invalid rows are returned with the reason."""
 
 import csv
 import gzip
@@ -15,17 +15,17 @@ from graphgps_spse.registry import nearest
 
 
 class SmilesRow(NamedTuple):
-    """A row whose cells could be read."""
+    """A valid row of the CSV."""
 
     number: int
-    """Its line as an editor counts, the header being line 1; of a row over several lines the first."""
+    """First line of the row in the file; the header is line 1."""
     smiles: str
     cells: tuple[str, ...]
-    """Of the other columns that were asked for, without spaces around them."""
+    """Stripped cells of the other requested columns."""
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be used, and why."""
+    """An invalid row, and the reason."""
 
     number: int
     smiles: str
@@ -33,26 +33,26 @@ class BadRow(NamedTuple):
 
 
 def read_rows(path: Path, smiles_column: str, columns: Sequence[str] = ()) -> Iterator[SmilesRow | BadRow]:
-    """Yield every row of a CSV in UTF-8 (.gz too) in order; empty lines are none.
+    """Yield the rows of a UTF-8 CSV (or .csv.gz), in order. Empty lines are skipped.
 
-    Raises DataError where the file or its header cannot be used.
+    Raises DataError if the file cannot be read or its header is invalid.
     """
     try:
         if not path.is_file():
             beside = [str(p) for p in sorted(path.parent.glob("*.csv*"))] if path.parent.is_dir() else []
-            raise DataError(f"no file {path}.{nearest(str(path), beside)}")
+            raise DataError(f"{path} does not exist.{nearest(str(path), beside)}")
         binary = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
     except OSError as err:
-        raise DataError(f"{path}: cannot be read ({err.strerror})") from err
+        raise DataError(f"{path} cannot be read ({err.strerror})") from err
     with binary, io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
         try:
             yield from _read_table(path, csv.reader(text, strict=True), smiles_column, columns)
         except (OSError, EOFError, zlib.error) as err:
-            raise DataError(f"{path}: cannot be read to its end: {err}") from err
+            raise DataError(f"{path} cannot be read to the end: {err}") from err
 
 
 def write_bad_rows(bad: Iterable[BadRow], folder: Path) -> Path:
-    """Write bad rows as CSV into `folder`, under a name that their content gives, and return the path."""
+    """Write invalid rows to a CSV in `folder`, whose name contains a digest of the content. Return the path."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("row", "smiles", "reason"))
@@ -64,7 +64,9 @@ def write_bad_rows(bad: Iterable[BadRow], folder: Path) -> Path:
         if not path.is_file():
             write_atomic(path, content)
     except OSError as err:
-        raise DataError(f"{folder}: the list of bad rows cannot be written ({err.strerror}); set dataset.dir") from err
+        raise DataError(
+            f"{folder}: the list of invalid rows cannot be written ({err.strerror}); set dataset.dir to another folder"
+        ) from err
     return path
 
 
@@ -72,10 +74,10 @@ def _read_table(path: Path, reader: Iterator, smiles_column: str, columns: Seque
     records = _records(reader)
     header = next(records, None)
     if header is None:
-        raise DataError(f"{path}: is empty; its first line must name the columns")
-    if isinstance(header, BadRow) or _odd_character("".join(header[1])):
-        reason = header.reason if isinstance(header, BadRow) else _odd_character("".join(header[1]))
-        raise DataError(f"{path}: its header {reason}")
+        raise DataError(f"{path} is empty; the first line must name the columns")
+    if isinstance(header, BadRow) or _invalid_character("".join(header[1])):
+        reason = header.reason if isinstance(header, BadRow) else _invalid_character("".join(header[1]))
+        raise DataError(f"{path}: the header {reason}")
     names = [name.strip() for name in header[1]]
     smiles_at, *others_at = (_column(path, names, wanted) for wanted in (smiles_column, *columns))
     for record in records:
@@ -84,11 +86,11 @@ def _read_table(path: Path, reader: Iterator, smiles_column: str, columns: Seque
             continue
         number, cells = record
         smiles = cells[smiles_at].strip() if smiles_at < len(cells) else ""
-        odd = _odd_character("".join(cells))
+        invalid = _invalid_character("".join(cells))
         if len(cells) != len(names):
-            yield BadRow(number, smiles, f"has {len(cells)} cells, and the header {len(names)}")
-        elif odd:
-            yield BadRow(number, "" if _odd_character(smiles) else smiles, odd)
+            yield BadRow(number, smiles, f"has {len(cells)} cells, but the header has {len(names)}")
+        elif invalid:
+            yield BadRow(number, "" if _invalid_character(smiles) else smiles, invalid)
         elif not smiles:
             yield BadRow(number, smiles, f"has no SMILES in column '{smiles_column}'")
         else:
@@ -96,7 +98,7 @@ def _read_table(path: Path, reader: Iterator, smiles_column: str, columns: Seque
 
 
 def _records(reader: Iterator) -> Iterator[tuple[int, list[str]] | BadRow]:
-    """Yield line number and cells. A row that is no CSV is a bad row, and the reader goes on with the next line."""
+    """Yield line number and cells of each row. A row that is not valid CSV gives a BadRow, and reading continues."""
     while True:
         number = reader.line_num + 1  # type: ignore[attr-defined]
         try:
@@ -106,24 +108,24 @@ def _records(reader: Iterator) -> Iterator[tuple[int, list[str]] | BadRow]:
         except csv.Error as err:
             last = reader.line_num  # type: ignore[attr-defined]
             lines = f", up to line {last}" if last > number else ""
-            yield BadRow(number, "", f"is no CSV{lines}: {err}; is there a quote that is never closed?")
+            yield BadRow(number, "", f"is not valid CSV{lines}: {err}; check for a quote that is never closed")
             continue
         if cells:
             yield number, cells
 
 
-def _odd_character(text: str) -> str:
-    """Say what is wrong with the characters of a row, or return an empty string."""
+def _invalid_character(text: str) -> str:
+    """Return a message about invalid characters in a row, or an empty string."""
     if any("\udc80" <= character <= "\udcff" for character in text):
         return "is not UTF-8 text; save the file as UTF-8"
-    return "holds a zero byte; save the file as UTF-8 text" if "\0" in text else ""
+    return "contains a zero byte; save the file as UTF-8 text" if "\0" in text else ""
 
 
 def _column(path: Path, names: list[str], wanted: str) -> int:
     if names.count(wanted) == 1:
         return names.index(wanted)
     if wanted in names:
-        raise DataError(f"{path}: its header names the column '{wanted}' {names.count(wanted)} times; rename one")
+        raise DataError(f"{path}: the header names the column '{wanted}' {names.count(wanted)} times; rename one")
     if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
-        raise DataError(f"{path}: its columns must be separated by commas; its header is {names[0]!r}")
-    raise DataError(f"{path}: no column '{wanted}'.{nearest(wanted, names)} It has {', '.join(names)}")
+        raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
+    raise DataError(f"{path}: no column '{wanted}'.{nearest(wanted, names)} Columns: {', '.join(names)}")

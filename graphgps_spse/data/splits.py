@@ -1,4 +1,4 @@
-"""Which molecules train, which validate, which test: at random, or by scaffold as MoleculeNet and OGB split."""
+"""Random and scaffold splits of molecules. Scaffold splits follow MoleculeNet and OGB."""
 
 import math
 from collections import defaultdict
@@ -14,7 +14,7 @@ SPLITS = ("train", "val", "test")
 
 
 def split_at_random(num_rows: int, fractions: Sequence[float], seed: int) -> dict[str, list[int]]:
-    """Return the rows of each split, ascending; sizes are the fractions of `num_rows`, rounded down but for train."""
+    """Return the rows of each split, ascending. Sizes of val and test are rounded down; train has all other rows."""
     num_val, num_test = (math.floor(fraction * num_rows + 1e-9) for fraction in fractions[1:])
     order = np.random.default_rng(derive_seed(seed, "smiles", "split")).permutation(num_rows)
     parts = np.split(order, [num_rows - num_val - num_test, num_rows - num_test])
@@ -22,11 +22,11 @@ def split_at_random(num_rows: int, fractions: Sequence[float], seed: int) -> dic
 
 
 def split_by_scaffold(scaffolds: Sequence[str], fractions: Sequence[float]) -> dict[str, list[int]]:
-    """Return the rows of each split, ascending, no scaffold being in two splits.
+    """Return the rows of each split, ascending, such that no scaffold is in two splits.
 
-    The custom of MoleculeNet (Wu et al. 2018): groups of one scaffold, the largest first and of equal size the one
-    whose first row is later, go to train as long as they fit, else to val as long as they fit, else to test.
-    Molecules without a ring share the empty scaffold.
+    As in MoleculeNet (Wu et al. 2018), groups with the same scaffold are sorted by size, the largest first; groups of
+    equal size are sorted by their first row, the last first. Each group goes to train if it fits, otherwise to val if
+    it fits, otherwise to test. Molecules without a ring share the empty scaffold.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for row, scaffold in enumerate(scaffolds):
@@ -45,9 +45,9 @@ def split_by_scaffold(scaffolds: Sequence[str], fractions: Sequence[float]) -> d
 
 
 def find_scaffold(smiles: str) -> str:
-    """Return the Bemis-Murcko scaffold of a molecule (its rings and what links them) as SMILES, without chirality.
+    """Return the Bemis-Murcko scaffold (rings and their linkers) of a molecule as SMILES, without chirality.
 
-    Raises DataError for what is no molecule.
+    Raises DataError if `smiles` is not a molecule.
     """
     from rdkit import rdBase
     from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
@@ -60,8 +60,8 @@ def find_scaffold(smiles: str) -> str:
 
 
 def check_split(rows: dict[str, list[int]], how: str) -> None:
-    """Raise DataError where a split is empty."""
+    """Raise DataError if a split is empty."""
     empty = [split for split in SPLITS if not rows[split]]
     if empty:
         sizes = ", ".join(f"{split} {len(rows[split]):,}" for split in SPLITS)
-        raise DataError(f"the {how} split leaves no molecules for {' and '.join(empty)} ({sizes})")
+        raise DataError(f"the {how} split has no molecules in {' and '.join(empty)} ({sizes})")

@@ -1,4 +1,4 @@
-"""What the graphs of a split are like: sizes, degrees, connectedness, direction, loops, targets."""
+"""Statistics of a split: sizes, degrees, connectedness, direction, self-loops, multi-edges and targets."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, count_rows, flat_rows
 
-_CHUNK_ROWS = 1 << 20  # nodes and edges that are looked at at a time: arrays on disk are never in memory as a whole
+_CHUNK_ROWS = 1 << 20  # nodes and edges that are processed at a time, because mapped arrays may not fit into memory
 
 
-class Spread(NamedTuple):
-    """Smallest, mean and largest of some numbers."""
+class ValueRange(NamedTuple):
+    """Minimum, mean and maximum."""
 
     low: float
     mean: float
@@ -27,60 +27,64 @@ class Spread(NamedTuple):
 
 
 class TargetSummary(NamedTuple):
-    """One column of targets."""
+    """Statistics of one column of targets."""
 
     name: str
     missing: int
-    """Rows without it."""
-    values: Spread | None
-    """Of those that are known; None where none is."""
+    """Number of rows whose target is unknown."""
+    values: ValueRange | None
+    """Range of the known targets; None if all are unknown."""
     deviation: float
-    """Their standard deviation."""
+    """Standard deviation of the known targets."""
     counts: tuple[int, ...]
-    """Rows of each class; empty for regression."""
+    """Number of rows of each class; empty for regression."""
 
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """One split. What is counted of a graph is counted in the graph as stored, before any encoding changes it."""
+    """Statistics of a split. Graphs are taken as stored, before an encoding symmetrises or simplifies them."""
 
     num_graphs: int
     num_pairs: int
-    nodes: Spread
-    """Of a graph, as the next two."""
-    edges: Spread
-    """Directed ones: an undirected edge counts twice."""
-    pairs: Spread
-    degree: Spread
-    """Of a node: edges that leave it."""
+    nodes: ValueRange
+    """Nodes per graph."""
+    edges: ValueRange
+    """Directed edges per graph; an undirected edge counts twice."""
+    pairs: ValueRange
+    degree: ValueRange
+    """Outgoing edges per node."""
     disconnected: int
-    """Graphs of more than one component, as the next five."""
+    """Number of graphs with more than one weakly connected component."""
     directed: int
-    """With an edge that has no reverse."""
+    """Number of graphs with an edge that has no reverse edge."""
     with_self_loops: int
+    """Number of graphs with self-loops."""
     with_multi_edges: int
+    """Number of graphs with multi-edges."""
     without_edges: int
+    """Number of graphs without edges."""
     of_one_node: int
+    """Number of graphs with a single node."""
     targets: tuple[TargetSummary, ...]
 
 
 def summarise(graphs: GraphDataset, spec: DatasetSpec) -> SplitSummary:
-    """Look at every graph of a split."""
+    """Return the statistics of a split, computed from all its graphs."""
     found = np.zeros(4, dtype=np.int64)
     least, most = np.iinfo(np.int64).max, 0
     for first, last in _chunks(graphs):
-        flags, low, high = _look_at(graphs, first, last)
-        found += flags
+        num_flagged, low, high = _count_properties(graphs, first, last)
+        found += num_flagged
         least, most = min(least, low), max(most, high)
     sizes, edges = graphs.sizes_G, graphs.edge_ptr.diff()
     num_nodes, num_edges = int(graphs.node_ptr[-1]), int(graphs.edge_ptr[-1])
     return SplitSummary(
         num_graphs=len(graphs),
         num_pairs=int(sizes.square().sum()),
-        nodes=_spread(sizes),
-        edges=_spread(edges),
-        pairs=_spread(sizes.square()),
-        degree=Spread(least, num_edges / num_nodes, most),
+        nodes=_value_range(sizes),
+        edges=_value_range(edges),
+        pairs=_value_range(sizes.square()),
+        degree=ValueRange(least, num_edges / num_nodes, most),
         disconnected=int(found[0]),
         directed=int(found[1]),
         with_self_loops=int(found[2]),
@@ -92,7 +96,7 @@ def summarise(graphs: GraphDataset, spec: DatasetSpec) -> SplitSummary:
 
 
 def take_graphs(graphs: GraphDataset, chosen: Sequence[int]) -> GraphDataset:
-    """Return some graphs of a split, in the order given, without encodings."""
+    """Return the given graphs of a split, in that order, without encodings."""
     index_B = torch.as_tensor(chosen, dtype=torch.int64)
     nodes, edges = flat_rows(graphs.node_ptr, index_B), flat_rows(graphs.edge_ptr, index_B)
     zero = torch.zeros(1, dtype=torch.int64)
@@ -111,10 +115,10 @@ def take_graphs(graphs: GraphDataset, chosen: Sequence[int]) -> GraphDataset:
 
 
 def cut_graphs(graphs: GraphDataset, max_nodes: int) -> GraphDataset:
-    """Return the first `max_nodes` nodes of every graph, with the edges among them, without encodings."""
+    """Return the subgraphs of the first `max_nodes` nodes of all graphs, without encodings."""
     sizes_G = graphs.sizes_G.clamp(max=max_nodes)
-    own_N = torch.arange(int(graphs.node_ptr[-1])) - graphs.node_ptr[:-1].repeat_interleave(graphs.sizes_G)
-    nodes, edges = own_N < max_nodes, (graphs.edge_index_2E < max_nodes).all(0)
+    number_N = torch.arange(int(graphs.node_ptr[-1])) - graphs.node_ptr[:-1].repeat_interleave(graphs.sizes_G)
+    nodes, edges = number_N < max_nodes, (graphs.edge_index_2E < max_nodes).all(0)
     graph_E = torch.arange(len(graphs)).repeat_interleave(graphs.edge_ptr.diff())[edges]
     zero = torch.zeros(1, dtype=torch.int64)
     return GraphDataset(
@@ -132,14 +136,14 @@ def cut_graphs(graphs: GraphDataset, max_nodes: int) -> GraphDataset:
 
 
 def spread_by_size(graphs: GraphDataset, number: int) -> list[int]:
-    """Return up to `number` graphs at even ranks of the order by size, the smallest first."""
+    """Return the numbers of up to `number` graphs, at evenly spaced ranks by size, the smallest first."""
     number = min(number, len(graphs))
     ranks = ((np.arange(number) + 0.5) * len(graphs) / number).astype(np.int64)
     return torch.argsort(graphs.sizes_G, stable=True)[torch.from_numpy(ranks)].tolist()
 
 
 def _chunks(graphs: GraphDataset) -> Iterator[tuple[int, int]]:
-    """Yield first and last + 1 of consecutive graphs that together have few nodes and edges, or of one."""
+    """Yield ranges (first, last + 1) of graphs with at most _CHUNK_ROWS nodes and edges in total, or of one graph."""
     rows = graphs.node_ptr + graphs.edge_ptr
     first = 0
     while first < len(graphs):
@@ -149,31 +153,34 @@ def _chunks(graphs: GraphDataset) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _look_at(graphs: GraphDataset, first: int, last: int) -> tuple[np.ndarray, int, int]:
-    """Return how many of some graphs are disconnected, directed, with loops and with multi-edges; degree bounds."""
+def _count_properties(graphs: GraphDataset, first: int, last: int) -> tuple[np.ndarray, int, int]:
+    """Return the smallest and largest out-degree of graphs first..last-1, and four numbers of graphs:
+
+    disconnected, directed, with self-loops, and with multi-edges.
+    """
     node_ptr = (graphs.node_ptr[first : last + 1] - graphs.node_ptr[first]).numpy()
     edge_ptr = graphs.edge_ptr[first : last + 1]
     num_nodes, num_graphs = int(node_ptr[-1]), last - first
     local = graphs.edge_index_2E[:, int(edge_ptr[0]) : int(edge_ptr[-1])].to(torch.int64).numpy()
     graph_E = np.repeat(np.arange(num_graphs), edge_ptr.diff().numpy())
-    sender, receiver = local + node_ptr[graph_E]
-    key = sender * num_nodes + receiver
-    unique, place, number = np.unique(key, return_index=True, return_counts=True)
-    reverse = receiver[place] * num_nodes + sender[place]
-    at = np.minimum(np.searchsorted(unique, reverse), max(len(unique) - 1, 0))
-    lonely = graph_E[place][unique[at] != reverse] if len(unique) else graph_E
-    matrix = csr_matrix((np.ones(len(sender), np.int8), (sender, receiver)), shape=(num_nodes, num_nodes))
+    source, target = local + node_ptr[graph_E]
+    key = source * num_nodes + target
+    unique, first_edge, multiplicity = np.unique(key, return_index=True, return_counts=True)
+    reverse = target[first_edge] * num_nodes + source[first_edge]
+    position = np.minimum(np.searchsorted(unique, reverse), max(len(unique) - 1, 0))
+    one_way = graph_E[first_edge][unique[position] != reverse] if len(unique) else graph_E
+    matrix = csr_matrix((np.ones(len(source), np.int8), (source, target)), shape=(num_nodes, num_nodes))
     _, component_N = connected_components(matrix, directed=True, connection="weak")
-    _, one_node = np.unique(component_N, return_index=True)
+    _, first_node = np.unique(component_N, return_index=True)
     graph_N = np.repeat(np.arange(num_graphs), np.diff(node_ptr))
-    degree = np.bincount(sender, minlength=num_nodes)
-    flags = (
-        (np.bincount(graph_N[one_node], minlength=num_graphs) > 1).sum(),
-        len(np.unique(lonely)),
-        len(np.unique(graph_E[sender == receiver])),
-        len(np.unique(graph_E[place][number > 1])),
+    degree = np.bincount(source, minlength=num_nodes)
+    num_flagged = (
+        (np.bincount(graph_N[first_node], minlength=num_graphs) > 1).sum(),
+        len(np.unique(one_way)),
+        len(np.unique(graph_E[source == target])),
+        len(np.unique(graph_E[first_edge][multiplicity > 1])),
     )
-    return np.array(flags), int(degree.min()), int(degree.max())
+    return np.array(num_flagged), int(degree.min()), int(degree.max())
 
 
 def _summarise_target(y: Tensor, spec: DatasetSpec, number: int) -> TargetSummary:
@@ -182,15 +189,15 @@ def _summarise_target(y: Tensor, spec: DatasetSpec, number: int) -> TargetSummar
     counts: tuple[int, ...] = ()
     if spec.num_classes:
         counts = tuple(torch.bincount(known.long(), minlength=spec.num_classes).tolist())
-    values = _spread(known) if len(known) else None
+    values = _value_range(known) if len(known) else None
     deviation = float(known.std(correction=0)) if len(known) else 0.0
     return TargetSummary(name, len(y) - len(known), values, deviation, counts)
 
 
 def _short(value: float) -> str:
-    """Return a number for people: whole ones with every digit."""
+    """Return a number with four significant digits; integers have all digits."""
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:,.4g}"
 
 
-def _spread(values: Tensor) -> Spread:
-    return Spread(values.min().item(), values.double().mean().item(), values.max().item())
+def _value_range(values: Tensor) -> ValueRange:
+    return ValueRange(values.min().item(), values.double().mean().item(), values.max().item())

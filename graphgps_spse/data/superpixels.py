@@ -1,7 +1,6 @@
-"""Superpixel graphs of MNIST and CIFAR10, built as the benchmark built them (Dwivedi et al. 2023).
+"""Superpixel graphs of MNIST and CIFAR10, as in the benchmark (Dwivedi et al. 2023).
 
-A superpixel is known by sums over its pixels; from these follow its colour, its centre and, from all the centres of an
-image, the edges.
+Sums over the pixels of each superpixel give its mean colour and its centre. The centres of an image give the edges.
 """
 
 from typing import NamedTuple
@@ -17,39 +16,39 @@ NUM_NEIGHBOURS = 8
 
 
 class SuperpixelSums(NamedTuple):
-    """Superpixels of some images, those of an image after those of the image before, as integers."""
+    """Sums over the pixels of each superpixel of G images, as integer arrays, in the order of the images."""
 
     num_nodes_G: np.ndarray
-    """[G] superpixels of each image."""
+    """[G] number of superpixels of each image."""
     label_G: np.ndarray
     """[G] class of each image."""
     count_N: np.ndarray
-    """[N] pixels of each superpixel."""
+    """[N] number of pixels of each superpixel."""
     row_N: np.ndarray
-    """[N] sum of the rows of its pixels, counted from 0."""
+    """[N] sum of the rows of the pixels, counted from 0."""
     col_N: np.ndarray
-    """[N] sum of their columns."""
+    """[N] sum of the columns of the pixels, counted from 0."""
     colour_NC: np.ndarray
-    """[N, C] sum of their values, 0 to 255, in each of 1 or 3 channels."""
+    """[N, C] sum of the values of the pixels, 0 to 255, in each of 1 or 3 channels."""
 
     def of_images(self, first: int, last: int) -> "SuperpixelSums":
-        """Return those of images first to last - 1."""
+        """Return the superpixels of images first..last-1."""
         begin, end = int(self.num_nodes_G[:first].sum()), int(self.num_nodes_G[:last].sum())
         return SuperpixelSums(self.num_nodes_G[first:last], self.label_G[first:last], *(c[begin:end] for c in self[2:]))
 
 
 def connect_superpixels(position_N2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return edges [2, E] int64, eight from each node, directed, and their weights [E] float64.
+    """Return directed edges [2, E] int64, eight from each node, and their weights [E] float64.
 
-    `position_N2` are the centres in units of the image's side. A_ij = exp(-(d_ij / sigma_i)^2), made symmetric, with
-    sigma_i the sum of the nine smallest distances of row i (its own 0 included) over 8. As in the benchmark, of the
-    nine largest entries of a row, in the order that a partial sort leaves them in, the last is dropped, which may be
-    any of them. Graphs of nine nodes or fewer are complete.
+    `position_N2` holds the centres in units of the side of the image. Weights are A_ij = exp(-(d_ij / sigma_i)^2),
+    symmetrised, where sigma_i is the sum of the nine smallest distances of row i (including d_ii = 0) divided by 8.
+    Graphs with up to nine nodes are complete.
 
-    The partial sort is the one that np.argpartition was when the benchmark was made, written out below: today its
-    order depends on the processor, and on recent ones the nine are sorted, so that the last is always the nearest
-    neighbour. The edges that the benchmark's repository prints (visualization/superpixels_visualization_mnist.ipynb)
-    are not sorted.
+    As in the benchmark, a partial sort finds the nine largest entries of each row, and the last of these in the order
+    of the partial sort is dropped, which may be any of the nine. `argpartition_rows` is the partial sort of NumPy at
+    the time of the benchmark. In current versions, the order depends on the processor: with vector instructions the
+    nine entries are sorted, so that the nearest neighbour would always be dropped. The edges in the repository of the
+    benchmark (visualization/superpixels_visualization_mnist.ipynb) are not sorted.
     """
     distance = np.sqrt(((position_N2[:, None] - position_N2[None]) ** 2).sum(-1))
     size = len(distance)
@@ -59,18 +58,19 @@ def connect_superpixels(position_N2: np.ndarray) -> tuple[np.ndarray, np.ndarray
     weight = 0.5 * (weight + weight.T)
     np.fill_diagonal(weight, 0.0)
     if size <= NUM_NEIGHBOURS + 1:
-        sender, receiver = np.nonzero(~np.eye(size, dtype=bool))
+        source, target = np.nonzero(~np.eye(size, dtype=bool))
     else:
         first = size - num_kept
-        receiver = argpartition_rows(weight, first - 1)[:, first:-1].ravel()
-        sender = np.repeat(np.arange(size), NUM_NEIGHBOURS)
-    return np.stack([sender, receiver]), weight[sender, receiver]
+        target = argpartition_rows(weight, first - 1)[:, first:-1].ravel()
+        source = np.repeat(np.arange(size), NUM_NEIGHBOURS)
+    return np.stack([source, target]), weight[source, target]
 
 
 def superpixel_graphs(sums: SuperpixelSums, *, side: int, name: str, split: str) -> GraphDataset:
-    """Return a split: x is mean colour / 255 and (row, column) / side, the edge feature A_ij, all rounded to float16.
+    """Return a split of superpixel graphs.
 
-    As in the benchmark's files, except that nodes are in the order of the sums; there they are shuffled.
+    Node features are the mean colour / 255 and the centre (row, column) / side; edge features are the weights A_ij. All
+    are rounded to float16. The graphs are those of the benchmark, except that the benchmark shuffles the nodes.
     """
     position_N2 = np.stack([sums.row_N, sums.col_N], axis=1) / sums.count_N[:, None] / side
     colour_NC = sums.colour_NC / sums.count_N[:, None] / 255
@@ -96,10 +96,10 @@ def superpixel_graphs(sums: SuperpixelSums, *, side: int, name: str, split: str)
 
 @kernel
 def argpartition_rows(values: np.ndarray, kth: int) -> np.ndarray:
-    """Return, for each row, indices of which those up to `kth` hold smaller or equal values: [N, M] int64.
+    """Return np.argpartition(values, kth, axis=1), [N, M] int64, in the order of its scalar implementation.
 
-    Hoare's selection with the median of three as pivot, step by step as np.argpartition takes it on processors
-    without vector instructions for it, so that the order on both sides of kth is the same too.
+    The algorithm is Hoare's selection with the median of three as pivot. It takes the same steps as np.argpartition
+    without vector instructions, so that the order on both sides of `kth` is also the same.
     """
     num_rows, size = values.shape
     order = np.empty((num_rows, size), np.int64)
@@ -114,12 +114,12 @@ def argpartition_rows(values: np.ndarray, kth: int) -> np.ndarray:
 
 @kernel
 def _select_smallest(value: np.ndarray, order: np.ndarray, kth: int) -> None:
-    for place in range(kth + 1):
-        smallest = place
-        for k in range(place + 1, len(order)):
+    for i in range(kth + 1):
+        smallest = i
+        for k in range(i + 1, len(order)):
             if value[order[k]] < value[order[smallest]]:
                 smallest = k
-        order[place], order[smallest] = order[smallest], order[place]
+        order[i], order[smallest] = order[smallest], order[i]
 
 
 @kernel
@@ -127,7 +127,7 @@ def _select(value: np.ndarray, order: np.ndarray, kth: int) -> None:
     low, high = 0, len(order) - 1
     while low + 1 < high:
         middle = low + (high - low) // 2
-        # The median of three goes to `low`, the smallest to `low + 1`, the largest to `high`: neither scan runs out.
+        # The median of three goes to `low`, the smallest to `low + 1`, the largest to `high`, which bounds both scans.
         if value[order[high]] < value[order[middle]]:
             order[high], order[middle] = order[middle], order[high]
         if value[order[high]] < value[order[low]]:

@@ -1,8 +1,8 @@
-"""Pickled files of others, read without running their code: plain containers, numbers, text, tensors and arrays.
+"""Reader of pickled files that runs none of their code: plain containers, numbers, text, tensors and arrays only.
 
-A full unpickler imports and calls whatever a file names. Here a name is looked up in a short table of stand-ins, which
-note what the file says; tensors and arrays are built from these notes afterwards. numpy's own classes are not in the
-table: they believe what a file says of a type, and so can be made to take numbers for addresses.
+A full unpickler imports and calls any object that a file names. Here, names are looked up in a short table of stand-in
+classes that only store their arguments; tensors and arrays are built from the stored arguments afterwards. NumPy's
+classes are not in the table, because a forged dtype can make them interpret numbers as memory addresses.
 """
 
 import io
@@ -37,16 +37,17 @@ DAMAGED = (
     zipfile.BadZipFile,
     pickle.UnpicklingError,
 )
-"""What pickle, zipfile and torch were seen to raise for files that are cut off, damaged or hold something else."""
+"""Exceptions that pickle, zipfile and PyTorch raise for truncated, damaged or invalid files."""
 
-_DIRECTORY = 0x10  # of the attributes of a member of a zip file
-_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which torch's files of before 1.6 begin
+_DIRECTORY = 0x10  # bit of a zip member's attributes that marks a directory
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # beginning of files written by PyTorch before 1.6
 
 
 def read_pickle(path: Path, *, trusted: bool = False) -> Any:
-    """Return what Python's pickle wrote into a file. Its tensors are for `as_tensor`.
+    """Return the content of a pickle file. Convert its tensors with `as_tensor`.
 
-    Raises DataError for a damaged file and, unless it is `trusted` and may run any code, for more than plain data.
+    With `trusted`, the full unpickler is used, which may run any code. Raises DataError for a damaged file and, unless
+    `trusted`, for a file that holds more than plain data.
     """
     try:
         with path.open("rb") as file:
@@ -56,32 +57,33 @@ def read_pickle(path: Path, *, trusted: bool = False) -> Any:
     except OSError as err:
         raise DataError(f"{path} cannot be read ({err.strerror or err})") from err
     except DAMAGED as err:
-        raise DataError(f"{path} is damaged, or holds no pickle ({type(err).__name__}: {err})") from err
+        raise DataError(f"{path} is damaged or is not a pickle file ({type(err).__name__}: {err})") from err
 
 
 def read_torch(path: Path, *, trusted: bool = False) -> Any:
-    """Return what torch.save wrote into a file, after verifying its checksums. Its arrays are for `as_array`.
+    """Return the content of a file written by torch.save. Convert its arrays with `as_array`.
 
-    Raises DataError for a damaged file and, unless it is `trusted` and may run any code, for more than plain data.
+    Checksums are verified. With `trusted`, the full unpickler is used, which may run any code. Raises DataError for a
+    damaged file and, unless `trusted`, for a file that holds more than plain data.
     """
     try:
-        if zipfile.is_zipfile(path):  # files of before torch 1.6 have no checksums
+        if zipfile.is_zipfile(path):  # files written by PyTorch before 1.6 have no checksums
             _verify_archive(path)
         with torch.serialization.safe_globals([(stand_in, name) for name, stand_in in _NUMPY.items()]):
             return torch.load(path, map_location="cpu", weights_only=not trusted)
     except pickle.UnpicklingError as err:
-        named = re.search(r"GLOBAL ([\w.]+)", str(err))  # torch's words
-        problem = UntrustedError(named[1]) if named else "is damaged, or holds more than plain data"
+        named = re.search(r"GLOBAL ([\w.]+)", str(err))  # as in PyTorch's message
+        problem = UntrustedError(named[1]) if named else "is damaged or holds more than plain data"
         raise DataError(f"{path} {problem}") from err
     except OSError as err:
         raise DataError(f"{path} cannot be read ({err.strerror or err})") from err
     except DAMAGED as err:
         reason = str(err).partition("\n")[0]
-        raise DataError(f"{path} is damaged, or no file of torch's ({type(err).__name__}: {reason})") from err
+        raise DataError(f"{path} is damaged or was not written by torch.save ({type(err).__name__}: {reason})") from err
 
 
 def as_tensor(value: Any) -> Tensor:
-    """Return a tensor of a file that was read here. Raises TypeError or ValueError for anything else."""
+    """Return a tensor from `read_pickle` or `read_torch`. Raises TypeError or ValueError for other objects."""
     if isinstance(value, _PickledTensor):
         return value.tensor()
     if not isinstance(value, Tensor):
@@ -90,7 +92,7 @@ def as_tensor(value: Any) -> Tensor:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """Return a numpy array of a file that was read here. Raises TypeError or ValueError for anything else."""
+    """Return a NumPy array from `read_torch`. Raises TypeError or ValueError for other objects."""
     if isinstance(value, _PickledArray):
         return value.array()
     if not isinstance(value, np.ndarray):
@@ -99,7 +101,7 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def _verify_archive(path: Path) -> None:
-    """Raise BadZipFile where a checksum is wrong, or where torch would leave out a member and not say so."""
+    """Raise BadZipFile if a checksum is wrong, or if a member is marked as a directory, which PyTorch would skip."""
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
         if damaged is not None:
@@ -110,18 +112,18 @@ def _verify_archive(path: Path) -> None:
 
 
 class UntrustedError(Exception):
-    """A file that names what is not in the table. The message goes after the name of the file."""
+    """A file names an object that is not in the table. The message follows the name of the file."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"is refused: it holds more than plain tensors and would run code ({name}). Fetch the original file, or, "
-            "if you trust whoever made this one, add dataset.trust_data=True to the command line: the file may then do "
-            "whatever you may do"
+            f"is refused: it holds more than plain tensors and would run code ({name}). Download the original file. If "
+            "you trust the source of this file, add dataset.trust_data=True to the command line; its code then runs "
+            "with your permissions"
         )
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds the stand-ins of a table and nothing else."""
+    """Unpickler that resolves only the names in a table."""
 
     def __init__(self, file: IO[bytes], table: dict[str, Any]) -> None:
         super().__init__(file)
@@ -134,7 +136,7 @@ class _Unpickler(pickle.Unpickler):
             raise UntrustedError(f"{module}.{name}") from None
 
     def persistent_load(self, pid: Any) -> tuple[torch.dtype, int]:
-        """Return type and size of the storage whose bytes follow, for `_open_storage`."""
+        """Return dtype and number of elements of the storage whose bytes follow; see `_open_storage`."""
         _, dtype, _, _, number, *_ = pid
         if not isinstance(dtype, torch.dtype):
             raise TypeError("a storage has no type")
@@ -142,14 +144,14 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _open_storage(content: bytes) -> Tensor:
-    """Return the numbers of a storage in torch's format of before 1.6, in which pickles of tensors hold it.
+    """Return the elements of a storage in the format of PyTorch before 1.6, which pickled tensors use.
 
-    torch.load reads it too, in a time that the hundred thousands of storages of ZINC do not allow.
+    torch.load can also read this format, but is too slow for the several hundred thousand storages of ZINC.
     """
     stream = io.BytesIO(content)
     magic, protocol, system, (dtype, number), _ = (_Unpickler(stream, _STORAGES).load() for _ in range(5))
     if (magic, protocol, system["little_endian"]) != (_MAGIC, _PROTOCOL, True):
-        raise ValueError("a storage is in another format than torch's")
+        raise ValueError("a storage is not in PyTorch's format")
     (count,) = struct.unpack("<q", stream.read(8))
     values = stream.read()
     if count != number or count * dtype.itemsize != len(values):
@@ -158,19 +160,19 @@ def _open_storage(content: bytes) -> Tensor:
 
 
 class _Bytes(bytes):
-    """Bytes, which old pickles hold as text; those of a tensor's storage are what torch.save wrote."""
+    """Stand-in for bytes, which old pickles hold as text. The bytes of a storage were written by torch.save."""
 
     def __new__(cls, content: Any = b"", encoding: Any = "latin1") -> "_Bytes":
         if not isinstance(content, bytes | str):
             raise TypeError("bytes must be bytes or text")
         return super().__new__(cls, content.encode("latin1") if isinstance(content, str) else content)
 
-    def __setstate__(self, state: Any) -> NoReturn:  # which a file could set on the class as well
+    def __setstate__(self, state: Any) -> NoReturn:  # otherwise a file could set attributes
         raise TypeError("bytes have no state")
 
 
 class _PickledTensor(NamedTuple):
-    """The arguments of torch's `_rebuild_tensor_v2`. The storage is opened when the tensor is asked for."""
+    """Arguments of PyTorch's `_rebuild_tensor_v2`. `tensor` opens the storage."""
 
     storage: bytes
     offset: int
@@ -187,7 +189,7 @@ class _PickledTensor(NamedTuple):
 
 
 class _PickledType:
-    """The arguments and the state of a numpy.dtype."""
+    """Arguments and state of a numpy.dtype."""
 
     def __init__(self, name: Any, *flags: Any) -> None:
         self.name, self.order = name, "|"
@@ -198,12 +200,12 @@ class _PickledType:
     def dtype(self) -> np.dtype:
         dtype = np.dtype(self.name if isinstance(self.name, str) else "O")
         if dtype.kind not in "biufc":
-            raise ValueError(f"{self.name!r} is no type of numbers")
+            raise ValueError(f"{self.name!r} is not a numeric type")
         return np.dtype(f"{'>' if self.order == '>' else '<'}{dtype.str[1:]}")
 
 
 class _PickledArray:
-    """numpy's `_reconstruct`, and the state that fills the array."""
+    """Stand-in for NumPy's `_reconstruct`, with the state of the array."""
 
     def __init__(self, *arguments: Any) -> None:
         self.state: tuple[Any, ...] = ()

@@ -1,4 +1,4 @@
-"""Processes that build batches or graphs for a run: they end with it, and one that is lost is explained in a line."""
+"""Worker processes that build batches or graphs. They end with the run, and errors say why a worker was lost."""
 
 import ctypes
 import multiprocessing.connection
@@ -16,16 +16,16 @@ from torch.utils.data import DataLoader
 from graphgps_spse.errors import RESUMABLE, LoaderError
 from graphgps_spse.seeding import seed_worker
 
-FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-"""What a person, a scheduler or the kernel without memory sends; other signals are a crash."""
+EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""Signals from a user, a scheduler or the out-of-memory killer. Other signals indicate a crash."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 def begin_worker() -> None:
-    """Prepare a forked process: it ends when its parent does, and leaves the signals that stop a run to the parent.
+    """Prepare a forked process: it ends with its parent, and ignores the signals that stop a run.
 
-    A killed run would otherwise leave processes behind that hold its locks.
+    Otherwise a killed run would leave processes behind that hold its locks.
     """
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
@@ -38,7 +38,7 @@ def begin_worker() -> None:
             os._exit(1)
         return
 
-    def watch() -> None:  # where the kernel is not Linux
+    def watch() -> None:  # for systems without prctl
         while os.getppid() == parent:
             time.sleep(0.2)
         os._exit(1)
@@ -47,21 +47,20 @@ def begin_worker() -> None:
 
 
 def begin_loader_worker(worker_id: int) -> None:
-    """Prepare and seed a process of torch's DataLoader."""
+    """Prepare and seed a worker process of PyTorch's DataLoader."""
     begin_worker()
     seed_worker(worker_id)
 
 
 def batches_of(loader: DataLoader, timeout: float) -> Iterator[Any]:
-    """Yield what a DataLoader with persistent processes yields.
+    """Yield the batches of a DataLoader with persistent workers.
 
-    Raises LoaderError, from where the next batch is asked for, if a process has ended, or gives no batch within
-    `timeout` seconds (0: waits for ever).
+    Raises LoaderError if a worker has ended, or if there is no batch within `timeout` seconds (0: no limit).
     """
-    with _explaining_losses(loader, timeout):
+    with _explain_lost_workers(loader, timeout):
         iterator = _start(loader)
     while True:
-        with _explaining_losses(loader, timeout):
+        with _explain_lost_workers(loader, timeout):
             try:
                 batch = next(iterator)
             except StopIteration:
@@ -70,11 +69,11 @@ def batches_of(loader: DataLoader, timeout: float) -> Iterator[Any]:
 
 
 def _start(loader: DataLoader) -> Iterator[Any]:
-    """Return iter(loader) without torch's handler for the death of a child.
+    """Return iter(loader) without PyTorch's handler of SIGCHLD.
 
-    The handler raises wherever the program happens to be, such as in the middle of an optimiser step.
+    The handler would raise at any point of the program, such as in the middle of an optimiser step.
     """
-    if threading.current_thread() is not threading.main_thread():  # torch sets none either
+    if threading.current_thread() is not threading.main_thread():  # PyTorch sets no handler in other threads
         return iter(loader)
     before = signal.getsignal(signal.SIGCHLD)
     try:
@@ -84,12 +83,12 @@ def _start(loader: DataLoader) -> Iterator[Any]:
 
 
 @contextmanager
-def _explaining_losses(loader: DataLoader, timeout: float) -> Iterator[None]:
-    hung = threading.Event()
+def _explain_lost_workers(loader: DataLoader, timeout: float) -> Iterator[None]:
+    timed_out = threading.Event()
 
     def give_up() -> None:
-        hung.set()
-        _kill(_workers_of(loader))  # which torch notices
+        timed_out.set()
+        _kill(_workers_of(loader))  # PyTorch then raises RuntimeError
 
     watch = threading.Timer(timeout, give_up)
     watch.daemon = True
@@ -97,17 +96,17 @@ def _explaining_losses(loader: DataLoader, timeout: float) -> Iterator[None]:
         watch.start()
     try:
         yield
-    except (RuntimeError, OSError, EOFError) as err:  # EOFError and the like where a batch was on its way
+    except (RuntimeError, OSError, EOFError) as err:  # OSError, EOFError: the worker ended while it sent a batch
         workers = _workers_of(loader)
         ending = multiprocessing.connection.wait([worker.sentinel for worker in workers], timeout=2)
         lost = [worker for worker in workers if worker.sentinel in ending]
         if not lost:
             raise
-        lost[0].join()  # its files are closed a moment before its exit code is known
+        lost[0].join()  # the exit code is known slightly later than the sentinel
         _kill(workers)
-        loader._iterator._shutdown = True  # type: ignore[union-attr]  # else torch would wait for them
-        if hung.is_set():
-            raise LoaderError(f"no loader process has built a batch within {timeout:g} s (worker_timeout)") from err
+        loader._iterator._shutdown = True  # type: ignore[union-attr]  # otherwise PyTorch would wait for the workers
+        if timed_out.is_set():
+            raise LoaderError(f"loader processes built no batch within {timeout:g} s (worker_timeout)") from err
         raise _explain(lost[0]) from err
     finally:
         watch.cancel()
@@ -126,14 +125,14 @@ def _kill(workers: Sequence[BaseProcess]) -> None:
 
 def _explain(worker: BaseProcess) -> LoaderError:
     code = worker.exitcode or 0
-    if -code in FROM_OUTSIDE:
+    if -code in EXTERNAL_SIGNALS:
         name = signal.Signals(-code).name
         return LoaderError(
-            f"loader process {worker.pid} was killed by {name}, by hand or because memory ran out; fewer num_workers "
-            "take less memory",
+            f"loader process {worker.pid} was killed by {name}, possibly because memory ran out; a lower num_workers "
+            "takes less memory",
             RESUMABLE,
         )
     end = f"crashed with {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    bus_error = "a file of the data set was cut short, or /dev/shm is full"
-    cause = bus_error if -code == signal.SIGBUS else "num_workers=0 shows where"
-    return LoaderError(f"loader process {worker.pid} {end}; {cause}")
+    bus_error = "a file of the data set was truncated, or /dev/shm is full"
+    advice = bus_error if -code == signal.SIGBUS else "set num_workers=0 to see where"
+    return LoaderError(f"loader process {worker.pid} {end}; {advice}")

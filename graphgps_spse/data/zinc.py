@@ -1,4 +1,4 @@
-"""ZINC: constrained solubility of molecules (Dwivedi et al. 2023), one regression target, from PyG's raw files."""
+"""ZINC: constrained solubility of molecules (Dwivedi et al. 2023), a regression target, from PyG's raw files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.options import SourceOptions
-from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, as_split, download_raw_files
+from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, download_raw_files, split_from_arrays
 from graphgps_spse.data.unpickle import as_tensor, read_pickle
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
@@ -31,12 +31,12 @@ class TypeOptions(Options, section="dataset"):
 
 @datasets.register("PyG-ZINC")
 class Zinc:
-    """ZINC subset (10,000 / 1,000 / 1,000 molecules) or full (249,456); node and edge labels are integers."""
+    """ZINC subset (10,000 / 1,000 / 1,000 molecules) or full (249,456). Atom and bond types are integers."""
 
     def __init__(
         self, *, root: Path, subset: bool, num_node_types: int, num_edge_types: int, trusted: bool = False
     ) -> None:
-        """`root` is the folder of PyG's ZINC. Raw files that are `trusted` may run code."""
+        """`root` is the folder of PyG's ZINC. With `trusted`, unpickling raw files may run code."""
         self.root, self.subset, self.trusted = root, subset, trusted
         self.spec = DatasetSpec(
             name="ZINC" if subset else "ZINC-full",
@@ -54,7 +54,7 @@ class Zinc:
         """Read `dataset.name` (subset or full), `dataset.dir`, the numbers of types and `dataset.trust_data`."""
         source, types = SourceOptions.from_cfg(cfg), TypeOptions.from_cfg(cfg)
         if source.name not in ("subset", "full"):
-            raise ConfigError(f"dataset.name: '{source.name}' is no variant of PyG-ZINC. Known: full, subset")
+            raise ConfigError(f"dataset.name: '{source.name}' is not a variant of PyG-ZINC. Known: full, subset")
         return cls(
             root=Path(source.dir) / "ZINC",
             subset=source.name == "subset",
@@ -64,7 +64,7 @@ class Zinc:
         )
 
     def load(self) -> dict[str, GraphDataset]:
-        """Read, and at first download, the three splits. Raises DataError with a way out."""
+        """Read the three splits, after a download if files are missing. Raises DataError that says what to do."""
         raw = RawFiles(
             name=self.spec.name,
             folder=self.root / "raw",
@@ -76,14 +76,14 @@ class Zinc:
             lambda: download_raw_files("ZINC", self.root),
             lambda: {split: self._read_split(raw.folder, split) for split in SPLITS},
         )
-        splits = {split: as_split(arrays, name=self.spec.name, split=split) for split in SPLITS}
+        splits = {split: split_from_arrays(arrays, name=self.spec.name, split=split) for split in SPLITS}
         for split, graphs in splits.items():
             self._check_types("node", graphs.x_NF, self.spec.node_input.size, split)
             self._check_types("edge", graphs.edge_attr_EF, self.spec.edge_input.size, split)
         return splits
 
     def _read_split(self, folder: Path, split: str) -> Iterator[RawGraph]:
-        """Yield the molecules of a split: all of its file, or those that its index lists."""
+        """Yield the molecules of a split: all molecules of its file, or those in the index file of the subset."""
         molecules = read_pickle(folder / f"{split}.pickle", trusted=self.trusted)
         if self.subset:
             numbers = (folder / f"{split}.index").read_text().strip().split(",")
@@ -99,10 +99,10 @@ class Zinc:
             )
 
     def _check_types(self, what: str, column: Tensor | None, size: int, split: str) -> None:
-        """Raise ConfigError for a type without a vector: on a GPU the embedding would fail without a word of why."""
+        """Raise ConfigError for a type outside the embedding, which on a GPU would fail without a clear message."""
         highest = -1 if column is None or not column.numel() else int(column.max())
         if highest >= size:
             raise ConfigError(
-                f"dataset.{what}_encoder_num_types: {size} leaves out type {highest} of {self.spec.name} ({split}); "
-                f"set at least {highest + 1}"
+                f"dataset.{what}_encoder_num_types: {size}, but {self.spec.name} ({split}) has type {highest}; set it "
+                f"to at least {highest + 1}"
             )

@@ -11,7 +11,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.markdown import report_text
-from graphgps_spse.reports.table import lay_out
+from graphgps_spse.reports.table import build_table
 from graphgps_spse.run import run_seeds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +113,7 @@ def test_a_report_of_ones_own_data_shows_no_foreign_name_or_expectation(lab):
     assert result.expected["file"] == "zinc.yaml" and result.expected["source"] == EXPECTED["source"]
     assert result.expected["why_not"].startswith("dataset.folder.dir is 'solubility' here and '' there")
     report = build_report(collect_runs(Path("results")))
-    text = report_text(report, lay_out(report))
+    text = report_text(report, build_table(report))
     assert "solubility" in text and "ZINC" not in text.replace("PyG-ZINC", "") and "1/1" in text
     assert "Against what is expected" not in text and "paper, table 1" not in text
     assert "- own: what zinc.yaml expects is of another configuration: dataset.folder.dir is" in text

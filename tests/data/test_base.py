@@ -115,7 +115,7 @@ def test_fingerprint_is_that_of_the_bytes_one_after_the_other():
 
 
 def test_types_that_torch_cannot_gather_are_refused():
-    with pytest.raises(DataError, match="node features are torch.uint16; known are bool, uint8"):
+    with pytest.raises(DataError, match="node features are torch.uint16; supported types: bool, uint8"):
         make_dataset(x_NF=torch.zeros(7, 1, dtype=torch.uint16))
     with pytest.raises(DataError, match="edges hold torch.float32, not integers"):
         make_dataset(edge_index_2E=torch.zeros(2, 8))
@@ -134,7 +134,7 @@ def test_checks_see_every_chunk(monkeypatch, chunk):
     for edge, graph in ((0, 0), (5, 0), (6, 2), (7, 2)):
         edges = make_dataset().edge_index_2E.clone()
         edges[1, edge] = 3
-        with pytest.raises(DataError, match=rf"graph {graph}: edge \({int(edges[0, edge])}, 3\) points outside its 3"):
+        with pytest.raises(DataError, match=rf"graph {graph}: edge \({int(edges[0, edge])}, 3\) is outside the 3"):
             make_dataset(edge_index_2E=edges)
 
 

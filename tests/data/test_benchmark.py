@@ -99,7 +99,7 @@ def test_interrupted_download_is_named(tmp_path):
     raw = tmp_path / "GNNBenchmarkDataset" / "MNIST" / "raw"
     raw.mkdir(parents=True)
     (raw / "MNIST_v2.zip").write_bytes(b"PK half of it")
-    with pytest.raises(DataError, match=r"MNIST_v2\.zip cannot be unpacked.*Move it away"):
+    with pytest.raises(DataError, match=r"MNIST_v2\.zip cannot be unpacked.*Move the file away"):
         make(tmp_path, "MNIST").load()
     assert (raw / "MNIST_v2.zip").is_file()
 
@@ -128,7 +128,7 @@ def test_impossible_classes_and_edges_are_refused(tmp_path, name, level):
     splits[0][1]["y"][0] = 1
     splits[0][1]["edge_index"][1, 0] = 300  # 300 is 44 in eight bits: it must not pass for that
     torch.save(splits, path)
-    with pytest.raises(DataError, match=r"graph 1: edge \(\d+, 300\) points outside"):
+    with pytest.raises(DataError, match=r"graph 1: edge \(\d+, 300\) is outside"):
         make(tmp_path, name).load()
 
 

@@ -76,7 +76,7 @@ def test_without_edges_and_edge_features(tmp_path):
 
 
 def test_bad_graphs_are_refused_when_they_are_written(tmp_path):
-    with pytest.raises(DataError, match="graph 0: edge .* points outside"):
+    with pytest.raises(DataError, match="graph 0: edge .* is outside"):
         write(tmp_path / "flat", (0, 3), edge_index=np.full((2, 8), 6, np.int16))
     assert not (tmp_path / "flat" / "meta.json").exists()
     with pytest.raises(ValueError, match="rows of int64"):
@@ -120,7 +120,7 @@ def point_to_objects(path):
 def test_a_damaged_folder_is_named(tmp_path, damage):
     write(tmp_path / "flat")
     damage(tmp_path / "flat")
-    with pytest.raises(DataError, match="flat is damaged .*written anew"):
+    with pytest.raises(DataError, match="flat is damaged .*write it again"):
         load_flat(tmp_path / "flat")
 
 
@@ -159,7 +159,7 @@ def test_every_bit_of_the_targets_counts(tmp_path):
     whole = path.read_bytes()
     for byte, bit in product(range(128, len(whole)), range(8)):
         path.write_bytes(flipped(whole, byte, bit))
-        with pytest.raises(DataError, match="flat is damaged .*written anew"):
+        with pytest.raises(DataError, match="flat is damaged .*write it again"):
             load_flat(tmp_path / "flat")
 
 
@@ -173,7 +173,7 @@ def test_a_file_that_is_cut_while_it_is_mapped(tmp_path, name):
     assert graphs.batch([0, 2]).y.tolist() == y
     (tmp_path / "moved").rename(tmp_path / "flat")
     os.truncate(tmp_path / "flat" / f"{name}.npy", 130)
-    with pytest.raises(DataError, match=rf"{name}.npy was cut from \d+ to 130 bytes while it was in use"):
+    with pytest.raises(DataError, match=rf"{name}.npy was truncated from \d+ to 130 bytes while it was in use"):
         graphs.batch([0, 2])
 
 
@@ -221,7 +221,7 @@ def test_another_format_is_refused(tmp_path):
     write(tmp_path / "flat")
     meta = json.loads((tmp_path / "flat/meta.json").read_text())
     (tmp_path / "flat/meta.json").write_text(json.dumps(meta | {"format": 99}))
-    with pytest.raises(DataError, match="has format 99, and this version reads 1"):
+    with pytest.raises(DataError, match="has format 99, but this version reads 1"):
         load_flat(tmp_path / "flat")
 
 

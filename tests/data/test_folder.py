@@ -105,22 +105,22 @@ def test_nodes_may_carry_the_targets(tmp_path, kind):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"x": np.array([0, 1, 2, 9, 0, 1, 2])}, r"x, row 3, graph 1: \[9\] is outside the whole numbers 0\.\.3"),
+        ({"x": np.array([0, 1, 2, 9, 0, 1, 2])}, r"x, row 3, graph 1: \[9\] must be an integer in 0\.\.3"),
         ({"x": TRIO["x"].astype(float)}, "x must hold integers, not float64"),
-        ({"x": np.zeros((7, 2), int)}, r"x must be \[rows, 1\], as meta.json says, not \[7, 2\]"),
-        ({"x": np.zeros(6, int)}, "node_ptr must rise from 0 to 6"),
+        ({"x": np.zeros((7, 2), int)}, r"x must be \[rows, 1\] according to meta.json, not \[7, 2\]"),
+        ({"x": np.zeros(6, int)}, "node_ptr must hold 4 int64 values that rise from 0 to 6"),
         ({"y": np.ones((3, 1))}, r"y must be \[rows, 2\]"),
         ({"y": np.array([[1, np.inf]] * 3)}, "graph 0: targets hold a value that is not finite"),
         ({"y": np.array([["a", "b"]] * 3)}, "y must hold numbers, not <U1"),
-        ({"edge_index": TRIO["edge_index"].T}, r"edge_index must be \[2, E\], senders and receivers, not \[8, 2\]"),
-        ({"edge_index": TRIO["edge_index"] + 2}, r"graph 0: edge \(2, 3\) points outside its 3 nodes"),
-        ({"edge_attr": None}, "edge_attr is absent, but meta.json says edge_features"),
+        ({"edge_index": TRIO["edge_index"].T}, r"edge_index must be \[2, E\], source and target nodes, not \[8, 2\]"),
+        ({"edge_index": TRIO["edge_index"] + 2}, r"graph 0: edge \(2, 3\) is outside the 3 nodes"),
+        ({"edge_attr": None}, "edge_attr is missing, but meta.json declares edge_features"),
         ({"edge_attr": np.full((8, 1), np.nan)}, "graph 0: edge features hold a value that is not finite"),
         ({"edge_attr": np.full((8, 1), 1e300)}, "graph 0: edge features hold a value that is not finite"),
-        ({"node_ptr": None}, "lacks node_ptr; the layout is"),
-        ({"node_ptr": np.zeros(0, int)}, "train split: no graphs at all"),
-        ({"node_ptr": TRIO["node_ptr"][:, None]}, "node_ptr must rise from 0 to 7 in 4 int64 steps"),
-        ({"edge_ptr": TRIO["edge_ptr"][:, None]}, "edge_ptr must rise from 0 to 8 in 4 int64 steps"),
+        ({"node_ptr": None}, "lacks node_ptr; it must hold"),
+        ({"node_ptr": np.zeros(0, int)}, "train split: there are no graphs"),
+        ({"node_ptr": TRIO["node_ptr"][:, None]}, "node_ptr must hold 4 int64 values that rise from 0 to 7"),
+        ({"edge_ptr": TRIO["edge_ptr"][:, None]}, "edge_ptr must hold 4 int64 values that rise from 0 to 8"),
         ({"z": np.zeros(1)}, "holds an unknown array 'z'"),
         ({"x": np.array([object()] * 7)}, "array x cannot be read .*Object arrays cannot be loaded"),
     ],
@@ -133,10 +133,10 @@ def test_what_is_wrong_in_npz_is_named(tmp_path, change, words):
 def test_classes_are_checked(tmp_path):
     meta = {"task": "classification", "num_classes": 2, "node_features": {"kind": "types", "size": 4}}
     folder = lay(tmp_path / "mine", meta, edge_attr=None, y=np.array([0, 1, 2]))
-    with pytest.raises(DataError, match=r"y, row 2, graph 2: \[2\] is outside the whole numbers 0\.\.1"):
+    with pytest.raises(DataError, match=r"y, row 2, graph 2: \[2\] must be an integer in 0\.\.1"):
         load(folder).load()
     meta = META | {"task": "multilabel"}
-    with pytest.raises(DataError, match=r"y, row 1, graph 1: \[1.0, 0.5\] is outside the whole numbers 0\.\.1"):
+    with pytest.raises(DataError, match=r"y, row 1, graph 1: \[1.0, 0.5\] must be an integer in 0\.\.1"):
         load(lay(tmp_path / "labels", meta, y=np.array([[1.0, np.nan], [1.0, 0.5], [0.0, 0.0]]))).load()
 
 
@@ -151,7 +151,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(DataError, match=r"mine holds neither val\.npz nor val\.parquet"):
         load(folder).load()
     (folder / "val.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=r"val\.parquet is no readable Parquet file"):
+    with pytest.raises(DataError, match=r"val\.parquet is not a readable Parquet file"):
         load(folder).load()
     lay(folder)
     with pytest.raises(DataError, match=r"holds both val\.npz and val\.parquet"):
@@ -164,23 +164,26 @@ def test_files_that_cannot_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("meta", "words"),
     [
-        ({"task": "regresion"}, "task: 'regresion' is none of .*Did you mean 'regression'"),
+        ({"task": "regresion"}, "task: unknown value 'regresion'.*Did you mean 'regression'"),
         ({"tasks": 1}, "unknown key 'tasks'. Did you mean 'task'"),
-        ({"num_targets": 0}, "num_targets must be a whole number of at least 1, not 0"),
-        ({"num_targets": True}, "num_targets must be a whole number"),
-        ({"task": "classification"}, "num_targets: 2, but a classification has one target"),
-        ({"task": "classification", "num_targets": 1}, "may_miss_targets: a classification cannot miss targets"),
+        ({"num_targets": 0}, "num_targets must be an integer of at least 1, not 0"),
+        ({"num_targets": True}, "num_targets must be an integer"),
+        ({"task": "classification"}, "num_targets: 2, but classification must have one target"),
+        (
+            {"task": "classification", "num_targets": 1},
+            "may_miss_targets: only regression and multilabel can miss targets, not classification",
+        ),
         (
             {"task": "classification", "num_targets": 1, "may_miss_targets": False},
-            "num_classes must be a whole number of at least 2, not None",
+            "num_classes must be an integer of at least 2, not None",
         ),
         ({"target_names": ["a"]}, "target_names must be a list of 2 names"),
-        ({"level": "edge"}, "level: 'edge' is none of graph, node"),
+        ({"level": "edge"}, "level: unknown value 'edge'. Known: graph, node"),
         ({"may_miss_targets": 1}, "may_miss_targets must be true or false, not 1"),
         ({"node_features": "types"}, "node_features must be an object such as"),
-        ({"node_features": {"kind": "types"}}, "node_features.size must be a whole number"),
-        ({"edge_features": {"kind": "number", "size": 1}}, "edge_features.kind: 'number' is none of"),
-        ({"node_features": {"kind": "ogb", "size": 4}}, "node_features.size: 4, but ogb has 9 columns; leave it out"),
+        ({"node_features": {"kind": "types"}}, "node_features.size must be an integer"),
+        ({"edge_features": {"kind": "number", "size": 1}}, "edge_features.kind: unknown value 'number'"),
+        ({"node_features": {"kind": "ogb", "size": 4}}, "node_features.size: 4, but ogb has 9 columns; omit the size"),
     ],
 )
 def test_meta_that_makes_no_sense(tmp_path, meta, words):
@@ -193,7 +196,7 @@ def test_meta_that_makes_no_sense(tmp_path, meta, words):
 def test_meta_that_cannot_be_read(tmp_path):
     with pytest.raises(DataError, match=r"meta\.json cannot be read \(No such file"):
         read_meta(tmp_path / "meta.json", "mine")
-    for text, words in (("{", "not valid JSON"), ("[]", "not a JSON object")):
+    for text, words in (("{", "not valid JSON"), ("[]", "must hold a JSON object")):
         (tmp_path / "meta.json").write_text(text)
         with pytest.raises(DataError, match=words):
             read_meta(tmp_path / "meta.json", "mine")

@@ -48,7 +48,7 @@ def test_cifar10(tmp_path):
         read_cifar10(tmp_path, "test")
     whole = (folder / "data_batch_3.bin").read_bytes()
     (folder / "data_batch_3.bin").write_bytes(whole[:-1])
-    with pytest.raises(DataError, match=r"data_batch_3\.bin: 6145 bytes are no whole number of records of 3073"):
+    with pytest.raises(DataError, match=r"data_batch_3\.bin: 6145 bytes, which is not a multiple of 3073"):
         read_cifar10(tmp_path, "train")
     (folder / "data_batch_3.bin").write_bytes(b"\x0a" + whole[1:])
     with pytest.raises(DataError, match=r"data_batch_3\.bin: label 10 of image 0"):

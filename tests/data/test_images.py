@@ -72,7 +72,7 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(DataError, match=r"data_batch_1\.bin.*cifar10_150sp_train\.npz"):
         ImageSuperpixels(folder=tmp_path, name="CIFAR10").load()
     lay_sums(tmp_path)
-    with pytest.raises(DataError, match="12 training images.*num_val lower"):
+    with pytest.raises(DataError, match="12 training images.*Lower dataset.images.num_val"):
         ImageSuperpixels(folder=tmp_path, name="MNIST").load()
 
 
@@ -88,13 +88,13 @@ def write(path, **changes):
 
 BAD_SUMS = {
     "a column less": ({"sum_col": None}, "lacks sum_col"),
-    "a superpixel more": ({"num_nodes": np.array([2, 2, 3])}, "sizes disagree.*7 superpixels by num_nodes"),
+    "a superpixel more": ({"num_nodes": np.array([2, 2, 3])}, "sizes disagree.*num_nodes sums to 7"),
     "a label less": ({"label": np.array([1, 2])}, "sizes disagree"),
-    "another class": ({"label": np.array([1, 2, 10])}, "image 2 cannot be"),
-    "too few pixels": ({"count": np.array([392, 392, 392, 391, 392, 392])}, "image 1 cannot be"),
-    "no pixel": ({"count": np.array([784, 0, 392, 392, 392, 392])}, "image 0 cannot be"),
-    "a row outside": ({"sum_row": np.array([392 * 28, 0, 0, 0, 0, 0])}, "image 0 cannot be"),
-    "whiter than white": ({"sum_intensity": np.array([0, 0, 0, 0, 0, 392 * 256])}, "image 2 cannot be"),
+    "another class": ({"label": np.array([1, 2, 10])}, "image 2 does not have"),
+    "too few pixels": ({"count": np.array([392, 392, 392, 391, 392, 392])}, "image 1 does not have"),
+    "no pixel": ({"count": np.array([784, 0, 392, 392, 392, 392])}, "image 0 does not have"),
+    "a row outside": ({"sum_row": np.array([392 * 28, 0, 0, 0, 0, 0])}, "image 0 does not have"),
+    "whiter than white": ({"sum_intensity": np.array([0, 0, 0, 0, 0, 392 * 256])}, "image 2 does not have"),
 }
 
 
@@ -113,7 +113,7 @@ def test_damaged_files_of_sums_are_named(tmp_path):
     path = tmp_path / "mnist_75sp_train.npz"
     for content in (b"", b"PK", b"not a zip"):
         path.write_bytes(content)
-        with pytest.raises(DataError, match=r"mnist_75sp_train\.npz is no readable"):
+        with pytest.raises(DataError, match=r"mnist_75sp_train\.npz is not a readable"):
             load_sums(path, "MNIST")
     packed = tmp_path / "mnist_75sp_train.npz.xz"
     write(path)
@@ -133,7 +133,7 @@ def test_configuration(tmp_path):
     assert (dataset.folder, dataset.num_val) == (tmp_path / "images" / "mnist", 5000)
     assert (dataset.spec.name, dataset.spec.metric, dataset.spec.directed) == ("MNIST-images", "accuracy", True)
     assert read(tmp_path, "CIFAR10", dir=str(tmp_path / "mine")).folder == tmp_path / "mine"
-    with pytest.raises(ConfigError, match="no data set of images. Known: MNIST, CIFAR10"):
+    with pytest.raises(ConfigError, match="not a data set of images. Known: MNIST, CIFAR10"):
         read(tmp_path, "PATTERN")
     with pytest.raises(ConfigError, match="num_val: 0"):
         read(tmp_path, num_val=0)

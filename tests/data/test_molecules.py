@@ -1,4 +1,4 @@
-"""SMILES to graphs: equal to OGB's own function, in any number of processes, and a reason for what is no molecule."""
+"""SMILES to graphs: equal to OGB's function, in any number of processes, with a reason for invalid SMILES."""
 
 import csv
 import gzip
@@ -80,13 +80,13 @@ def test_single_atom_has_no_edges():
         ("c1ccc", "cannot be parsed as SMILES"),
         ("c1cccc1", "Can't kekulize"),
         ("", "has 0 atoms"),
-        (None, "None is no text"),
-        (3.0, "3.0 is no text"),
-        ("[#119]", r"'\[#119\]' is no molecule: there is no element 119$"),
-        ("CC[13#300]", "is no molecule: there is no element 300$"),
-        ("C\udc80", r"'C\\udc80' is no molecule: it is not UTF-8 text"),
-        ("C" * 99_999, r"^'C{60}\.\.' has 99,999 atoms; 1 to 32,768 can be used$"),
-        ("C(" * 5000, r"^'(C\(){30}\.\.' is no molecule: it cannot be parsed as SMILES$"),
+        (None, "None is not a SMILES string"),
+        (3.0, "3.0 is not a SMILES string"),
+        ("[#119]", r"'\[#119\]' is not a molecule: there is no element 119$"),
+        ("CC[13#300]", "is not a molecule: there is no element 300$"),
+        ("C\udc80", r"'C\\udc80' is not a molecule: it is not UTF-8 text"),
+        ("C" * 99_999, r"^'C{60}\.\.' has 99,999 atoms; the limits are 1 and 32,768$"),
+        ("C(" * 5000, r"^'(C\(){30}\.\.' is not a molecule: it cannot be parsed as SMILES$"),
     ],
 )
 def test_reason_why_there_is_no_graph(smiles, words):
@@ -129,7 +129,7 @@ def test_a_molecule_that_kills_its_process_is_found_and_the_others_are_read(monk
     ]
     bad = [entry for block in blocks for entry in block.bad]
     assert [row for row, _ in bad] == places
-    assert all(f"'{POISON}' ends the process that reads it" in reason for _, reason in bad)
+    assert all(f"'{POISON}' kills the process that reads it" in reason for _, reason in bad)
     assert "was killed" in caplog.text
 
 
@@ -220,5 +220,5 @@ def test_what_rdkit_does_not_expect_is_no_molecule(monkeypatch):
         raise RuntimeError("Pre-condition Violation\n\tno such thing\n\tViolation occurred on line 1 in file x.h\n")
 
     monkeypatch.setattr("rdkit.Chem.MolFromSmiles", surprise)
-    with pytest.raises(DataError, match=r"^'CC' is no molecule: no such thing$"):
+    with pytest.raises(DataError, match=r"^'CC' is not a molecule: no such thing$"):
         featurise("CC")

@@ -58,14 +58,14 @@ def test_cut_anywhere(tmp_path, packed):
     whole = path.read_bytes()
     for size in range(0, len(whole), 7):
         path.write_bytes(whole[:size])
-        with pytest.raises(DataError, match=r"a\.npz is no readable \.npz file"):
+        with pytest.raises(DataError, match=r"a\.npz is not a readable \.npz file"):
             read_npz(path)
 
 
 def test_savez_and_no_file(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", **ARRAYS)
     assert_equal(read_npz(tmp_path / "a.npz"))
-    with pytest.raises(DataError, match=r"b\.npz is no readable .*No such file"):
+    with pytest.raises(DataError, match=r"b\.npz is not a readable .*No such file"):
         read_npz(tmp_path / "b.npz")
 
 
@@ -78,6 +78,6 @@ def test_nothing_is_unpickled(tmp_path):
     with pytest.raises(DataError, match="array a cannot be read"):
         read_npz(tmp_path / "a.npz")
     (tmp_path / "p.npz").write_bytes(pickle.dumps(Harmful()))
-    with pytest.raises(DataError, match="is no readable"):
+    with pytest.raises(DataError, match="is not a readable"):
         read_npz(tmp_path / "p.npz")
     assert not (tmp_path / "ran").exists()

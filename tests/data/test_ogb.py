@@ -47,7 +47,9 @@ def test_names(config, name, kind, spec_name):
 
 
 def test_names_that_are_none(config):
-    with pytest.raises(ConfigError, match=r"'peptides-func' is no data set of OGB.*Did you mean 'peptides-functional'"):
+    with pytest.raises(
+        ConfigError, match=r"'peptides-func' is not a data set of OGB.*Did you mean 'peptides-functional'"
+    ):
         OGB.from_cfg(config("peptides-func"))
     with pytest.raises(ConfigError, match="PCQM4Mv2-inference has no training split"):
         OGB.from_cfg(config("PCQM4Mv2-inference"))

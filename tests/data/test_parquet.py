@@ -43,18 +43,18 @@ def test_numbers_of_nodes_of_any_integer_type(tmp_path, kind):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"y": None}, "lacks y; the layout is num_nodes, edge_index, x, y"),
+        ({"y": None}, "lacks y; it must hold num_nodes, edge_index, x, y"),
         ({"z": [1, 2]}, "holds an unknown column 'z'"),
         ({"num_nodes": [2, None]}, "num_nodes: value 1 is null"),
         ({"num_nodes": ["2", "1"]}, "num_nodes must hold numbers, not string"),
         ({"num_nodes": [2.0, 1.0]}, "num_nodes must hold integers, not float64"),
-        ({"num_nodes": [2, 2]}, "x, graph 1: 1 rows, but num_nodes says 2"),
-        ({"edge_index": [[[0, 1], [1]], [[], []]]}, "edge_index, graph 0: must be two lists of one length"),
-        ({"edge_index": [[[0], [1]], [[]]]}, "edge_index, graph 1: must be two lists of one length"),
+        ({"num_nodes": [2, 2]}, "x, graph 1: 1 rows, but num_nodes is 2"),
+        ({"edge_index": [[[0, 1], [1]], [[], []]]}, "edge_index, graph 0: must be two lists of equal length"),
+        ({"edge_index": [[[0], [1]], [[]]]}, "edge_index, graph 1: must be two lists of equal length"),
         ({"edge_index": [[0, 1], [1, 0]]}, "edge_index must hold lists, not int64"),
         ({"edge_index": [[[0], [1]], None]}, "edge_index, row 1: is null"),
         ({"x": [[[1, 2], [3]], [[5, 6]]]}, "x, row 1: 1 columns, but row 0 has 2"),
-        ({"edge_attr": [[1.0], []]}, "edge_attr, graph 0: 1 rows, but edge_index has edges 2"),
+        ({"edge_attr": [[1.0], []]}, "edge_attr, graph 0: 1 rows, but the number of edges is 2"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, change, words):

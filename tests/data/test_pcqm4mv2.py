@@ -130,7 +130,7 @@ def test_real_molecules(shared_dir, tmp_path):
 
 def test_a_row_that_is_no_molecule_is_named(tmp_path):
     lay_pcqm(tmp_path, smiles=[*SMILES[:3], "c1ccc"], num_graphs=(4, 1, 1, 1))
-    with pytest.raises(DataError, match=r"data.csv.gz, molecule 3: 'c1ccc' is no molecule"):
+    with pytest.raises(DataError, match=r"data.csv.gz, molecule 3: 'c1ccc' is not a molecule"):
         make(tmp_path).load()
     assert not (tmp_path / "pcqm4m-v2/flat").exists()
 
@@ -171,7 +171,7 @@ class Answer:
 def test_ogbs_question_is_an_error_and_not_a_wait(tmp_path, monkeypatch):
     url = pytest.importorskip("ogb.utils.url")
     monkeypatch.setattr(url.ur, "urlopen", lambda _: Answer(2 << 30))
-    with pytest.raises(DataError, match="OGB's loader asks before it downloads.*by hand"):
+    with pytest.raises(DataError, match="OGB's code asks for confirmation.*by hand"):
         make(tmp_path).load()
 
 
@@ -210,7 +210,7 @@ def test_submission(tmp_path):
     ("part", "values", "words"),
     [
         ("valid", np.zeros(3), "'valid' is not submitted"),
-        ("test-dev", np.zeros(147_036), "147,036 predictions are not as many"),
+        ("test-dev", np.zeros(147_036), "147,036 predictions, which is not the number that OGB expects"),
         ("test-challenge", np.array([0.0, np.nan]), "prediction of molecule 1 is not finite"),
     ],
 )

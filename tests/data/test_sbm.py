@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphgps_spse.data.sbm import LEAST_BYTES, NUM_PATTERNS, PUBLISHED_SIZES, GeneratedSBM
+from graphgps_spse.data.sbm import MEAN_BYTES, NUM_PATTERNS, PUBLISHED_SIZES, GeneratedSBM
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import datasets
 
@@ -33,7 +33,7 @@ def splits(name):
 def test_more_than_memory_holds_is_refused_before_it_is_made(name, splits):
     train = splits["train"]
     held = train.x_NF.nbytes + train.edge_index_2E.nbytes + train.y.nbytes
-    assert LEAST_BYTES * len(train) < held
+    assert MEAN_BYTES * len(train) < held
     with pytest.raises(
         ConfigError, match=r"^dataset\.generated\.num_graphs: 1,000,000,002 graphs take: at least 10,000 GB"
     ):
@@ -146,5 +146,5 @@ def test_configuration(name):
 
 
 def test_superpixels_are_not_generated():
-    with pytest.raises(ConfigError, match="no data set of generated. Known: PATTERN, CLUSTER"):
+    with pytest.raises(ConfigError, match="not a data set of generated. Known: PATTERN, CLUSTER"):
         read("MNIST")

@@ -79,16 +79,16 @@ def test_scaffold_split_keeps_scaffolds_together(load):
 
 
 BAD = [
-    ("C1CC,1,train", "is no molecule"),
+    ("C1CC,1,train", "is not a molecule"),
     ("C(C)(C)(C)(C)C,1,train", "greater than permitted"),
     ("CC,,train", "has no target"),
-    ("CC,abc,train", "y: 'abc' is no number"),
-    ("CC,nan,train", "y: 'nan' is no number"),
-    ("CC,1_0,train", "y: '1_0' is no number"),
+    ("CC,abc,train", "y: 'abc' is not a number"),
+    ("CC,nan,train", "y: 'nan' is not a number"),
+    ("CC,1_0,train", "y: '1_0' is not a number"),
     ("CC,inf,train", "y: inf is infinite or too large"),
     ("CC,1e39,train", "y: 1e39 is infinite or too large"),
-    ("CC,1,", "split: '' is none of train, val, valid, test"),
-    ("CC,1", "has 2 cells, and the header 3"),
+    ("CC,1,", "split: '' must be train, val, valid or test"),
+    ("CC,1", "has 2 cells, but the header has 3"),
 ]
 
 
@@ -97,7 +97,7 @@ def test_bad_rows_are_refused_with_the_first_of_them_and_a_list(load, tmp_path):
     with pytest.raises(DataError) as error:
         load(text).load()
     words = str(error.value)
-    assert "mine.csv: 10 of 18 rows cannot be used:\n  row 10: 'C1CC' is no molecule" in words
+    assert "mine.csv: 10 of 18 rows are invalid:\n  row 10: 'C1CC' is not a molecule" in words
     assert "and 7 more" in words and "dataset.smiles.on_error=skip" in words
     (listed,) = (tmp_path / "datasets" / "mine").glob("bad_rows-*.csv")
     assert str(listed.relative_to(tmp_path)) in words
@@ -113,7 +113,7 @@ def test_bad_rows_are_skipped_when_told(load, caplog):
     clean = load(SPLIT_IN_THREE).load()
     with caplog.at_level("WARNING"):
         skipped = load(text, on_error="skip").load()
-    assert "10 of 18 rows cannot be used" in caplog.text and "and left out" in caplog.text
+    assert "10 of 18 rows are invalid" in caplog.text and "and skipped" in caplog.text
     assert {s: g.fingerprint() for s, g in clean.items()} == {s: g.fingerprint() for s, g in skipped.items()}
 
 
@@ -133,21 +133,21 @@ def test_several_targets_may_be_unknown_but_not_all(load, task):
 def test_labels_are_0_and_1(load):
     rows = ["C,1,train", "CC,0.0,train", "CCC,1.0,val", "N,0,test"]
     assert load(table(rows), task="binary").load()["train"].y.tolist() == [[1.0], [0.0]]
-    with pytest.raises(DataError, match="row 6: y: '2' is no label"):
+    with pytest.raises(DataError, match="row 6: y: '2' is not a label"):
         load(table([*rows, "O,2,train"]), task="binary").load()
 
 
 def test_a_molecule_in_two_splits_is_pointed_out(load, caplog):
     with caplog.at_level("WARNING"):
         load(table(["C,1,train", "C,1,val", "N,1,test", "N,1,test"])).load()
-    assert "1 SMILES stand in more than one split, the first is C" in caplog.text
+    assert "1 SMILES are in more than one split, for example C" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"target_columns": []}, r"dataset\.smiles\.target_columns is empty"),
-        ({"target_columns": ["y", "y"]}, "'y' must be the name of a column, and of one only"),
+        ({"target_columns": ["y", "y"]}, "'y' must be the name of a column, listed once"),
         ({"target_columns": ["smiles"]}, "'smiles' must be the name"),
         ({"target_columns": [1]}, "target_columns: item 1: must be of type str .*not 1"),
         ({"target_columns": ["y", "z"], "task": "binary"}, "binary has one target column, not 2; use multilabel"),
@@ -165,9 +165,9 @@ def test_keys_that_make_no_sense(load, changes, words):
 
 
 def test_too_few_molecules_for_a_split(load):
-    with pytest.raises(DataError, match=r"mine\.csv: the random split leaves no molecules for val and test"):
+    with pytest.raises(DataError, match=r"mine\.csv: the random split has no molecules in val and test"):
         load(SPLIT_IN_THREE, split="random", fractions=[0.9, 0.05, 0.05]).load()
-    with pytest.raises(DataError, match="the random split leaves no molecules for train"):
+    with pytest.raises(DataError, match="the random split has no molecules in train"):
         load("smiles,y\n", split="random").load()
 
 
@@ -199,7 +199,7 @@ def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, s
     text = SPLIT_IN_THREE + "no molecule,1,train\n"
     options = {"on_error": "skip", "split": split, "fractions": [0.65, 0.2, 0.15]}
     made = load(text, **options).load()
-    monkeypatch.setattr(smiles, "_ROWS_WORTH_KEEPING", 5)
+    monkeypatch.setattr(smiles, "_MIN_STORED_ROWS", 5)
     kept = load(text, **options).load()
     for name in ("featurise_rows", "find_scaffold"):
         monkeypatch.setattr(smiles, name, None)
@@ -209,7 +209,7 @@ def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, s
         assert {s: graphs.fingerprint() for s, graphs in splits.items()} == {
             s: graphs.fingerprint() for s, graphs in made.items()
         }
-    assert "row 10: 'no molecule' is no molecule" in caplog.text
+    assert "row 10: 'no molecule' is not a molecule" in caplog.text
     with pytest.raises(TypeError):  # other SMILES are made anew
         load(text.replace("CCO,", "CCN,"), **options).load()
 
@@ -218,8 +218,8 @@ def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, s
 def poisoned(load, monkeypatch):
     """A data set whose line 8 kills the process that reads it."""
     spread_poison(monkeypatch)
-    monkeypatch.setattr(smiles, "_ROWS_WORTH_A_PROCESS", 4)
-    monkeypatch.setattr(smiles, "_ROWS_WORTH_KEEPING", 5)
+    monkeypatch.setattr(smiles, "_ROWS_PER_PROCESS", 4)
+    monkeypatch.setattr(smiles, "_MIN_STORED_ROWS", 5)
     rows = [f"{'C' * n if n != 7 else POISON},{n},{('train', 'val', 'test')[n % 3]}" for n in range(1, 31)]
 
     def build(**changes):
@@ -232,13 +232,13 @@ def poisoned(load, monkeypatch):
 
 def test_a_molecule_that_kills_its_process_is_a_bad_row(poisoned, caplog):
     with pytest.raises(
-        DataError, match=rf"1 of 30 rows cannot be used:\n  row 8: '{POISON}' ends the process .*\nlisted"
+        DataError, match=rf"1 of 30 rows are invalid:\n  row 8: '{POISON}' kills the process .*\nlisted"
     ):
         poisoned().load()
     dataset = poisoned(on_error="skip")
     assert sum(len(graphs) for graphs in dataset.load().values()) == 29
     assert 8 not in [row.number for rows in dataset.rows.values() for row in rows]
-    assert "row 8: " in caplog.text and "and left out" in caplog.text
+    assert "row 8: " in caplog.text and "and skipped" in caplog.text
 
 
 def test_what_a_killed_process_left_out_is_not_kept(poisoned, monkeypatch, tmp_path):
@@ -248,6 +248,6 @@ def test_what_a_killed_process_left_out_is_not_kept(poisoned, monkeypatch, tmp_p
     assert not list(tmp_path.glob("datasets/mine/graphs-*.npz"))
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(smiles, "_ROWS_WORTH_KEEPING", 5)
+    monkeypatch.setattr(smiles, "_MIN_STORED_ROWS", 5)
     assert sum(len(graphs) for graphs in dataset.load().values()) == 30
     assert len(list(tmp_path.glob("datasets/mine/graphs-*.npz"))) == 1

@@ -36,13 +36,13 @@ def test_line_endings_byte_order_mark_and_gzip_change_nothing(tmp_path, ending, 
 @pytest.mark.parametrize(
     ("line", "smiles", "reason"),
     [
-        (b"C", "C", "has 1 cells, and the header 2"),
-        (b"C,1,2", "C", "has 3 cells, and the header 2"),
+        (b"C", "C", "has 1 cells, but the header has 2"),
+        (b"C,1,2", "C", "has 3 cells, but the header has 2"),
         (b",1", "", "has no SMILES in column 'smiles'"),
         (b"C\xe9,1", "", "is not UTF-8 text"),
         (b"C,\xff", "C", "is not UTF-8 text"),
-        (b"C\0C,1", "", "holds a zero byte"),
-        (b'"C"O,1', "", "is no CSV"),
+        (b"C\0C,1", "", "contains a zero byte"),
+        (b'"C"O,1', "", "is not valid CSV"),
         (b"C" * 200_000 + b",1", "", "field larger than field limit"),
     ],
 )
@@ -60,11 +60,11 @@ def test_a_quote_that_is_never_closed_names_the_lines_that_it_swallows(tmp_path)
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is empty; its first line must name the columns"),
-        (b"smile,y\nC,1", r"no column 'smiles'\. Did you mean 'smile'\? It has smile, y"),
+        (b"", "is empty; the first line must name the columns"),
+        (b"smile,y\nC,1", r"no column 'smiles'\. Did you mean 'smile'\? Columns: smile, y"),
         (b"smiles,y,y\nC,1,2", "its header names the column 'y' 2 times"),
-        (b"smiles\ty\nC\t1", "its columns must be separated by commas"),
-        ("smiles,y\nC,1".encode("utf-16"), "its header (is not UTF-8 text|holds a zero byte)"),
+        (b"smiles\ty\nC\t1", "columns must be separated by commas"),
+        ("smiles,y\nC,1".encode("utf-16"), "the header (is not UTF-8 text|contains a zero byte)"),
     ],
 )
 def test_a_header_that_cannot_be_used_refuses_the_file(tmp_path, content, words):
@@ -74,13 +74,13 @@ def test_a_header_that_cannot_be_used_refuses_the_file(tmp_path, content, words)
 
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "molecules.csv").write_text("smiles,y\n")
-    with pytest.raises(DataError, match=r"no file .*molecule\.csv\. Did you mean '.*molecules\.csv'"):
+    with pytest.raises(DataError, match=r"molecule\.csv does not exist\. Did you mean '.*molecules\.csv'"):
         list(read_rows(tmp_path / "molecule.csv", "smiles"))
     packed = gzip.compress(b"smiles,y\n" + b"C,1\n" * 10_000)
     for content in (packed[: len(packed) // 2], b"smiles,y\nC,1\n"):
-        with pytest.raises(DataError, match="cannot be read to its end"):
+        with pytest.raises(DataError, match="cannot be read to the end"):
             rows(tmp_path, content, name="half.csv.gz")
-    with pytest.raises(DataError, match="no file .*none"):
+    with pytest.raises(DataError, match="none.* does not exist"):
         list(read_rows(tmp_path / "none.csv.gz", "smiles"))
 
 

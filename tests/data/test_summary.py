@@ -9,7 +9,7 @@ import torch
 
 from graphgps_spse.data import summary
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.summary import Spread, cut_graphs, spread_by_size, summarise, take_graphs
+from graphgps_spse.data.summary import ValueRange, cut_graphs, spread_by_size, summarise, take_graphs
 
 SPEC = DatasetSpec("named", "graph", "regression", 1, 0, "mae", InputSpec("types", 4), InputSpec("types", 1))
 # Nodes and arcs of each graph.
@@ -43,17 +43,21 @@ def test_named_graphs(monkeypatch, chunk):
     monkeypatch.setattr(summary, "_CHUNK_ROWS", chunk)
     found = summarise(dataset(list(NAMED.values())), SPEC)
     assert (found.num_graphs, found.num_pairs) == (5, 9 + 1 + 9 + 4 + 4)
-    assert found.nodes == Spread(1, 11 / 5, 3) and found.edges == Spread(0, 13 / 5, 6)
-    assert found.degree == Spread(0, 13 / 11, 3)
+    assert found.nodes == ValueRange(1, 11 / 5, 3) and found.edges == ValueRange(0, 13 / 5, 6)
+    assert found.degree == ValueRange(0, 13 / 11, 3)
     assert (found.disconnected, found.directed, found.of_one_node, found.without_edges) == (1, 1, 1, 1)
     assert (found.with_self_loops, found.with_multi_edges) == (1, 1)
     (target,) = found.targets
-    assert target.values == Spread(0, 2, 4) and math.isclose(target.deviation, 2**0.5) and target.missing == 0
+    assert target.values == ValueRange(0, 2, 4) and math.isclose(target.deviation, 2**0.5) and target.missing == 0
 
 
 def test_graphs_without_any_edge():
     found = summarise(dataset([(1, []), (2, [])]), SPEC)
-    assert found.degree == Spread(0, 0, 0) and (found.disconnected, found.directed, found.without_edges) == (1, 0, 2)
+    assert found.degree == ValueRange(0, 0, 0) and (found.disconnected, found.directed, found.without_edges) == (
+        1,
+        0,
+        2,
+    )
 
 
 def test_random_graphs_against_networkx():
@@ -115,4 +119,4 @@ def test_the_first_nodes_of_every_graph():
 
 
 def test_numbers_are_written_for_people():
-    assert str(Spread(1, 1234567.25, 12345678)) == "1 to 12,345,678, mean 1.235e+06"
+    assert str(ValueRange(1, 1234567.25, 12345678)) == "1 to 12,345,678, mean 1.235e+06"

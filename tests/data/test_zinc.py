@@ -59,7 +59,7 @@ def test_real_molecules(zinc_root, shared_dir):
 def test_too_few_types_are_refused_before_training(zinc_root, what, needed):
     """On a GPU nobody would say which type has no vector."""
     with pytest.raises(
-        ConfigError, match=f"dataset.{what}_encoder_num_types: 3 leaves out type .* set at least {needed}"
+        ConfigError, match=f"dataset.{what}_encoder_num_types: 3, but .* has type .*; set it to at least {needed}"
     ):
         make_zinc(zinc_root, **{f"num_{what}_types": 3}).load()
 

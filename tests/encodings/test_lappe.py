@@ -309,5 +309,5 @@ def test_options_and_refusals():
         LapPE.of(max_freqs=2, eigvec_norm="L3")
     with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
         LapPE.of(max_freqs=2).compute(flat(([], 2), ([(0, 5)], 3)))
-    with pytest.raises(DataError, match=r"graph 1: .* 20,001 nodes are more than its limit of 20,000"):
+    with pytest.raises(DataError, match=r"graph 1: has 20,001 nodes, and LapPE.* is limited to 20,000"):
         LapPE.of(max_freqs=2).compute(flat(([], 2), ([], MAX_NODES + 1)))

@@ -91,7 +91,7 @@ def test_options_of_counting_pass_through():
 def test_weights_are_refused():
     data = graph()
     data.edge_weight = torch.ones(5)
-    with pytest.raises(DataError, match="no place for weights: an edge is there or not.*Remove data.edge_weight"):
+    with pytest.raises(DataError, match="unweighted paths.* has data.edge_weight; remove"):
         SimplePathEncoding(max_length=3)(data)
 
 
@@ -114,7 +114,7 @@ def test_refusals():
         SimplePathEncoding(max_length=2, pairs="flat")
     with pytest.raises(DataError, match="needs a Data or a Batch, got HeteroData"):
         SimplePathEncoding(max_length=2)(HeteroData())
-    with pytest.raises(DataError, match="needs data.edge_index as a tensor .*is NoneType"):
+    with pytest.raises(DataError, match="needs data.edge_index as a tensor .*got NoneType"):
         SimplePathEncoding(max_length=2)(Data(num_nodes=3))
     with pytest.raises(DataError, match="needs data.edge_index as a tensor .*is list"):
         SimplePathEncoding(max_length=2)(Data(edge_index=[[0, 1], [1, 0]], num_nodes=2))

@@ -144,7 +144,7 @@ def test_foreign_shard_is_told_by_what_differs(tmp_path):
     ours, theirs = make_store(tmp_path), make_store(tmp_path, request=CountRequest("exact", 4))
     ours.complete(), theirs.complete()
     ours.shard_path(0).write_bytes(bytes_of(theirs, 0))
-    with pytest.raises(StoreError, match="belongs elsewhere: max_length 4, not 5"):
+    with pytest.raises(StoreError, match="belongs to another store: max_length is 4, expected 5"):
         ours.read().counts(0)
 
 
@@ -187,14 +187,14 @@ def test_flips_after_opening_are_noticed_too(tmp_path):
         byte = file.read(1)[0]
         file.seek(place)
         file.write(bytes([byte ^ 16]))
-    with pytest.raises(StoreError, match="graph 0 does not fit its checksum.*same command again"):
+    with pytest.raises(StoreError, match="graph 0 does not match its checksum.*same command again"):
         stored.counts(0)
 
 
 @pytest.mark.parametrize("most_files", [200, 0], ids=["files stay open", "opened for each graph"])
 def test_shard_that_shrinks_while_in_use_is_named(tmp_path, monkeypatch, most_files):
     """In a process of its own: a file that is mapped into memory would end it with SIGBUS."""
-    monkeypatch.setattr(stored_counts, "_MOST_FILES", most_files)
+    monkeypatch.setattr(stored_counts, "_MAX_OPEN_FILES", most_files)
     small_shards(monkeypatch, 1 << 20)
     split = graphs(2000)
     store = make_store(tmp_path, split)
@@ -214,8 +214,8 @@ def test_shard_that_shrinks_while_in_use_is_named(tmp_path, monkeypatch, most_fi
     process.start()
     process.join(60)
     assert process.exitcode == 0 and ours.poll(), process.exitcode
-    assert f"{path} was cut short while it was in use. Run the same command again" in ours.recv()
-    with pytest.raises(StoreError, match="not a whole Arrow file"):
+    assert f"{path} was truncated while it was in use. Run the same command again" in ours.recv()
+    with pytest.raises(StoreError, match="not a complete Arrow file"):
         store.read().counts(last)
 
 
@@ -343,7 +343,7 @@ def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "rename", read_only)
     np.testing.assert_array_equal(all_counts(make_store(tmp_path).complete()), TRUTH)
     os.truncate(store.shard_path(1), 100)
-    with pytest.raises(StoreError, match="cannot be moved aside .Read-only file system."):
+    with pytest.raises(StoreError, match="cannot be renamed .Read-only file system."):
         make_store(tmp_path).complete()
     store.shard_path(1).unlink()
     with pytest.raises(StoreError, match="Read-only file system.*1 of .* shards are missing.*store.dir"):

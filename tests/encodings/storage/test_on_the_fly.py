@@ -126,7 +126,7 @@ def test_error_names_the_graph_of_the_split(monkeypatch, num_workers):
         batches(graphs, num_workers)
     assert str(error.value) == (
         "Random, train split, graph 4: counting its paths of 3 edges takes more than max_work, 5 units of about a "
-        "nanosecond. method: auto estimates such lengths; a larger max_work counts them"
+        "nanosecond. Set method to auto to estimate the counts of these lengths, or raise max_work to count the paths"
     )
 
 

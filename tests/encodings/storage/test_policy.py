@@ -78,7 +78,9 @@ def test_keys():
     cfg.dataset.pe_transform_on_the_fly = True
     assert StoragePolicy.from_cfg(cfg).only == "on the fly"
     cfg.store.mode = "always"
-    with pytest.raises(ConfigError, match="store.mode: is always, but dataset.pe_transform_on_the_fly keeps nothing"):
+    with pytest.raises(
+        ConfigError, match="store.mode: is always, but dataset.pe_transform_on_the_fly=True stores nothing"
+    ):
         StoragePolicy.from_cfg(cfg)
 
 
