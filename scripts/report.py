@@ -41,23 +41,23 @@ def write_report(arguments: argparse.Namespace) -> None:
     """Write the report, print its tables and what could not be used."""
     from graphgps_spse.reports.collect import collect_runs
     from graphgps_spse.reports.comparison import build_report
-    from graphgps_spse.reports.markdown import cell_lines, leftovers, pair_lines, stars_text
+    from graphgps_spse.reports.markdown import cell_lines, pair_lines, remark_sections, stars_text
     from graphgps_spse.reports.published_baselines import published_baselines_text
     from graphgps_spse.reports.report import make_report
-    from graphgps_spse.reports.selection import choose
+    from graphgps_spse.reports.selection import describe_best
 
     if arguments.paper:
         print(stars_text(), published_baselines_text(), sep="\n", end="")
         return
     if arguments.select:
         report, paths = build_report(collect_runs(arguments.results)), []
-        print("\n".join(choose(report.cells)))
+        print("\n".join(describe_best(report.cells)))
     else:
         report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
         print("\n".join(cell_lines(report.cells)))
     if report.pairs and not arguments.select:
         print("\n" + "\n".join(pair_lines(report.pairs)))
-    for title, lines in leftovers(report):
+    for title, lines in remark_sections(report):
         for line in lines:
             print(f"{title.lower()}: {line}", file=sys.stderr)
     if paths:

@@ -34,16 +34,16 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def send_aggregates(arguments: argparse.Namespace) -> None:
-    """Read, send, and say what was sent and what could not be used."""
-    from graphgps_spse.reports.markdown import leftovers
-    from graphgps_spse.reports.wandb_aggregate import read_aggregates, send
+    """Read, send_aggregates, and say what was sent and what could not be used."""
+    from graphgps_spse.reports.markdown import remark_sections
+    from graphgps_spse.reports.wandb_aggregate import read_aggregates, send_aggregates
 
     aggregates, report = read_aggregates(arguments.results)
-    for title, lines in leftovers(report):
+    for title, lines in remark_sections(report):
         for line in lines:
             print(f"{title.lower()}: {line}", file=sys.stderr)
     with stop_at_once():
-        send(
+        send_aggregates(
             aggregates,
             project=arguments.project,
             entity=arguments.entity,

@@ -1,1 +1,1 @@
-"""From the records of runs to statistics, tables, figures and pages."""
+"""Statistics, tables, figures and pages from the records of runs."""

@@ -1,4 +1,4 @@
-"""A cell of a table: the seeds of one configuration, and what they say."""
+"""Cells of result tables. A cell holds the seeds of one configuration."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,47 +13,48 @@ from graphgps_spse.results import RunResult, is_measurement
 MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
 WALKS = frozenset({"RRWP", "RWSE"})
-"""The paper calls both RWSE: of pairs in GRIT, of nodes and edges in GPS and CSA."""
+"""Random walk encodings. The paper calls both RWSE: RRWP in GRIT, RWSE in GPS and CSA."""
 MAX_SEEDS = 1_000_000
-"""Of `expected.seeds`: nobody means more."""
+"""Largest plausible value of `expected.seeds`."""
 ENCODING_WORDS = WALKS | {"SPSE", "LapPE", "SPD", "Rings"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The finished seeds of one configuration, all of the same data and encoding."""
+    """Finished seeds of one configuration. All seeds have the same data and the same encodings."""
 
     label: str
-    """Its folder below the results, e.g. GRIT/zinc-SPSE."""
+    """Folder of the configuration, relative to the results, e.g. GRIT/zinc-SPSE."""
     runs: tuple[RecordedRun, ...]
+    """Finished runs, sorted by seed."""
     unfinished: Mapping[int, str]
-    """Seed -> how far it came."""
+    """Seed -> progress of the unfinished run."""
     num_planned: int = 0
-    """Seeds that a sweep lists; 0 where none lists this configuration."""
+    """Number of seeds in sweeps; 0 if no sweep lists this configuration."""
 
     @property
     def first(self) -> RunResult:
-        """Any of its records, for what all have in common."""
+        """Record of the first seed, for properties that all seeds share."""
         return self.runs[0].result
 
     @property
     def results(self) -> list[RunResult]:
-        """The records, by seed."""
+        """Records of all finished runs, sorted by seed."""
         return [run.result for run in self.runs]
 
     @property
     def model(self) -> str:
-        """GPS, CSA, GRIT, or the name in the configuration."""
+        """GPS, CSA or GRIT; for other models the name in the configuration."""
         return MODEL_LABELS.get(self.first.model, self.first.model)
 
     @property
     def uses_paths(self) -> bool:
-        """Whether SPSE is among its encodings."""
+        """Whether SPSE is one of the encodings."""
         return "SPSE" in self.first.encoding.split("+")
 
     @property
     def encoding(self) -> str:
-        """SPSE, RWSE (which RRWP counts as), RWSE+SPSE where pairs have both, or the encodings in their place."""
+        """SPSE, RWSE (also for RRWP), RWSE+SPSE if pairs have both, or the names of other encodings."""
         parts = set(self.first.encoding.split("+"))
         if not self.uses_paths:
             return "RWSE" if parts & WALKS else self.first.encoding
@@ -62,39 +63,39 @@ class Cell:
 
     @property
     def column(self) -> Column:
-        """How its data set is shown."""
+        """Table column of the data set."""
         return find_column(self.first.dataset, self.first.metric, self.first.direction)
 
     @property
     def scores(self) -> dict[int, float]:
-        """Seed -> test metric at the best validation epoch, in the table's unit."""
+        """Seed -> test metric at the best validation epoch, in the unit of the table."""
         return {result.seed: result.score * self.column.scale for result in self.results}
 
     @property
     def summary(self) -> Summary:
-        """Mean, sample deviation and number of the scores."""
+        """Mean, sample standard deviation and number of the test scores."""
         return summarize(list(self.scores.values()))
 
     @property
     def validation(self) -> Summary:
-        """Mean, sample deviation and number of the same metric on validation, at the same epochs: what to choose by."""
+        """Mean, sample standard deviation and number of validation scores at the same epochs, for selection."""
         metric, scale = self.first.metric, self.column.scale
         return summarize([result.best["val"][metric] * scale for result in self.results])
 
     def format(self, summary: Summary) -> str:
-        """Return mean and deviation as text, with the digits of the column."""
+        """Return mean and standard deviation as text, with the digits of the column."""
         digits = self.column.digits
         deviation = f" ± {format_number(summary.std, digits)}" if summary.n > 1 else ""
         return format_number(summary.mean, digits) + deviation
 
     @property
     def num_intended(self) -> int:
-        """Seeds that there should be: those begun, and those that a sweep lists or else as many as `expected.seeds`."""
+        """Intended number of seeds: that of the sweep or else `expected.seeds`, but at least all seeds with a run."""
         return max(len(self.runs) + len(self.unfinished), self.num_planned or self._expected_seeds)
 
     @property
     def why_not_expected(self) -> str:
-        """Why what was published does not apply to this configuration; empty where it does, or nothing was."""
+        """Reason why published results do not apply to this configuration; empty if they apply or if there are none."""
         return str(self.first.expected.get("why_not") or "")
 
     @property
@@ -105,21 +106,21 @@ class Cell:
 
     @property
     def seeds(self) -> str:
-        """Finished and intended seeds, e.g. 7/10."""
+        """Number of finished and intended seeds, e.g. 7/10."""
         return f"{len(self.runs)}/{self.num_intended}"
 
     @property
     def legend(self) -> str:
-        """How figures call it, e.g. SPSE (7/10 seeds)."""
+        """Label in legends of figures, e.g. SPSE (7/10 seeds)."""
         n = len(self.runs)
         number = f"{n}" if n == self.num_intended else self.seeds
         return f"{self.first.encoding} ({number} seed{'' if number == '1' else 's'})"
 
     @property
     def expected(self) -> Summary | None:
-        """What the configuration says it should reach, in the table's unit; None where it says nothing.
+        """Expected result of the configuration, in the unit of the table; None if there is none.
 
-        Accuracies may be given as shares or in percent: nothing is expected to be right in less than one percent.
+        Accuracies can be given as fractions or in percent: means up to 1 are taken as fractions.
         """
         record = self.first.expected
         mean, std = record.get("mean"), record.get("std")
@@ -130,7 +131,7 @@ class Cell:
 
     @property
     def agreement(self) -> tuple[float, float] | None:
-        """Difference from what is expected, as z and p; None below three seeds, or where no deviation is given."""
+        """Difference from the expected result, as z and p; None below three seeds or without an expected deviation."""
         expected = self.expected
         if expected is None or math.isnan(expected.std):
             return None
@@ -138,7 +139,7 @@ class Cell:
 
     @property
     def stem(self) -> str:
-        """Its folder without the words of encodings: equal for configurations that differ in nothing else."""
+        """Label without the names of encodings, which is equal for configurations that differ only in encodings."""
         folder, _, name = self.label.rpartition("/")
         for separator in "+_.":
             name = name.replace(separator, "-")
@@ -146,7 +147,7 @@ class Cell:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Where it stands among others: data sets and models as in the paper, walks before paths."""
+        """Sort key: data sets and models in the order of the paper, random walks before paths."""
         names = [column.dataset for column in paper_columns()]
         dataset, model = self.first.dataset, self.model
         return (
@@ -156,30 +157,30 @@ class Cell:
         )
 
     def mean_of(self, values: Sequence[float | None]) -> float | None:
-        """Return the mean of what is known, None where nothing is."""
+        """Return the mean of the values that are not None; None if all are."""
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if known else None
 
     def resource(self, name: str) -> float | None:
-        """Return the mean of a recorded resource over the runs that have it."""
+        """Return the mean of a recorded resource, over the runs that have recorded it; None without such runs."""
         return self.mean_of([result.resources.get(name) for result in self.results])
 
     @property
     def counting(self) -> str:
-        """How its simple paths were counted, e.g. "exact" or "exact to 6, estimated to 15"; empty without SPSE."""
+        """Status of path counts, e.g. "exact" or "exact to 6, estimated to 15"; empty without SPSE."""
         record = self.first.encodings.get("SPSE", {}).get("train", {})
-        told = describe_status(record.get("status", []))
+        status = describe_status(record.get("status", []))
         of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
-        return f"{told} (in a sample)" if told and of_sample else told
+        return f"{status} (in a sample)" if status and of_sample else status
 
 
 def format_number(value: float, digits: int, sign: str = "") -> str:
-    """Return a number with so many decimals, or as a power of ten where it has ten digits before them."""
+    """Return a number with `digits` decimals, in scientific notation from 1e9 on."""
     return f"{value:{sign}.{digits}{'f' if abs(value) < 1e9 else 'e'}}"
 
 
 def describe_status(status: Sequence[str]) -> str:
-    """Return the status of each length in words."""
+    """Return a summary of the status of each length, e.g. "exact to 6, estimated to 15"."""
     if len(set(status)) <= 1:
         return status[0].replace("_", " ") if status else ""
     ends = [k for k in range(len(status)) if k + 1 == len(status) or status[k + 1] != status[k]]
@@ -187,12 +188,12 @@ def describe_status(status: Sequence[str]) -> str:
 
 
 def best_epochs(cell: Cell) -> Summary:
-    """Return mean, deviation and number of the best validation epochs, counted from 0."""
+    """Return mean, sample standard deviation and number of the best validation epochs, counted from 0."""
     return summarize([result.best_epoch for result in cell.results])
 
 
 def metric_names(cell: Cell) -> list[str]:
-    """Return the metric that picks the best epoch, and its parts that all seeds have, e.g. accuracy_length3, ..."""
+    """Return the name of the metric, and of its parts that all seeds have, e.g. accuracy_length3, ..."""
     metric: str = cell.first.metric
     best = [result.best["test"] for result in cell.results]
     return [metric, *(name for name in best[0] if name.startswith(f"{metric}_") and all(name in b for b in best))]

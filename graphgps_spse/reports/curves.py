@@ -1,4 +1,4 @@
-"""Learning curves over seeds."""
+"""Learning curves, averaged over seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ History = dict[int, float]
 
 
 def read_histories(cells: Sequence[Cell]) -> tuple[dict[str, list[History]], list[str]]:
-    """Return the validation curve of every seed by cell, and why others are missing."""
+    """Return the validation curves of all seeds by label of the cell, and messages about missing curves."""
     histories: dict[str, list[History]] = {}
     problems = []
     for cell in cells:
@@ -36,13 +36,13 @@ def read_histories(cells: Sequence[Cell]) -> tuple[dict[str, list[History]], lis
 
 
 def _curve(lines: Sequence[dict[str, Any]], metric: str) -> History:
-    """Return the metric by epoch, nan where it is no number that can be averaged."""
+    """Return the metric by epoch; NaN for values that cannot be averaged."""
     found = {int(line["epoch"]): float(line[metric]) for line in lines}
     return {epoch: value if is_measurement(value) else math.nan for epoch, value in found.items()}
 
 
 def mean_curve(histories: Sequence[History]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return epochs, the mean over the seeds that have each, their sample deviation (nan for one), their number."""
+    """Return epochs, and for each epoch mean, sample standard deviation (NaN for one seed) and number of seeds."""
     epochs = np.array(sorted({epoch for history in histories for epoch in history}), dtype=np.int64)
     values = np.array([[history.get(int(epoch), np.nan) for epoch in epochs] for history in histories])
     number = np.isfinite(values).sum(0)
@@ -56,7 +56,7 @@ def mean_curve(histories: Sequence[History]) -> tuple[np.ndarray, np.ndarray, np
 def draw_curves(
     axes: Axes, cells: Sequence[Cell], colours: Sequence[str], histories: Mapping[str, Sequence[History]]
 ) -> None:
-    """Draw the mean over seeds with a band of one sample deviation; errors on a logarithmic axis."""
+    """Draw the mean over seeds with a band of one sample standard deviation. Errors have a logarithmic axis."""
     is_error = cells[0].column.direction == "min"
     for cell, colour in zip(cells, colours):
         curves = histories.get(cell.label, [])
@@ -64,10 +64,10 @@ def draw_curves(
             continue
         epochs, mean, std, number = mean_curve(curves)
         mean, std = mean * cell.column.scale, std * cell.column.scale
-        few = "o" if len(epochs) < 10 else ""  # a line through one epoch would be invisible
-        axes.plot(epochs, mean, color=colour, linewidth=1.4, marker=few, markersize=3, label=cell.legend)
+        marker = "o" if len(epochs) < 10 else ""  # a line with a single point would be invisible
+        axes.plot(epochs, mean, color=colour, linewidth=1.4, marker=marker, markersize=3, label=cell.legend)
         if (number > 1).any():
-            lower = np.maximum(mean - std, 0.5 * mean) if is_error else mean - std  # a logarithm needs it above 0
+            lower = np.maximum(mean - std, 0.5 * mean) if is_error else mean - std  # positive on a logarithmic axis
             axes.fill_between(epochs, lower, mean + std, color=colour, alpha=0.18, linewidth=0)
     if is_error:
         axes.set_yscale("log")

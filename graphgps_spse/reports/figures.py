@@ -1,4 +1,4 @@
-"""Figures of a report: scores seed by seed, differences, targets, costs, each as PNG and PDF."""
+"""Figures of a report: scores of all seeds, learning curves, differences, targets and costs, as PNG and PDF."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -22,17 +22,17 @@ WALKS_COLOUR, PATHS_COLOUR = "#0072b2", "#d55e00"
 OTHER_COLOURS = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666")
 MAX_COLUMNS = 4
 MAX_OVERVIEW = 3
-"""Groups that fit into one picture with their scores and curves."""
+"""Largest number of panels in the overview figure."""
 
 
 def draw_figures(report: Report, histories: Mapping[str, Sequence[History]]) -> dict[str, Figure]:
-    """Return the figures that this report has something for, by name. `histories`: cell label -> one for each seed."""
+    """Return the figures of a report, by name. `histories` maps the label of a cell to the curves of its seeds."""
     with _plain_text():
         return _draw_figures(report, histories)
 
 
 def _plain_text() -> AbstractContextManager[None]:
-    """Draw texts as they are: a name with dollar signs is no formula, and may not even be possible as one."""
+    """Disable formulas in texts, because names may contain dollar signs."""
     return rc_context({"text.parse_math": False})
 
 
@@ -55,19 +55,19 @@ def _draw_figures(report: Report, histories: Mapping[str, Sequence[History]]) ->
 
 
 def save_figures(figures: Mapping[str, Figure], folder: Path) -> dict[str, Path]:
-    """Write every figure as PNG and PDF into a folder that exists, and return where the PNGs are."""
+    """Write all figures as PNG and PDF to an existing folder, and return the paths of the PNG files by name."""
     options: dict[str, dict[str, Any]] = {"png": {"dpi": 130}, "pdf": {"metadata": {"CreationDate": None}}}
     for name, figure in figures.items():
-        for kind, how in options.items():
+        for kind, arguments in options.items():
             picture = io.BytesIO()
-            with _plain_text():  # ticks get their texts only now
-                figure.savefig(picture, format=kind, **how)
+            with _plain_text():  # savefig creates the texts of ticks
+                figure.savefig(picture, format=kind, **arguments)
             write_atomic(folder / f"{name}.{kind}", picture.getvalue())
     return {name: folder / f"{name}.png" for name in figures}
 
 
 def group_panels(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return the cells that belong into one picture: a model on a data set, with walks and with paths."""
+    """Return the cells of each panel: one model and data set, with walks and with paths."""
     panels: list[list[Cell]] = []
     for _, of_model in groupby(sorted(cells, key=lambda cell: cell.order), key=_model_key):
         group = list(of_model)
@@ -80,7 +80,7 @@ def group_panels(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def title_of(panel: Sequence[Cell]) -> str:
-    """Return the data set and model of a panel, and its stem where that says more."""
+    """Return the title of a panel: data set and model, and the stem of its label if it adds information."""
     cell = panel[0]
     stem = cell.stem.strip("/").rpartition("/")[2]
     plain = stem.lower() in (cell.first.dataset.lower(), cell.model.lower())
@@ -88,7 +88,7 @@ def title_of(panel: Sequence[Cell]) -> str:
 
 
 def colours_of(panel: Sequence[Cell]) -> list[str]:
-    """Return a colour for each cell: walks blue, paths vermilion, further ones their own."""
+    """Return a colour for each cell: blue for walks, vermilion for paths, other colours for further cells."""
     others, seen, colours = iter(OTHER_COLOURS * 9), set[bool](), []
     for cell in panel:
         plain = PATHS_COLOUR if cell.uses_paths else WALKS_COLOUR
@@ -98,13 +98,13 @@ def colours_of(panel: Sequence[Cell]) -> list[str]:
 
 
 def metric_text(cells: Sequence[Cell]) -> str:
-    """Return the metric as it stands within a sentence."""
+    """Return the name of the metric in lower case, unless it is an abbreviation."""
     metric = cells[0].column.metric
     return metric if metric.isupper() else metric[:1].lower() + metric[1:]
 
 
-def tidy(axes: Axes) -> None:
-    """Take away the frame's upper right and put a light grid behind the data."""
+def style_axes(axes: Axes) -> None:
+    """Remove the upper and right spines, and draw a light grid behind the data."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
@@ -125,7 +125,7 @@ def _grid(
     columns = min(max_columns, len(panels))
     models = list(dict.fromkeys(panel[0].model for panel in panels))
     if 1 < len(models) <= max_columns and [p[0].model for p in panels] == models * (len(panels) // len(models)):
-        columns = len(models)  # a row for each data set
+        columns = len(models)  # one row for each data set
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(max(width * columns, 5.0), height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -137,7 +137,7 @@ def _grid(
 
 
 def _draw_scores(report: Report) -> Figure:
-    """Draw a panel for each data set: every seed a dot, means and sample deviations beside them."""
+    """Draw a panel for each data set, with a dot for each seed and the mean with its sample standard deviation."""
     datasets = [list(group) for _, group in groupby(report.cells, key=lambda cell: cell.first.dataset)]
     widest = max(len(group) for group in datasets)
     figure = _grid(
@@ -149,22 +149,22 @@ def _draw_scores(report: Report) -> Figure:
 
 def _draw_dataset(axes: Axes, cells: Sequence[Cell], pairs: Sequence[Pair]) -> None:
     panels, x, ticks = group_panels(cells), 0.0, []
-    places: dict[str, float] = {}
+    positions: dict[str, float] = {}
     for panel in panels:
         first = x
         for cell, colour in zip(panel, colours_of(panel)):
-            places[cell.label] = x
+            positions[cell.label] = x
             _draw_seeds(axes, cell, x, colour)
             x += 1.0
         ticks.append(((first + x - 1) / 2, title_of(panel).partition(", ")[2].replace(" (", "\n(")))
         x += 0.6
-    axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
+    axes.set_xticks([position for position, _ in ticks], [text for _, text in ticks])
     axes.set_xlim(-0.8, x - 0.8)
-    tidy(axes)
+    style_axes(axes)
     axes.margins(y=0.16)
     for pair in pairs:
-        if pair.stars and pair.paths.label in places and pair.walks.label in places:
-            _draw_bracket(axes, places[pair.walks.label], places[pair.paths.label], pair)
+        if pair.stars and pair.paths.label in positions and pair.walks.label in positions:
+            _draw_bracket(axes, positions[pair.walks.label], positions[pair.paths.label], pair)
     column = cells[0].column
     better = "lower" if column.direction == "min" else "higher"
     axes.set_title(f"{column.dataset}: test {metric_text(cells)}, {better} is better", fontsize=9)
@@ -172,8 +172,8 @@ def _draw_dataset(axes: Axes, cells: Sequence[Cell], pairs: Sequence[Pair]) -> N
 
 def _draw_seeds(axes: Axes, cell: Cell, x: float, colour: str) -> None:
     scores, (mean, std, n) = list(cell.scores.values()), cell.summary
-    spread = np.linspace(-0.16, 0.16, n) if n > 1 else np.zeros(1)
-    axes.plot(x + spread, scores, "o", color=colour, alpha=0.55, markersize=4, markeredgewidth=0)
+    offsets = np.linspace(-0.16, 0.16, n) if n > 1 else np.zeros(1)
+    axes.plot(x + offsets, scores, "o", color=colour, alpha=0.55, markersize=4, markeredgewidth=0)
     if n > 1:
         axes.errorbar(x + 0.32, mean, std, fmt="none", ecolor=colour, elinewidth=1.4, capsize=3)
     axes.plot(x + 0.32, mean, "D", color=colour, markersize=4.5)
@@ -182,7 +182,7 @@ def _draw_seeds(axes: Axes, cell: Cell, x: float, colour: str) -> None:
 
 
 def _draw_bracket(axes: Axes, left: float, right: float, pair: Pair) -> None:
-    """Mark a significant pair; a loss is marked as well, and says so."""
+    """Draw a bracket with stars over a significant pair. Losses are labelled."""
     top = max(max(pair.walks.scores.values()), max(pair.paths.scores.values()))
     low, high = axes.get_ylim()
     y = top + 0.05 * (high - low)
@@ -193,7 +193,7 @@ def _draw_bracket(axes: Axes, left: float, right: float, pair: Pair) -> None:
 
 
 def _add_legend(figure: Figure, cells: Sequence[Cell]) -> None:
-    """Explain colours and marks once, below all panels."""
+    """Add a legend of colours and markers below all panels."""
     axes = figure.axes[0]
     colours = {cell.encoding: colour for panel in group_panels(cells) for cell, colour in zip(panel, colours_of(panel))}
     marks = [(name, colour, "o") for name, colour in colours.items()]
@@ -207,14 +207,14 @@ def _draw_all_curves(panels: Sequence[Sequence[Cell]], histories: Mapping[str, S
     def draw(axes: Axes, panel: Sequence[Cell]) -> None:
         draw_curves(axes, panel, colours_of(panel), histories)
         axes.set_title(title_of(panel), fontsize=9)
-        axes.set_ylabel(f"validation {metric_text(panel)}", fontsize=8)  # in a title it would be cut off
-        tidy(axes)
+        axes.set_ylabel(f"validation {metric_text(panel)}", fontsize=8)  # too long for the title
+        style_axes(axes)
 
     return _grid(panels, draw, width=3.9)
 
 
 def _draw_targets(axes: Axes, panel: Sequence[Cell]) -> None:
-    """Draw each part of a metric, e.g. the accuracy of each cycle length: bars of means, a dot for each seed."""
+    """Draw the parts of a metric, e.g. the accuracy of each cycle length: bars for means, dots for seeds."""
     metric, names = panel[0].first.metric, metric_names(panel[0])
     names = [name for name in names if all(name in result.best["test"] for cell in panel for result in cell.results)]
     scale, width = panel[0].column.scale, 0.8 / len(panel)
@@ -224,18 +224,18 @@ def _draw_targets(axes: Axes, panel: Sequence[Cell]) -> None:
         error = values.std(0, ddof=1) if len(values) > 1 else None
         axes.bar(x, values.mean(0), 0.92 * width, color=colour, alpha=0.35, label=cell.legend)
         axes.errorbar(x, values.mean(0), error, fmt="none", ecolor=colour, elinewidth=1.2, capsize=2)
-        spread = np.linspace(-0.25, 0.25, len(values)) * width if len(values) > 1 else np.zeros(1)
-        axes.plot(x + spread[:, None], values, ".", color=colour, markersize=5)
+        offsets = np.linspace(-0.25, 0.25, len(values)) * width if len(values) > 1 else np.zeros(1)
+        axes.plot(x + offsets[:, None], values, ".", color=colour, markersize=5)
     axes.set_xticks(range(len(names)), ["all", *(name.removeprefix(f"{metric}_") for name in names[1:])])
-    tidy(axes)
+    style_axes(axes)
     low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.14 * (high - low))  # room for the legend
+    axes.set_ylim(low, high + 0.14 * (high - low))  # space for the legend
     axes.legend(fontsize=8, frameon=False, loc="upper center", ncols=len(panel))
     axes.set_title(f"{title_of(panel)}: test {metric} at the best validation epoch", fontsize=9)
 
 
 def _draw_differences(pairs: Sequence[Pair]) -> Figure:
-    """Draw each pair's difference in pooled deviations with its 95 % interval, gains to the right."""
+    """Draw the difference of each pair, in pooled standard deviations, with its 95 % interval. Gains are positive."""
     figure = Figure(figsize=(7.0, 1.2 + 0.3 * len(pairs)), layout="constrained")
     axes = figure.subplots()
     for y, pair in enumerate(reversed(pairs)):
@@ -250,7 +250,7 @@ def _draw_differences(pairs: Sequence[Pair]) -> Figure:
         axes.text(ends[1], y, " " + "*" * pair.stars, va="center", fontsize=9, color=colour)
     axes.set_yticks(range(len(pairs)), [title_of([pair.paths]) for pair in reversed(pairs)])
     axes.axvline(0, color="black", linewidth=0.8)
-    tidy(axes)
+    style_axes(axes)
     axes.grid(visible=False, axis="y")
     axes.set_ylim(-0.7, len(pairs) - 0.3)
     axes.set_xlabel(
@@ -261,7 +261,7 @@ def _draw_differences(pairs: Sequence[Pair]) -> Figure:
 
 
 def _draw_costs(cells: Sequence[Cell]) -> Figure:
-    """Draw seconds per epoch and, where recorded, peak memory of each cell."""
+    """Draw the seconds per epoch and the recorded peak memory of each cell."""
     bars: list[tuple[str, list[float | None]]] = [
         ("seconds per epoch", [cell.mean_of([r.seconds_per_epoch for r in cell.results]) for cell in cells])
     ]
@@ -279,7 +279,7 @@ def _draw_costs(cells: Sequence[Cell]) -> Figure:
         drawn = axes.barh(y, [value or 0.0 for value in values], 0.7, color=colours, alpha=0.75)
         axes.bar_label(drawn, ["" if value is None else f"{value:.3g}" for value in values], fontsize=7, padding=2)
         axes.set_yticks(y, [cell.label for cell in cells])
-        tidy(axes)
+        style_axes(axes)
         axes.grid(visible=False, axis="y")
         axes.margins(x=0.15)
         axes.set_ylim(-0.7, len(cells) - 0.3)
@@ -290,7 +290,7 @@ def _draw_costs(cells: Sequence[Cell]) -> Figure:
 def _draw_overview(
     report: Report, panels: Sequence[Sequence[Cell]], histories: Mapping[str, Sequence[History]]
 ) -> Figure:
-    """Draw a row for each group: test scores, by target where there are several, and validation curves."""
+    """Draw a row for each panel: test scores (by target if there are several) and validation curves."""
     figure = Figure(figsize=(12, 3.7 * len(panels)), layout="constrained")
     for (left, right), panel in zip(figure.subplots(len(panels), 2, squeeze=False), panels):
         if len(metric_names(panel[0])) > 1:
@@ -298,7 +298,7 @@ def _draw_overview(
         else:
             _draw_dataset(left, panel, report.pairs)
         draw_curves(right, panel, colours_of(panel), histories)
-        tidy(right)
+        style_axes(right)
         right.set_title(f"validation {metric_text(panel)}", fontsize=9)
     plain = [cell for panel in panels if len(metric_names(panel[0])) == 1 for cell in panel]
     if plain:

@@ -1,13 +1,13 @@
-"""The paper's table as LaTeX."""
+"""LaTeX tables of a report."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
 from graphgps_spse.reports.cells import Cell
-from graphgps_spse.reports.table import CAPTION, Entry, Row, Table
+from graphgps_spse.reports.table import CAPTION, Row, Table, TableEntry
 
 COLOURS = ("", "cyan", "orange", "brown")
-"""The paper's, for best, second and third."""
+"""Colours of the paper, indexed by rank: none, best, second, third."""
 ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$",
@@ -25,7 +25,7 @@ PREAMBLE = r"""\documentclass{article}
 
 
 def latex_table(table: Table) -> str:
-    r"""Return a table environment to \input; it needs the packages booktabs, graphicx and xcolor."""
+    r"""Return a table environment for \input. It needs the packages booktabs, graphicx and xcolor."""
     columns = "l" + "c" * len(table.columns)
     lines = [
         "% needs \\usepackage{booktabs,graphicx,xcolor}",
@@ -44,12 +44,12 @@ def latex_table(table: Table) -> str:
 
 
 def standalone(table: Table) -> str:
-    """Return a document that holds the table and nothing else."""
+    """Return a complete document that holds only the table."""
     return PREAMBLE + latex_table(table) + "\\end{document}\n"
 
 
 def cells_table(cells: Sequence[Cell]) -> str:
-    r"""Return a table of all cells with validation beside test, to \input; it needs the package booktabs."""
+    r"""Return a table environment for \input with validation and test scores of all cells. It needs booktabs."""
     head = ["Data set", "Cell", "Metric", "Seeds", "Validation", "Test"]
     rows = [
         [
@@ -64,13 +64,13 @@ def cells_table(cells: Sequence[Cell]) -> str:
     lines = [
         "% needs \\usepackage{booktabs}",
         r"\begin{table*}[t]",
-        rf"\caption{{{escape(CELLS_CAPTION)}}}",
+        rf"\caption{{{escape_latex(CELLS_CAPTION)}}}",
         r"\begin{center}",
         r"\begin{tabular}{lllccc}",
         r"\toprule",
         _line([rf"\textbf{{{name}}}" for name in head]),
         r"\midrule",
-        *(_line([escape(text) for text in row]) for row in rows),
+        *(_line([escape_latex(text) for text in row]) for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{center}",
@@ -79,13 +79,13 @@ def cells_table(cells: Sequence[Cell]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def escape(text: str) -> str:
-    """Return text with the characters that LaTeX reads as commands escaped, and those it has no letter for named."""
+def escape_latex(text: str) -> str:
+    """Return text with special characters of LaTeX escaped and unsupported characters replaced by their code point."""
     return "".join(ESCAPES.get(character) or _letter(character) for character in text)
 
 
 def _letter(character: str) -> str:
-    """Return a character of the preamble's encodings, a space for a control character, U+1F600 for any other."""
+    """Return a character supported by the preamble, a space for a control character, or a code such as U+1F600."""
     if character.isprintable() and ord(character) < 0x180:
         return character
     return " " if ord(character) < 0xA0 else f"U+{ord(character):04X}"
@@ -94,7 +94,7 @@ def _letter(character: str) -> str:
 def _caption() -> str:
     named = (("best", 1), ("second", 2), ("third", 3))
     ranks = ", ".join(rf"\textcolor{{{COLOURS[rank]}}}{{{name}}}" for name, rank in named)
-    caption = escape(CAPTION).replace("$<$=", r"$\leq$")
+    caption = escape_latex(CAPTION).replace("$<$=", r"$\leq$")
     return f"{caption} Highlighted are {ranks}."
 
 
@@ -102,24 +102,24 @@ def _head(table: Table) -> list[str]:
     families, rules, start = [""], [], 2
     for family, group in groupby(table.columns, key=lambda column: column.family):
         width = len(list(group))
-        families.append(rf"\multicolumn{{{width}}}{{c}}{{\textbf{{{escape(family)}}}}}")
+        families.append(rf"\multicolumn{{{width}}}{{c}}{{\textbf{{{escape_latex(family)}}}}}")
         rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
         start += width
-    names = [r"\textbf{Model}", *(rf"\textbf{{{escape(c.dataset)}}}" for c in table.columns)]
+    names = [r"\textbf{Model}", *(rf"\textbf{{{escape_latex(c.dataset)}}}" for c in table.columns)]
     arrows = {"min": r"$\downarrow$", "max": r"$\uparrow$"}
-    metrics = ["", *(f"{escape(c.metric)} {arrows[c.direction]}" for c in table.columns)]
+    metrics = ["", *(f"{escape_latex(c.metric)} {arrows[c.direction]}" for c in table.columns)]
     return [_line(families), "".join(rules), _line(names), _line(metrics)]
 
 
 def _row(row: Row, table: Table) -> str:
-    return _line([escape(row.label), *(_entry(row.entries.get(c.dataset)) for c in table.columns)])
+    return _line([escape_latex(row.label), *(_entry(row.entries.get(c.dataset)) for c in table.columns)])
 
 
 def _line(cells: list[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _entry(entry: Entry | None) -> str:
+def _entry(entry: TableEntry | None) -> str:
     if entry is None:
         return "$-$"
     bold = r"\mathbf" if entry.rank else ""
@@ -128,5 +128,5 @@ def _entry(entry: Entry | None) -> str:
     text = rf"\underline{{{text}}}" if entry.better else text
     text = rf"\textcolor{{{COLOURS[entry.rank]}}}{{{text}}}" if entry.rank else text
     stars = rf"\textbf{{{'*' * entry.stars}}}" if entry.stars else ""
-    seeds = rf" {{\scriptsize ({escape(entry.seeds)})}}" if entry.seeds else ""
+    seeds = rf" {{\scriptsize ({escape_latex(entry.seeds)})}}" if entry.seeds else ""
     return text + stars + seeds

@@ -1,4 +1,4 @@
-"""A report as Markdown."""
+"""Report as Markdown."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,42 +8,45 @@ from graphgps_spse.reports.comparison import Pair, Report
 from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, find_column, recompute_stars
 from graphgps_spse.reports.selection import rank_on_validation
 from graphgps_spse.reports.stats import LEVEL
-from graphgps_spse.reports.table import CAPTION, Entry, Table
+from graphgps_spse.reports.table import CAPTION, Table, TableEntry
 
 RANK_MARKS = ("", "¹", "²", "³")
-HOW = """\
-- Scores are of the test split at the epoch that is best on validation. Deviations are sample deviations (ddof 1).
-- To choose among configurations read `validation`, the same metric at the same epochs: a choice by test scores is
-  too good on test. `on validation` is the difference SPSE minus RWSE there.
-- `student` is the paper's test: two-sided, equal variances. `welch` assumes none. `paired` tests the differences of
-  equal seeds. `holm` is `student`, adjusted for all pairs of this report. Nothing is tested below 3 seeds a side.
-- `g` is Hedges' g: the difference in pooled deviations, corrected for small samples. `95 %` is Welch's interval of the
-  difference, SPSE minus RWSE. `finds` is the effect, in deviations, that the test finds 8 times in 10 with such seeds.
-- z is the difference from `expected:` over the root of std²/n + std'²/n', with the deviations and seeds of both sides;
-  p is that of Student's distribution with Satterthwaite's degrees of freedom. A cell agrees where p is above 0.05.
-- A cell holds one configuration, one data set and one encoding; other runs in its folder keep it out of the table."""
+READING_GUIDE = """\
+- Scores are test scores at the best validation epoch. Deviations are sample standard deviations (ddof 1).
+- Select configurations by `validation`, the same metric at the same epochs, because selection by test scores would bias
+  the test scores. `on validation` is the difference SPSE minus RWSE of the validation scores.
+- `student` is the test of the paper: two-sided, with equal variances. `welch` does not assume equal variances. `paired`
+  tests the differences of equal seeds. `holm` is `student`, adjusted for all pairs of this report. Pairs with fewer
+  than 3 seeds on a side are not tested.
+- `g` is Hedges' g: the difference in pooled standard deviations, corrected for small samples. `95 %` is Welch's
+  interval of the difference, SPSE minus RWSE. `finds` is the effect, in standard deviations, that Student's test
+  detects with probability 0.8 at this number of seeds.
+- z is the difference from `expected:` divided by the root of std²/n + std'²/n', with the deviations and numbers of
+  seeds of both sides. p is from Student's distribution with Satterthwaite's degrees of freedom. A cell agrees if
+  p > 0.05.
+- A cell holds one configuration, one data set and one encoding. A folder with runs of several is not in the table."""
 
 
 def report_text(report: Report, table: Table) -> str:
-    """Return the whole report."""
+    """Return the report as Markdown."""
     blocks = [
         ["# Report", "", *paper_table_lines(table), "", CAPTION + " ¹ ² ³: best, second and third of a column."],
         ["## Cells", "", *cell_lines(report.cells)],
         *(
-            [f"## Best on validation: {escape(title)}", "", *_plain_table(rows)]
+            [f"## Best on validation: {escape_markdown(title)}", "", *_plain_table(rows)]
             for title, rows in selection_rows(report.cells)
         ),
         ["## SPSE against RWSE", "", *pair_lines(report.pairs)] if report.pairs else [],
         ["## Against what is expected", "", *expected_lines(report.cells)] if any(_has_expected(report)) else [],
-        *(["## " + title, "", *map(_item, lines)] if lines else [] for title, lines in leftovers(report)),
-        ["## How to read this", "", HOW],
+        *(["## " + title, "", *map(_item, lines)] if lines else [] for title, lines in remark_sections(report)),
+        ["## How to read this", "", READING_GUIDE],
         ["## Sources of the literature's rows", "", *_sources(table)] if _sources(table) else [],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def leftovers(report: Report) -> list[tuple[str, list[str]]]:
-    """Return what is not in the tables, or not without a remark, under its headings."""
+def remark_sections(report: Report) -> list[tuple[str, list[str]]]:
+    """Return title and lines of the sections on unused records, unfinished runs and notes."""
     return [
         ("Not used", report.refused),
         ("Runs without a result", report.absent),
@@ -52,14 +55,19 @@ def leftovers(report: Report) -> list[tuple[str, list[str]]]:
 
 
 def paper_table_lines(table: Table) -> list[str]:
-    """Return the table in the paper's layout; Markdown underlines with HTML's <u>."""
-    arrows = [escape(f"{c.dataset} ({c.metric} {'↓' if c.direction == 'min' else '↑'})") for c in table.columns]
-    rows = [[escape(row.label), *(mark_entry(row.entries.get(c.dataset)) for c in table.columns)] for row in table.rows]
+    """Return the table in the layout of the paper. Underlining uses the HTML element <u>."""
+    arrows = [
+        escape_markdown(f"{c.dataset} ({c.metric} {'↓' if c.direction == 'min' else '↑'})") for c in table.columns
+    ]
+    rows = [
+        [escape_markdown(row.label), *(format_entry(row.entries.get(c.dataset)) for c in table.columns)]
+        for row in table.rows
+    ]
     return markdown_table(["model", *arrows], rows)
 
 
-def mark_entry(entry: Entry | None) -> str:
-    """Return an entry with its marks."""
+def format_entry(entry: TableEntry | None) -> str:
+    """Return a number of the table with its marks."""
     if entry is None:
         return "-"
     text = f"<u>{entry.text}</u>" if entry.better else entry.text
@@ -74,7 +82,7 @@ def cell_lines(cells: Sequence[Cell]) -> list[str]:
 
 
 def cell_rows(cells: Sequence[Cell]) -> list[list[str]]:
-    """Return a head and a row for each cell: scores, epochs, size and cost."""
+    """Return a header and a row for each cell: scores, epochs, size and cost."""
     head = ["cell", "data set", "model", "encoding", "counted", "seeds", "metric", "validation", "test", "best epoch"]
     head += ["parameters", "s/epoch", "hours", "memory", "energy"]
     return [head, *(_cell_row(cell) for cell in cells)]
@@ -105,7 +113,7 @@ def _cell_row(cell: Cell) -> list[str]:
 
 
 def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
-    """Return a title, a head and rows for each data set of several cells: ranked on validation, with test scores."""
+    """Return title and rows of a ranking by validation score for each data set with several cells."""
     tables = []
     for ranking in rank_on_validation(cells):
         if len(ranking) > 1:
@@ -119,14 +127,14 @@ def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
 
 
 def format_memory(cell: Cell) -> str:
-    """Return the mean peak: of the device where there is one, else of the process."""
+    """Return the mean peak memory of the GPU, or of the process for runs without a GPU."""
     device, process = cell.resource("peak_device_bytes"), cell.resource("peak_process_bytes")
     peak = process if device is None else device
     return "-" if peak is None else f"{peak / 2**30:.2f} GiB{'' if device is None else ' GPU'}"
 
 
 def format_energy(cell: Cell) -> str:
-    """Return the mean energy of a run, over the runs that were measured from start to end."""
+    """Return the mean energy per run, over the runs that were measured completely."""
     whole = [result for result in cell.results if result.resources.get("energy_whole_run")]
     energy = cell.mean_of([result.resources.get("energy_joules") for result in whole])
     part = "" if len(whole) == len(cell.runs) else f" ({len(whole)} of {len(cell.runs)} runs)"
@@ -139,7 +147,7 @@ def pair_lines(pairs: Sequence[Pair]) -> list[str]:
 
 
 def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
-    """Return a head and a row for each pair with every test."""
+    """Return a header and a row for each pair, with all tests."""
     head = ["data set", "model", "RWSE", "SPSE", "seeds", "on validation", "difference", "95 %", "g", "finds"]
     head += ["student", "welch", "paired", "holm", "verdict"]
     return [head, *(_pair_row(pair) for pair in pairs)]
@@ -168,7 +176,7 @@ def _pair_row(pair: Pair) -> list[str]:
 
 
 def format_p(p: float | None) -> str:
-    """Return a p-value with two digits, or a dash."""
+    """Return a p-value with two significant digits, or a dash for None."""
     return _number(p, ".2g")
 
 
@@ -182,7 +190,7 @@ def expected_lines(cells: Sequence[Cell]) -> list[str]:
 
 
 def expected_rows(cells: Sequence[Cell]) -> list[list[str]]:
-    """Return a head and a row for each cell that says what it should reach."""
+    """Return a header and a row for each cell with an expected result."""
     head = ["cell", "seeds", "test", "expected", "difference", "z", "p", "verdict", "source"]
     return [head, *(_expected_row(cell) for cell in cells if cell.expected is not None)]
 
@@ -210,7 +218,7 @@ def _expected_row(cell: Cell) -> list[str]:
 
 
 def agreement_verdict(cell: Cell) -> str:
-    """Say whether a cell reaches what its configuration expects."""
+    """Return whether a cell agrees with its expected result, in words."""
     if cell.agreement is None:
         return "no test: fewer than 3 seeds, or no deviation given"
     if cell.agreement[1] > LEVEL:
@@ -223,30 +231,30 @@ def _sources(table: Table) -> list[str]:
     return [_item(f"{row.label}: {row.source}") for row in table.rows if row.source != "this report"]
 
 
-def escape(text: str) -> str:
-    """Return text on one line with whatever Markdown reads as markup escaped, but for the bars of a table."""
+def escape_markdown(text: str) -> str:
+    """Return text on one line with Markdown's markup escaped. `markdown_table` escapes vertical bars."""
     line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
-    return re.sub(r"[\\`*\[\]<>$~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", line)  # a_b is a word, _b_ is not
+    return re.sub(r"[\\`*\[\]<>$~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", line)  # a_b needs no escape, _b_ does
 
 
 def _item(line: str) -> str:
-    return "- " + re.sub(r"^(?=[#+-])", r"\\", escape(line))
+    return "- " + re.sub(r"^(?=[#+-])", r"\\", escape_markdown(line))
 
 
 def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    head, *others = ([escape(cell) for cell in row] for row in rows)
+    head, *others = ([escape_markdown(cell) for cell in row] for row in rows)
     return markdown_table(head, others)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table of cells that are Markdown; bars within a cell are escaped."""
+    """Return the lines of a table whose cells are Markdown. Vertical bars in cells are escaped."""
     lines = [list(head), ["---"] * len(head), *(list(row) for row in rows)]
     assert all(len(line) == len(head) for line in lines)
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
 def stars_text() -> str:
-    """Return the paper's stars and colours, recomputed from its printed numbers."""
+    """Return a report on the stars and colours of the paper's table, recomputed from its printed numbers."""
     checks = recompute_stars()
     gains, tested = sum(check.gain for check in checks), [c for c in checks if c.student_p is not None]
     differing = [check for check in checks if check.differs]

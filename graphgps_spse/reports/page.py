@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no script, no network, figures inside."""
+"""Report as a self-contained HTML page, with embedded figures and without scripts."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,8 +6,15 @@ from html import escape
 from itertools import groupby
 
 from graphgps_spse.reports.comparison import Report
-from graphgps_spse.reports.markdown import HOW, cell_rows, expected_rows, leftovers, pair_rows, selection_rows
-from graphgps_spse.reports.table import CAPTION, Entry, Row, Table
+from graphgps_spse.reports.markdown import (
+    READING_GUIDE,
+    cell_rows,
+    expected_rows,
+    pair_rows,
+    remark_sections,
+    selection_rows,
+)
+from graphgps_spse.reports.table import CAPTION, Row, Table, TableEntry
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; margin: 2rem auto; max-width: 80rem;
@@ -37,24 +44,24 @@ TITLES = {
 
 
 def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> str:
-    """Return the page. `pictures` are PNG files by figure name."""
-    parts = ["<h1>Report</h1>", _wide(paper_table(table)), f'<p class="note">{escape(CAPTION)}</p>', _ranks()]
-    for title, lines in leftovers(report):
+    """Return the HTML page. `pictures` maps the name of a figure to the content of its PNG file."""
+    parts = ["<h1>Report</h1>", _scrollable(paper_table(table)), f'<p class="note">{escape(CAPTION)}</p>', _ranks()]
+    for title, lines in remark_sections(report):
         if lines:
             kind = "note" if title == "Notes" else "warn"
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             parts.append(f'<h2>{title}</h2><ul class="{kind}">{items}</ul>')
-    parts += ["<h2>Cells</h2>", _wide(html_table(cell_rows(report.cells)))]
+    parts += ["<h2>Cells</h2>", _scrollable(html_table(cell_rows(report.cells)))]
     for title, rows in selection_rows(report.cells):
-        parts += [f"<h2>Best on validation: {escape(title)}</h2>", _wide(html_table(rows))]
+        parts += [f"<h2>Best on validation: {escape(title)}</h2>", _scrollable(html_table(rows))]
     if report.pairs:
-        parts += ["<h2>SPSE against RWSE</h2>", _wide(html_table(pair_rows(report.pairs)))]
+        parts += ["<h2>SPSE against RWSE</h2>", _scrollable(html_table(pair_rows(report.pairs)))]
     if any(cell.expected is not None for cell in report.cells):
-        parts += ["<h2>Against what is expected</h2>", _wide(html_table(expected_rows(report.cells)))]
+        parts += ["<h2>Against what is expected</h2>", _scrollable(html_table(expected_rows(report.cells)))]
     for name, picture in pictures.items():
         data, title = base64.b64encode(picture).decode(), TITLES.get(name, name)
         parts.append(f'<h2>{escape(title)}</h2><img alt="{escape(title)}" src="data:image/png;base64,{data}">')
-    parts += ["<h2>How to read this</h2>", _list(line[2:] for line in _unwrapped(HOW))]
+    parts += ["<h2>How to read this</h2>", _list(line[2:] for line in _unwrapped(READING_GUIDE))]
     sources = [f"{row.label}: {row.source}" for row in table.rows if row.source != "this report"]
     if sources:
         parts += ["<h2>Sources of the literature's rows</h2>", _list(sources)]
@@ -63,7 +70,7 @@ def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> 
 
 
 def paper_table(table: Table) -> str:
-    """Return the table in the paper's layout."""
+    """Return the table in the layout of the paper."""
     families = "".join(
         f'<th colspan="{len(list(group))}">{escape(family)}</th>'
         for family, group in groupby(table.columns, key=lambda column: column.family)
@@ -82,14 +89,14 @@ def _row(row: Row, table: Table) -> str:
     return f'<tr><td title="{escape(row.source)}">{escape(row.label)}</td>{cells}</tr>'
 
 
-def _cell(entry: Entry | None) -> str:
-    """Return a cell of the table, which tells the validation score when pointed at."""
+def _cell(entry: TableEntry | None) -> str:
+    """Return a cell of the table, with the validation score as a tooltip."""
     validation = " ± ".join(text for text in entry.validation if text) if entry else ""
     title = f' title="validation {escape(validation)}"' if validation else ""
     return f"<td{title}>{_entry(entry)}</td>"
 
 
-def _entry(entry: Entry | None) -> str:
+def _entry(entry: TableEntry | None) -> str:
     if entry is None:
         return "-"
     classes = " ".join(["better"] * entry.better + [f"rank{entry.rank}"] * bool(entry.rank))
@@ -105,7 +112,7 @@ def _ranks() -> str:
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of plain text, the first row of which is its head."""
+    """Return a table of plain text. The first row is the header."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -119,5 +126,5 @@ def _list(lines: Iterable[str]) -> str:
     return '<ul class="note">' + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def _wide(table: str) -> str:
+def _scrollable(table: str) -> str:
     return f'<div class="wide">{table}</div>'

@@ -1,4 +1,4 @@
-"""Table 1 of the paper (Airale et al. 2025) as data: what it prints, how its columns are read, what its marks say."""
+"""Table 1 of the paper (Airale et al. 2025): its numbers, its columns, and a check of its marks."""
 
 import csv
 import itertools
@@ -10,13 +10,13 @@ from graphgps_spse.reports.stats import LEVEL, Summary, hedges_g, holm, t_test
 
 TABLE_FILE = "paper_table.csv"
 GAINS_IN_TEXT = 21
-"""In how many of the 24 pairs section 5.2 says that SPSE is better."""
+"""Number of the 24 pairs in which SPSE is better according to section 5.2."""
 LITERATURE = ("message passing", "transformers")
-"""Blocks of rows that nobody retrained."""
+"""Blocks of rows that the paper quotes from the literature."""
 
 
 class Column(NamedTuple):
-    """A data set as a table shows it."""
+    """Column of the table, for one data set."""
 
     dataset: str
     family: str
@@ -24,8 +24,9 @@ class Column(NamedTuple):
     direction: str
     """"min" or "max"."""
     scale: int
-    """Factor from a record to the table: 100 where it prints percent."""
+    """Factor from recorded values to the unit of the table: 100 for percent, otherwise 1."""
     digits: int
+    """Number of decimals."""
 
 
 COLUMNS = (
@@ -38,23 +39,23 @@ COLUMNS = (
     ("MNIST", "Superpixel", "Accuracy", "max", 100, 3),
     ("CIFAR10", "Superpixel", "Accuracy", "max", 100, 3),
 )
-"""The fields of a Column for each data set, in the paper's order."""
+"""Fields of Column for each data set, in the order of the paper."""
 
 
 @dataclass(frozen=True)
-class Printed:
-    """One number of the paper's table, as it stands there."""
+class PrintedResult:
+    """One number of the paper's table, as printed."""
 
     block: str
     model: str
     encoding: str
-    """RWSE or SPSE in the block "compared", empty in the literature."""
+    """RWSE or SPSE in the block "compared"; empty in other blocks."""
     dataset: str
     mean: str
     std: str
-    """Empty where none is printed."""
+    """Empty if no deviation is printed."""
     seeds: int
-    """0 where the table does not say."""
+    """0 if the table does not give the number of seeds."""
     underline: bool
     star: bool
     rank: str
@@ -63,15 +64,15 @@ class Printed:
 
     @property
     def summary(self) -> Summary:
-        """The numbers; std is nan where none is printed."""
+        """Mean, deviation (NaN if none is printed) and number of seeds."""
         return Summary(float(self.mean), float(self.std or "nan"), self.seeds)
 
 
-def read_paper_table() -> list[Printed]:
-    """Return every number of the table, row after row as the paper has them."""
+def read_paper_table() -> list[PrintedResult]:
+    """Return all numbers of the table, row by row."""
     with Path(__file__).with_name(TABLE_FILE).open(newline="", encoding="utf-8") as file:
         return [
-            Printed(
+            PrintedResult(
                 **{key: row[key] for key in ("block", "model", "encoding", "dataset", "mean", "std", "rank", "source")},
                 seeds=int(row["seeds"] or 0),
                 underline=row["underline"] == "yes",
@@ -82,12 +83,12 @@ def read_paper_table() -> list[Printed]:
 
 
 def paper_columns() -> list[Column]:
-    """Return the paper's columns, in its order."""
+    """Return the columns of the paper's table."""
     return [Column(*fields) for fields in COLUMNS]
 
 
 def find_column(dataset: str, metric: str, direction: str) -> Column:
-    """Return how the paper shows a data set, or for one that it does not have a plain column with four digits."""
+    """Return the paper's column of a data set, or a column with four decimals for other data sets."""
     for column in paper_columns():
         if column.dataset == dataset:
             return column
@@ -95,32 +96,32 @@ def find_column(dataset: str, metric: str, direction: str) -> Column:
 
 
 class StarCheck(NamedTuple):
-    """A pair of the paper's table, recomputed from its printed means and deviations."""
+    """Tests of a pair of the paper's table, recomputed from the printed means and deviations."""
 
     model: str
     dataset: str
     difference: float
-    """SPSE minus RWSE, in the table's unit."""
+    """SPSE minus RWSE, in the unit of the table."""
     gain: bool
     printed_star: bool
     student_p: float | None
-    """None where one run was made."""
+    """None for results of a single run."""
     p_of_roundings: tuple[float, float] | None
-    """Least and greatest p of all means and deviations that round to the printed ones."""
+    """Smallest and largest p over all means and deviations that round to the printed values."""
     population_p: float | None
-    """p if the printed deviations are those of the population (ddof 0), which the paper does not say."""
+    """p under the assumption that printed deviations have ddof 0, which the paper does not specify."""
     welch_p: float | None
     g: float | None
     holm_p: float | None
 
     @property
     def differs(self) -> bool:
-        """Whether the star is where p <= 0.05 puts one, on gains and losses alike."""
+        """Whether the printed star disagrees with p <= 0.05, for gains and losses."""
         return self.student_p is not None and self.printed_star != (self.student_p <= LEVEL)
 
 
 def recompute_stars() -> list[StarCheck]:
-    """Recompute every pair of the paper's table with two-sided tests from its printed numbers."""
+    """Return two-sided tests of all pairs of the paper's table, computed from the printed numbers."""
     pairs = _printed_pairs()
     tested = [p for before, after in pairs if (p := _student(before.summary, after.summary)) is not None]
     adjusted = iter(holm(tested))
@@ -148,14 +149,14 @@ def recompute_stars() -> list[StarCheck]:
 
 
 def differing_ranks() -> list[str]:
-    """Return where the table's colours are not those of its numbers, equal numbers sharing a rank."""
+    """Return lines about printed colours that differ from the ranks of the numbers. Equal numbers share a rank."""
     table, found = read_paper_table(), []
     for column in paper_columns():
         numbers = [printed for printed in table if printed.dataset == column.dataset]
         values = sorted({float(p.mean) for p in numbers}, reverse=column.direction == "max")
         for printed in numbers:
-            place = values.index(float(printed.mean))
-            rank = ("best", "second", "third")[place] if place < 3 else ""
+            position = values.index(float(printed.mean))
+            rank = ("best", "second", "third")[position] if position < 3 else ""
             if rank != printed.rank:
                 row = f"{printed.model} {printed.encoding}".strip()
                 colours = f"printed {printed.rank or 'without colour'}, by value {rank or 'none of the first three'}"
@@ -163,7 +164,7 @@ def differing_ranks() -> list[str]:
     return found
 
 
-def _printed_pairs() -> list[tuple[Printed, Printed]]:
+def _printed_pairs() -> list[tuple[PrintedResult, PrintedResult]]:
     compared = {(p.model, p.dataset, p.encoding): p for p in read_paper_table() if p.block == "compared"}
     return [
         (compared[model, dataset, "RWSE"], after)
@@ -177,15 +178,15 @@ def _student(first: Summary, second: Summary) -> float | None:
 
 
 def _as_sample(summary: Summary) -> Summary:
-    """Turn a population deviation into a sample deviation."""
+    """Convert a population standard deviation (ddof 0) to a sample standard deviation (ddof 1)."""
     return summary._replace(std=summary.std * (summary.n / (summary.n - 1)) ** 0.5)
 
 
-def p_of_roundings(before: Printed, after: Printed) -> tuple[float, float]:
-    """Return the least and greatest p of Student's test over all numbers that round to the printed ones.
+def p_of_roundings(before: PrintedResult, after: PrintedResult) -> tuple[float, float]:
+    """Return the smallest and largest p of Student's test over all numbers that round to the printed values.
 
-    They lie at corners, as p falls with the distance of the means and grows with the deviations, but for p = 1 where
-    the means may be equal.
+    p decreases with the difference of the means and increases with the deviations. Therefore the extremes are at the
+    corners of the rounding intervals, except for p = 1 if the means can be equal.
     """
     choices = [_unrounded(p.mean) for p in (before, after)] + [_unrounded(p.std) for p in (before, after)]
     found = []
@@ -193,11 +194,11 @@ def p_of_roundings(before: Printed, after: Printed) -> tuple[float, float]:
         n = before.seeds
         found.append(_student(Summary(first_mean, first_std, n), Summary(second_mean, second_std, after.seeds)))
     known = [p for p in found if p is not None]
-    overlap = choices[0][0] <= choices[1][1] and choices[1][0] <= choices[0][1]  # the means may be equal
+    overlap = choices[0][0] <= choices[1][1] and choices[1][0] <= choices[0][1]  # the means can be equal
     return min(known), 1.0 if overlap else max(known)
 
 
 def _unrounded(text: str) -> tuple[float, float]:
-    """Return the least and greatest number that prints as `text`."""
+    """Return the smallest and largest number that rounds to `text`."""
     half = 0.5 * 10.0 ** -len(text.partition(".")[2])
     return float(text) - half, float(text) + half

@@ -1,4 +1,4 @@
-"""From a folder of runs to a folder with the report: Markdown, LaTeX, CSV, one HTML page, figures."""
+"""Report of a folder of runs, written as Markdown, LaTeX, CSV, an HTML page and figures."""
 
 import csv
 import io
@@ -18,28 +18,31 @@ from graphgps_spse.reports.figures import draw_figures, save_figures
 from graphgps_spse.reports.latex import cells_table, latex_table, standalone
 from graphgps_spse.reports.markdown import report_text
 from graphgps_spse.reports.page import report_page
-from graphgps_spse.reports.table import Entry, Table, lay_out
+from graphgps_spse.reports.table import Table, TableEntry, build_table
 
 
 def make_report(results_dir: Path, out_dir: Path, *, literature: bool = True) -> tuple[Report, list[Path]]:
-    """Write the report of every run below a folder; return it, and the files.
+    """Write the report of all runs below `results_dir` to `out_dir`. Return the report and the paths of its files.
 
-    Raises DataError where there is no finished run, `results_dir` is no folder of runs, or `out_dir` cannot be written.
+    Raises DataError if `results_dir` is not a folder of runs or holds no finished run, or if `out_dir` cannot be
+    written.
     """
     report = build_report(collect_runs(results_dir))
-    table = lay_out(report, literature=literature)
+    table = build_table(report, literature=literature)
     histories, missing = read_histories(report.cells)
     report = replace(report, notes=report.notes + missing)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         return report, _write_files(report, table, histories, out_dir)
     except OSError as err:
-        raise DataError(f"{out_dir}: cannot be written ({err.strerror}); choose another --out") from err
+        raise DataError(f"{out_dir} cannot be written ({err.strerror}); choose another --out") from err
 
 
 def _write_files(report: Report, table: Table, histories: dict[str, list[History]], out_dir: Path) -> list[Path]:
     pictures = save_figures(draw_figures(report, histories), out_dir)
-    inline = {name: path.read_bytes() for name, path in pictures.items() if name != "overview"}  # it repeats others
+    inline = {
+        name: path.read_bytes() for name, path in pictures.items() if name != "overview"
+    }  # the overview repeats other figures
     texts = {
         "report.md": report_text(report, table),
         "report.html": report_page(report, table, inline),
@@ -52,13 +55,15 @@ def _write_files(report: Report, table: Table, histories: dict[str, list[History
         "seeds.csv": seeds_csv(report.cells),
     }
     for name, text in texts.items():
-        write_atomic(out_dir / name, text.encode(errors="backslashreplace"))  # names of folders need not be text
+        write_atomic(
+            out_dir / name, text.encode(errors="backslashreplace")
+        )  # folder names may contain undecodable bytes
     kinds = (".png", ".pdf")
     return [out_dir / name for name in texts] + [path.with_suffix(kind) for path in pictures.values() for kind in kinds]
 
 
 def table_csv(table: Table) -> str:
-    """Return the table in the paper's layout: test, its marks in words, and validation for each data set."""
+    """Return the table in the layout of the paper, with test scores, marks in words and validation scores."""
     parts = ("", " std", " marks", " val", " val std")
     names = [f"{column.dataset}{part}" for column in table.columns for part in parts]
     rows = []
@@ -71,7 +76,7 @@ def table_csv(table: Table) -> str:
     return _csv(["block", "model", *names, "source"], rows)
 
 
-def _marks(entry: Entry) -> str:
+def _marks(entry: TableEntry) -> str:
     """Return the marks of an entry as words, e.g. "better ** best 7/10"."""
     ranks = ("", "best", "second", "third")
     words = ("better" if entry.better else "", "*" * entry.stars, ranks[entry.rank], entry.seeds)
@@ -79,7 +84,7 @@ def _marks(entry: Entry) -> str:
 
 
 def cells_csv(cells: Sequence[Cell]) -> str:
-    """Return a line for each cell with every digit."""
+    """Return a row for each cell, in full precision."""
     head = ["cell", "dataset", "model", "encoding", "counted", "metric", "direction", "scale", "n", "intended", "mean"]
     head += ["std", "val_mean", "val_std", "best_epoch_mean", "best_epoch_std", "epochs", "parameters"]
     head += ["seconds_per_epoch", "seconds", "peak_device_bytes", "peak_process_bytes"]
@@ -103,7 +108,7 @@ def _cell_row(cell: Cell) -> list[Any]:
 
 
 def pairs_csv(pairs: Sequence[Pair]) -> str:
-    """Return a line for each comparison with every digit."""
+    """Return a row for each pair, in full precision."""
     head = ["dataset", "model", "walks", "paths", "n_walks", "n_paths", "difference", "low_95", "high_95", "hedges_g"]
     head += ["detectable_g", "student_p", "welch_p", "paired_p", "num_pairs", "holm_p", "gain", "val_difference"]
     rows = []
@@ -129,7 +134,7 @@ def pairs_csv(pairs: Sequence[Pair]) -> str:
 
 
 def seeds_csv(cells: Sequence[Cell]) -> str:
-    """Return a line for each run: what everything else is computed from."""
+    """Return a row for each run, from which all other tables are computed."""
     head = ["cell", "seed", "val", "score", "best_epoch", "epochs", "seconds", "seconds_per_epoch", "commit", "device"]
     rows = [
         [cell.label, r.seed, r.best["val"][r.metric], r.score, r.best_epoch, r.epochs, r.seconds, r.seconds_per_epoch]
@@ -141,7 +146,7 @@ def seeds_csv(cells: Sequence[Cell]) -> str:
 
 
 def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return CSV; what is unknown, None or nan, is empty."""
+    """Return CSV text. Unknown values, None and NaN, are empty."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(head)

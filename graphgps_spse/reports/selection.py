@@ -1,4 +1,4 @@
-"""Which configuration to choose: the best on validation, never on test, whose scores a choice would make too good."""
+"""Model selection by validation scores. Selection by test scores would bias the reported test scores."""
 
 import math
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from graphgps_spse.reports.cells import Cell
 
 
 def rank_on_validation(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return the cells of each data set and metric by their mean on validation, the best first.
+    """Return the cells of each data set and metric, sorted by their validation mean, the best first.
 
-    Cells without a finite mean come last; equal means keep the order of `cells`.
+    Cells without a finite mean are last. Cells with equal means keep their order.
     """
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
@@ -17,8 +17,8 @@ def rank_on_validation(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [sorted(group, key=_order) for group in groups.values()]
 
 
-def choose(cells: Sequence[Cell]) -> list[str]:
-    """Return a line for each data set: the best configuration on validation, and what it scores on test."""
+def describe_best(cells: Sequence[Cell]) -> list[str]:
+    """Return a line for each data set: the best configuration on validation, with its test score."""
     return [_describe(ranking) for ranking in rank_on_validation(cells)]
 
 
@@ -34,6 +34,6 @@ def _describe(ranking: Sequence[Cell]) -> str:
         return f"{dataset}: no configuration has a finite {metric} on validation"
     of = f"the best of {len(ranking)} configurations" if len(ranking) > 1 else "the only configuration"
     return (
-        f"{dataset}: {best.label} is {of} on validation, {metric} {best.format(best.validation)}; on test it has "
-        f"{best.format(best.summary)} ({best.seeds} seeds)"
+        f"{dataset}: {best.label} is {of}: {metric} {best.format(best.validation)} on validation, "
+        f"{best.format(best.summary)} on test ({best.seeds} seeds)"
     )

@@ -1,4 +1,4 @@
-"""Figures on how path counts depend on the counting parameters, from records alone (paper, section 5.3)."""
+"""Figures of the dependence of path counts on the counting parameters (paper, section 5.3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,45 +10,48 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 FLOOR = 1e-7
-"""Errors of f below this are drawn here: float32 holds no less of an encoding."""
+"""Smallest error of f in figures, the precision of float32. Smaller errors are drawn at this value."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One way to count the graphs of one data set, with what it found and what it cost."""
+    """Recall, error and cost of one counting method with given options on one data set."""
 
     method: str
     options: dict[str, Any]
     varied: str
-    """The option that this run varies; empty for a run that belongs to no such series."""
+    """Name of the option that varies in a series; empty for measurements outside of a series."""
     seconds_per_graph: float
-    """Process CPU time."""
+    """CPU time of the process, in seconds."""
     recall: list[float | None]
-    """[K]: found over true number of paths of each length, over all graphs where it is known; None if nowhere."""
+    """[K]: share of paths of each length that were found, over graphs with exact counts; None without such graphs."""
     recall_estimated: list[float | None]
-    """[K]: the same with unbiased estimates where the true number is not known."""
+    """[K]: share of paths found, relative to unbiased estimates if exact counts are unknown."""
     error: list[float | None]
-    """[K]: mean absolute error of f over the pairs of different nodes, where the truth is known."""
+    """[K]: mean absolute error of f over pairs of different nodes with exact counts."""
 
     @property
     def mean_recall(self) -> float:
-        """Mean over the lengths whose truth is known."""
+        """Mean recall over the lengths with exact counts."""
         return mean_of_known(self.recall)
 
     @property
     def mean_error(self) -> float:
-        """Mean over the lengths whose truth is known."""
+        """Mean error over the lengths with exact counts."""
         return mean_of_known(self.error)
 
 
 def mean_of_known(values: Sequence[float | None]) -> float:
-    """Return the mean of what is not None, NaN where nothing is."""
+    """Return the mean of the values that are not None; NaN if all are."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else float("nan")
 
 
 def draw_sensitivity(studies: dict[str, list[Measurement]], folder: Path) -> list[Path]:
-    """Draw the share of paths found (solid) and the time per graph (dashed) against R, D_dfs and N of each data set."""
+    """Draw the share of paths found (solid) and the time per graph (dashed) against R, D_dfs and N.
+
+    `studies` maps the name of a data set to its measurements. Return the paths of the files in `folder`.
+    """
     names = list(dict.fromkeys(m.varied for runs in studies.values() for m in runs if m.varied))
     figure = Figure(figsize=(4.2 * len(names), 3.4 * len(studies)), layout="constrained")
     rows = figure.subplots(len(studies), len(names), squeeze=False)
@@ -75,12 +78,15 @@ def _draw_series(axes: Axes, name: str, runs: list[Measurement]) -> None:
 
 
 def draw_error_against_time(studies: dict[str, list[Measurement]], folder: Path) -> list[Path]:
-    """Draw time per graph against the mean error of f, one picture for each data set, with all methods."""
+    """Draw the mean error of f against the time per graph for all methods, one panel for each data set.
+
+    `studies` maps the name of a data set to its measurements. Return the paths of the files in `folder`.
+    """
     figure = Figure(figsize=(4.6 * len(studies), 4.0), layout="constrained")
     for axes, (dataset, runs) in zip(figure.subplots(1, len(studies), squeeze=False)[0], studies.items(), strict=True):
         for m, method in enumerate(dict.fromkeys(run.method for run in runs)):
             points = sorted((r.seconds_per_graph, max(r.mean_error, FLOOR)) for r in runs if r.method == method)
-            line = "." if method == "dag" else ".-"  # dag has three parameters: its points are a cloud
+            line = "." if method == "dag" else ".-"  # dag has three parameters, so its points are not on one line
             axes.plot(*zip(*points, strict=True), line, color=f"C{m}", label=method)
         axes.axhline(FLOOR, color="grey", linewidth=0.5, linestyle=":")
         axes.set_xscale("log")

@@ -1,7 +1,8 @@
-"""Means, deviations, tests and intervals over seeds.
+"""Means, standard deviations, tests and confidence intervals over seeds.
 
-Every deviation is a sample deviation (ddof 1), every test two-sided. Nothing is tested with fewer than three seeds on a
-side. Equal constant scores differ with p = 1, different constant scores with p = 0 and an infinite effect.
+All deviations are sample standard deviations (ddof 1), and all tests are two-sided. Tests need at least three seeds on
+each side. If all scores of both sides are constant, p is 1 for equal scores; for different scores p is 0 and the effect
+is infinite.
 """
 
 import math
@@ -14,49 +15,50 @@ from scipy import optimize, stats
 
 MIN_SEEDS = 3
 LEVEL = 0.05
-"""Where the paper's star begins: p <= LEVEL."""
+"""Significance level. The paper marks p <= LEVEL with a star."""
 
 
 class Summary(NamedTuple):
-    """Seeds of one cell of a table."""
+    """Summary of the scores of one cell."""
 
     mean: float
     std: float
-    """Sample standard deviation (ddof 1); nan for one seed or none."""
+    """Sample standard deviation (ddof 1); NaN for fewer than two seeds."""
     n: int
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two groups of scores, the second minus the first. Tests are None below three seeds a side."""
+    """Comparison of two groups of scores, second minus first. Tests are None with fewer than three seeds on a side."""
 
     difference: float
     n: tuple[int, int]
     student_p: float | None
-    """Student's t-test of equal means, equal variances assumed: the paper's."""
+    """p-value of Student's t-test with equal variances, the test of the paper."""
     welch_p: float | None
-    """Welch's t-test, which assumes no equal variances."""
+    """p-value of Welch's t-test, which does not assume equal variances."""
     paired_p: float | None
-    """Student's test of the differences seed by seed, over the seeds that both groups hold."""
+    """p-value of the paired t-test over the seeds that both groups have."""
     num_pairs: int
+    """Number of seeds that both groups have."""
     hedges_g: float | None
-    """Difference in pooled deviations, with the exact correction for small samples (Hedges 1981)."""
+    """Difference in pooled standard deviations, with the exact correction for small samples (Hedges 1981)."""
     interval: tuple[float, float] | None
-    """95 % confidence interval of the difference, Welch."""
+    """Welch's 95 % confidence interval of the difference."""
     detectable_g: float | None
-    """Effect, in pooled deviations, that Student's test finds with probability 0.8 at this number of seeds."""
+    """Effect, in pooled standard deviations, that Student's test detects with probability 0.8."""
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """Return mean, sample standard deviation and number of `values`; both are nan for none, or with inf or nan."""
+    """Return mean, sample standard deviation and number of `values`. Both are NaN if a value is not finite."""
     if not values or not all(map(math.isfinite, values)):
         return Summary(math.nan, math.nan, len(values))
     std = statistics.stdev(values) if len(values) > 1 else math.nan
     return Summary(statistics.fmean(values), std, len(values))
 
 
-def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Comparison:
-    """Compare two groups of finite scores, each by its seed."""
+def compare_scores(first: Mapping[int, float], second: Mapping[int, float]) -> Comparison:
+    """Compare two groups of finite scores, given as maps from seeds to scores."""
     a, b = list(first.values()), list(second.values())
     common = sorted(first.keys() & second.keys())
     before, after = summarize(a), summarize(b)
@@ -75,7 +77,7 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Comparis
 
 
 def t_test(first: Summary, second: Summary, *, equal_variances: bool) -> float | None:
-    """Return the p-value of equal means from means, sample deviations and numbers; None below three a side."""
+    """Return the p-value of a t-test of equal means; None with fewer than three seeds on a side."""
     if min(first.n, second.n) < MIN_SEEDS:
         return None
     if _are_constant(first, second):
@@ -84,7 +86,7 @@ def t_test(first: Summary, second: Summary, *, equal_variances: bool) -> float |
 
 
 def paired_t_test(differences: Sequence[float]) -> float | None:
-    """Return the p-value of a mean difference of zero; None for fewer than three."""
+    """Return the p-value of a t-test that the mean of the differences is zero; None for fewer than three values."""
     if len(differences) < MIN_SEEDS:
         return None
     mean, std, n = summarize(differences)
@@ -94,13 +96,13 @@ def paired_t_test(differences: Sequence[float]) -> float | None:
 
 
 def pooled_deviation(first: Summary, second: Summary) -> float:
-    """Return the deviation that Student's test assumes both groups to have."""
+    """Return the pooled standard deviation of both groups."""
     squares = (first.n - 1) * first.std**2 + (second.n - 1) * second.std**2
     return math.sqrt(squares / (first.n + second.n - 2))
 
 
 def hedges_g(first: Summary, second: Summary) -> float:
-    """Return the difference second - first in pooled deviations, without the bias of small samples."""
+    """Return Hedges' g: the difference second - first in pooled standard deviations, corrected for small samples."""
     difference, pooled = second.mean - first.mean, pooled_deviation(first, second)
     if pooled == 0:
         return math.copysign(math.inf, difference) if difference else 0.0
@@ -110,7 +112,7 @@ def hedges_g(first: Summary, second: Summary) -> float:
 
 
 def welch_interval(first: Summary, second: Summary, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the confidence interval of second - first without assuming equal variances."""
+    """Return Welch's confidence interval of second - first, which does not assume equal variances."""
     difference = second.mean - first.mean
     error, freedom = _standard_error(first, second)
     if error == 0:
@@ -120,11 +122,11 @@ def welch_interval(first: Summary, second: Summary, confidence: float = 0.95) ->
 
 
 def agreement(measured: Summary, expected: Summary) -> tuple[float, float] | None:
-    """Return how far `measured` is from `expected`, and the p-value of so much or more by chance.
+    """Return z and p of the difference between `measured` and `expected`; None below three seeds on a side.
 
-    z = (mean - mean') / sqrt(std^2 / n + std'^2 / n'), the errors of both means. At few seeds z is no normal variable:
-    p is Welch's, of Student's distribution with Satterthwaite's degrees of freedom. None below three seeds on
-    a side: of two, hardly any difference could be told from chance, and what is far off would seem to agree.
+    z = (mean - mean') / sqrt(std^2 / n + std'^2 / n'). With few seeds z is not normally distributed. Therefore p is
+    from Student's distribution with Satterthwaite's degrees of freedom, as in Welch's test. With two seeds the test has
+    so little power that almost any result would agree.
     """
     if min(measured.n, expected.n) < MIN_SEEDS:
         return None
@@ -137,7 +139,7 @@ def agreement(measured: Summary, expected: Summary) -> tuple[float, float] | Non
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for as many tests (Holm 1979): below LEVEL, the chance of any false one is below it."""
+    """Return p-values adjusted by Holm's method (1979), which controls the family-wise error rate."""
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
@@ -146,7 +148,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable_effect(n_first: int, n_second: int, power: float = 0.8, level: float = LEVEL) -> float:
-    """Return the true difference, in deviations, that Student's test finds, with its sign, with probability `power`."""
+    """Return the true effect, in standard deviations, that Student's test detects with probability `power`.
+
+    Only significant differences with the right sign count as detected.
+    """
     freedom, scale = n_first + n_second - 2, math.sqrt(n_first * n_second / (n_first + n_second))
     critical = stats.t.ppf(1 - level / 2, freedom)
 
@@ -160,12 +165,12 @@ def detectable_effect(n_first: int, n_second: int, power: float = 0.8, level: fl
 
 
 def _are_constant(*groups: Summary) -> bool:
-    """Whether no group has a deviation, or only some whose fourth power, which degrees of freedom need, is zero."""
+    """Whether all deviations are zero, or so small that their fourth powers underflow in the degrees of freedom."""
     return max(group.std for group in groups) ** 4 == 0
 
 
 def _standard_error(first: Summary, second: Summary) -> tuple[float, float]:
-    """Return the standard error of a difference of means, and its degrees of freedom (Welch and Satterthwaite)."""
+    """Return the standard error of the difference of means and its degrees of freedom (Welch and Satterthwaite)."""
     if _are_constant(first, second):
         return 0.0, math.inf
     parts = [group.std**2 / group.n for group in (first, second)]

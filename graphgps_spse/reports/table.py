@@ -1,4 +1,4 @@
-"""The paper's table: a row for each model, a column for each data set, literature above, marked as in the paper."""
+"""Table in the layout of the paper: a row for each model and a column for each data set, with the paper's marks."""
 
 import math
 from collections.abc import Sequence
@@ -6,33 +6,33 @@ from dataclasses import dataclass, replace
 
 from graphgps_spse.reports.cells import MODEL_ORDER, Cell, format_number
 from graphgps_spse.reports.comparison import Report
-from graphgps_spse.reports.paper import LITERATURE, Column, Printed, paper_columns, read_paper_table
+from graphgps_spse.reports.paper import LITERATURE, Column, PrintedResult, paper_columns, read_paper_table
 
 MIN_RANKED = 4
-"""A column with fewer numbers than this has no best, second and third: all would be coloured."""
+"""Smallest number of entries in a column with ranks. In shorter columns every number would be coloured."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One number of the table."""
 
     mean: str
     std: str = ""
-    """Sample deviation, empty for one seed."""
+    """Sample standard deviation; empty for one seed."""
     seeds: str = ""
-    """Finished and intended seeds where they differ, e.g. 7/10."""
+    """Number of finished and intended seeds if they differ, e.g. 7/10."""
     better: bool = False
-    """The better one of a pair, underlined."""
+    """Whether this is the better number of a pair, which is underlined."""
     stars: int = 0
-    """On the better one: 1 for p <= 0.05, 2 where it is so after Holm's correction over the table."""
+    """Stars of the better number: 1 for p <= 0.05, 2 for p <= 0.05 after Holm's correction over the table."""
     rank: int = 0
-    """1, 2 or 3 in its column, 0 beyond."""
+    """Rank 1, 2 or 3 in the column; 0 for other ranks."""
     validation: tuple[str, str] = ("", "")
-    """Mean and sample deviation on validation; empty where they are not known."""
+    """Mean and sample standard deviation on validation; empty if unknown."""
 
     @property
     def text(self) -> str:
-        """Mean and deviation without marks."""
+        """Mean and standard deviation, without marks."""
         return f"{self.mean} ± {self.std}" if self.std else self.mean
 
 
@@ -43,35 +43,35 @@ class Row:
     block: str
     label: str
     source: str
-    """Whose numbers these are."""
-    entries: dict[str, Entry]
-    """Data set -> number."""
+    """Source of the numbers."""
+    entries: dict[str, TableEntry]
+    """Name of a data set -> number."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in blocks, over some of the data sets."""
+    """Rows of models and columns of data sets."""
 
     columns: list[Column]
     rows: list[Row]
 
     @property
     def blocks(self) -> list[list[Row]]:
-        """Rows that stand between two rules."""
+        """Groups of rows, separated by rules."""
         names = dict.fromkeys(row.block for row in self.rows)
         return [[row for row in self.rows if row.block == name] for name in names]
 
 
 CAPTION = (
-    "Test results at the best validation epoch: mean and sample standard deviation (ddof 1) over seeds; finished of "
-    "intended seeds where some are missing. The better one of walks and paths is underlined; * marks a difference "
-    "with p <= 0.05 in a two-sided Student t-test, gain or loss, ** one that holds after Holm's correction over all "
-    "pairs of the table. Fewer than 3 seeds are not tested."
+    "Test results at the best validation epoch: mean and sample standard deviation (ddof 1) over seeds. The number of "
+    "finished and intended seeds is given if seeds are missing. The better result of walks and paths is underlined. "
+    "* marks a difference (gain or loss) with p <= 0.05 in a two-sided Student t-test, ** a difference with p <= 0.05 "
+    "after Holm's correction over all pairs of the table. Pairs with fewer than 3 seeds on a side are not tested."
 )
 
 
-def lay_out(report: Report, *, literature: bool = True) -> Table:
-    """Return the table of a report; the literature's rows as far as they have its data sets."""
+def build_table(report: Report, *, literature: bool = True) -> Table:
+    """Return the table of a report. With `literature`, the table includes rows that the paper quotes."""
     shown = {cell.column.dataset: cell.column for cell in report.cells}
     columns = [column for column in paper_columns() if column.dataset in shown]
     columns += [column for name, column in sorted(shown.items()) if column not in columns]
@@ -88,12 +88,12 @@ def _literature_rows(columns: Sequence[Column]) -> list[Row]:
     return list(rows.values())
 
 
-def _printed_entry(printed: Printed) -> Entry:
-    return Entry(printed.mean, printed.std)
+def _printed_entry(printed: PrintedResult) -> TableEntry:
+    return TableEntry(printed.mean, printed.std)
 
 
 def _measured_rows(report: Report) -> list[Row]:
-    """Return a row for each model with and without paths; where there are several, each says which cells it holds."""
+    """Return a row for each model and encoding. If several rows have the same label, their cells are listed."""
     rows: dict[tuple[str, int], list[Cell]] = {}
     for cell in sorted(report.cells, key=_row_order):
         number = sum(c.first.dataset == cell.first.dataset for n in rows for c in rows[n] if n[0] == row_label(cell))
@@ -108,25 +108,25 @@ def _measured_rows(report: Report) -> list[Row]:
 
 
 def row_label(cell: Cell) -> str:
-    """Return the model and its encoding as the paper writes them."""
+    """Return the name of model and encoding in the notation of the paper."""
     if cell.model == "GPS":
         return f"GPS + {cell.encoding}" if cell.uses_paths else "GPS"
     return f"{cell.model}-{cell.encoding}"
 
 
 def _row_order(cell: Cell) -> tuple[tuple[int, str], tuple[bool, str], str]:
-    place = MODEL_ORDER.index(cell.model) if cell.model in MODEL_ORDER else len(MODEL_ORDER)
-    return (place, cell.model), (cell.uses_paths, row_label(cell)), cell.label
+    rank = MODEL_ORDER.index(cell.model) if cell.model in MODEL_ORDER else len(MODEL_ORDER)
+    return (rank, cell.model), (cell.uses_paths, row_label(cell)), cell.label
 
 
-def _entry(cell: Cell, report: Report) -> Entry:
+def _entry(cell: Cell, report: Report) -> TableEntry:
     mean, std, n = cell.summary
     digits, better, stars = cell.column.digits, False, 0
     validation = ["" if math.isnan(value) else format_number(value, digits) for value in cell.validation[:2]]
     for pair in report.pairs:
         if pair.gain is not None and cell is (pair.paths if pair.gain else pair.walks):
             better, stars = True, max(stars, pair.stars)
-    return Entry(
+    return TableEntry(
         mean=format_number(mean, digits),
         std="" if math.isnan(std) else format_number(std, digits),
         seeds="" if n == cell.num_intended else cell.seeds,
@@ -137,7 +137,7 @@ def _entry(cell: Cell, report: Report) -> Entry:
 
 
 def _with_ranks(columns: Sequence[Column], rows: list[Row]) -> list[Row]:
-    """Rank the paper's columns by what is printed, so that equal numbers share a rank, as there."""
+    """Set ranks in the paper's columns. Numbers that are equal as printed share a rank, as in the paper."""
     for column in columns:
         numbers = [float(row.entries[column.dataset].mean) for row in rows if column.dataset in row.entries]
         is_ranked = column in paper_columns() and len(numbers) >= MIN_RANKED

@@ -1,4 +1,4 @@
-"""W&B: one aggregate run per group of seeds, with mean, deviation and tests, from the JSON records alone."""
+"""Aggregate runs for W&B: one run per group of seeds with means, deviations and tests, from result.json files."""
 
 import hashlib
 import logging
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 MODES = ("online", "offline")
 TEST = "spse_minus_rwse"
-"""Prefix of everything that compares a group with its counterpart."""
+"""Prefix of keys that compare a group with its counterpart."""
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What W&B is told of one group."""
+    """Content of the W&B run of one group."""
 
     id: str
-    """The same whenever the same cell is sent again, so that a later one replaces it."""
+    """Identifier of the run, which depends on the cell only, so that sending a cell again replaces its run."""
     name: str
     group: str
     tags: tuple[str, ...]
@@ -38,22 +38,22 @@ class Aggregate:
 
 
 def read_aggregates(results_dir: Path) -> tuple[list[Aggregate], Report]:
-    """Return an aggregate for each cell below a folder, and the report that they are made of.
+    """Return an aggregate for each cell below a folder, and the report.
 
-    Raises DataError where there is no finished run.
+    Raises DataError if there is no finished run.
     """
     report = build_report(collect_runs(results_dir))
     pairs = {cell.label: pair for pair in report.pairs for cell in (pair.walks, pair.paths)}
-    place = str(results_dir.resolve())
-    aggregates = [_aggregate(cell, pairs.get(cell.label), place) for cell in report.cells]
-    for group, count in Counter(one.group for one in aggregates).items():
+    folder = str(results_dir.resolve())
+    aggregates = [_aggregate(cell, pairs.get(cell.label), folder) for cell in report.cells]
+    for group, count in Counter(aggregate.group for aggregate in aggregates).items():
         if count > 1:
-            labels = ", ".join(one.config["cell"] for one in aggregates if one.group == group)
-            log.warning("%d cells go into one group of W&B, %s: %s. Send one folder at a time", count, group, labels)
+            labels = ", ".join(aggregate.config["cell"] for aggregate in aggregates if aggregate.group == group)
+            log.warning("%d cells share the W&B group %s: %s. Send one folder at a time", count, group, labels)
     return aggregates, report
 
 
-def send(
+def send_aggregates(
     aggregates: Sequence[Aggregate],
     *,
     project: str,
@@ -62,41 +62,41 @@ def send(
     entity: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Start, fill and finish one run for each aggregate; offline, they are written below `folder`/wandb.
+    """Create one W&B run for each aggregate. In offline mode, runs are written to `folder`/wandb.
 
-    Raises SPSEError where W&B is not installed or does not answer.
+    Raises SPSEError if W&B is not installed or fails.
     """
     try:
         import wandb
     except ImportError as err:
         raise SPSEError(f"W&B cannot be imported ({err}); pip install wandb") from err
     try:
-        for one in aggregates:
+        for aggregate in aggregates:
             run = wandb.init(
                 project=project,
                 entity=entity or None,
                 dir=folder,
-                name=one.name,
-                group=one.group,
-                tags=one.tags,
+                name=aggregate.name,
+                group=aggregate.group,
+                tags=aggregate.tags,
                 job_type="aggregate",
-                id=one.id,
+                id=aggregate.id,
                 resume="allow" if mode == "online" else None,
-                config=one.config,
+                config=aggregate.config,
                 mode=mode,  # type: ignore[arg-type]
                 settings=wandb.Settings(**({"console": "off"} | dict(settings or {}))),
             )
-            run.log(one.numbers)
-            run.summary.update(one.texts)
+            run.log(aggregate.numbers)
+            run.summary.update(aggregate.texts)
             run.finish()
     except (wandb.errors.Error, OSError) as err:
         raise SPSEError(
-            f"W&B failed: {type(err).__name__}: {err}. The records are unharmed; offline it needs no network, and "
-            "the same command sends everything again"
+            f"W&B failed: {type(err).__name__}: {err}. The records are unchanged; run the same command again, or use "
+            "the offline mode, which needs no network"
         ) from err
 
 
-def _aggregate(cell: Cell, pair: Pair | None, place: str) -> Aggregate:
+def _aggregate(cell: Cell, pair: Pair | None, folder: str) -> Aggregate:
     first = cell.first
     numbers, texts = _numbers_of(cell), {"seeds_done": cell.seeds}
     if pair is not None:
@@ -104,7 +104,7 @@ def _aggregate(cell: Cell, pair: Pair | None, place: str) -> Aggregate:
         texts |= {f"{TEST}/verdict": pair.verdict, f"{TEST}/pair": f"{pair.paths.label} - {pair.walks.label}"}
     facts = ("dataset", "model", "encoding", "name", "metric", "direction", "config_hash", "num_params")
     return Aggregate(
-        id=hashlib.sha256(f"{place} {cell.label} {first.config_hash} aggregate".encode()).hexdigest()[:16],
+        id=hashlib.sha256(f"{folder} {cell.label} {first.config_hash} aggregate".encode()).hexdigest()[:16],
         name=f"{first.dataset}-{first.model}-{first.encoding}-mean",
         group=group_name(dataset=first.dataset, model=first.model, encoding=first.encoding, name=first.name),
         tags=(first.dataset, first.model, first.encoding, "aggregate"),
@@ -115,7 +115,7 @@ def _aggregate(cell: Cell, pair: Pair | None, place: str) -> Aggregate:
 
 
 def _numbers_of(cell: Cell) -> dict[str, float | None]:
-    """Return means, sample deviations and counts; metrics as the runs log them, not in percent."""
+    """Return means, sample standard deviations and counts. Metrics have the unit of the runs, not percent."""
     metric, results = cell.first.metric, cell.results
     numbers: dict[str, float | None] = {"seeds": len(results), "seeds_intended": cell.num_intended}
     for split in ("train", "val", "test"):
@@ -130,7 +130,7 @@ def _numbers_of(cell: Cell) -> dict[str, float | None]:
 
 
 def _tests_of(pair: Pair) -> dict[str, float | None]:
-    """Return difference, interval, effect and p-values, the same for both sides of a pair."""
+    """Return difference, interval, effect and p-values, which are the same for both cells of a pair."""
     c, scale = pair.comparison, pair.paths.column.scale
     low, high = (end / scale for end in c.interval) if c.interval else (None, None)
     values = {"difference": c.difference / scale, "low_95": low, "high_95": high, "hedges_g": c.hedges_g}

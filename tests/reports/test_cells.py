@@ -12,7 +12,7 @@ from graphgps_spse.reports.collect import RecordedRun
 
 def cell(scores, label="exp", unfinished=(), **changes):
     runs = tuple(RecordedRun(record(score, seed, **changes), None) for seed, score in enumerate(scores))
-    return Cell(label, runs, dict.fromkeys(unfinished, "not begun"))
+    return Cell(label, runs, dict.fromkeys(unfinished, "not started"))
 
 
 def test_names_of_models_and_encodings():

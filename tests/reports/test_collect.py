@@ -106,7 +106,7 @@ def test_a_copy_of_a_seed_is_no_second_seed(tmp_path):
     found = collect_runs(tmp_path)
     assert [[run.result.seed for run in runs] for runs in found.finished.values()] == [[0, 1, 2]]
     (problem,) = found.problems
-    assert "exp/00 is no seed's folder" in problem and not found.unfinished
+    assert "exp/00 was not read" in problem and not found.unfinished
 
 
 def test_links_are_followed_and_nothing_is_read_twice(tmp_path):
@@ -167,8 +167,8 @@ def test_planned_runs_that_nobody_began_are_missing(tmp_path):
     (tmp_path / "sweep.json").write_text(json.dumps({"schema": 1, "runs": runs}))
     found = collect_runs(tmp_path)
     assert {found.label(folder): seeds for folder, seeds in found.unfinished.items()} == {
-        "GRIT/zinc-SPSE": {2: "not begun"},
-        "GRIT/zinc-RWSE": {0: "not begun"},
+        "GRIT/zinc-SPSE": {2: "not started"},
+        "GRIT/zinc-RWSE": {0: "not started"},
     }
     (tmp_path / "sweep.json").write_text("{")
     found = collect_runs(tmp_path)
@@ -178,8 +178,8 @@ def test_planned_runs_that_nobody_began_are_missing(tmp_path):
 def test_nothing_at_all_is_an_error_that_says_what_to_name(tmp_path):
     with pytest.raises(DataError, match="no NAME/SEED/result.json below"):
         collect_runs(tmp_path)
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         collect_runs(tmp_path / "absent")
     write_run(tmp_path, record())
-    with pytest.raises(DataError, match="is one run"):
+    with pytest.raises(DataError, match="is a single run"):
         collect_runs(tmp_path / "exp" / "0")

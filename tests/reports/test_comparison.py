@@ -115,7 +115,7 @@ def test_nothing_is_dropped_silently(tmp_path):
     assert report.cells[0].seeds == "3/10"
     assert report.absent == [
         "exp/7: no result, before any checkpoint",
-        "exp: 6 more of the 10 seeds of expected.seeds, not begun",
+        "exp: 6 of the 10 seeds of expected.seeds have not been started",
     ]
 
 
@@ -142,4 +142,4 @@ def test_seeds_of_different_code_are_noted(tmp_path):
         write_run(tmp_path, replace(record(0.1, seed), environment={"commit": commit}))
     notes = report_of(tmp_path).notes
     assert any("seeds differ in commit: a, b+changes" in note for note in notes)
-    assert any("changes that no commit holds" in note for note in notes)
+    assert any("uncommitted changes" in note for note in notes)

@@ -6,24 +6,24 @@ import subprocess
 
 import pytest
 
-from graphgps_spse.reports.latex import escape, latex_table, standalone
+from graphgps_spse.reports.latex import escape_latex, latex_table, standalone
 from graphgps_spse.reports.paper import Column, paper_columns
-from graphgps_spse.reports.table import Entry, Row, Table
+from graphgps_spse.reports.table import Row, Table, TableEntry
 
 CYCLES = Column("Cycles_50%", "Other & own", "accuracy", "max", 1, 4)
 TABLE = Table(
     [*paper_columns()[:2], paper_columns()[4], CYCLES],
     [
-        Row("transformers", "SAN (+RWSE)", "paper", {"ZINC": Entry("0.139", "0.006")}),
-        Row("compared, GRIT", "GRIT-RWSE", "this", {"ZINC": Entry("0.065", "0.005", rank=3)}),
+        Row("transformers", "SAN (+RWSE)", "paper", {"ZINC": TableEntry("0.139", "0.006")}),
+        Row("compared, GRIT", "GRIT-RWSE", "this", {"ZINC": TableEntry("0.065", "0.005", rank=3)}),
         Row(
             "compared, GRIT",
             "GRIT-SPSE [a_b]",
             "this",
             {
-                "ZINC": Entry("0.059", "0.001", seeds="7/10", better=True, stars=2, rank=1),
-                "PATTERN": Entry("87.2", better=True),
-                CYCLES.dataset: Entry("0.99", rank=2),
+                "ZINC": TableEntry("0.059", "0.001", seeds="7/10", better=True, stars=2, rank=1),
+                "PATTERN": TableEntry("87.2", better=True),
+                CYCLES.dataset: TableEntry("0.99", rank=2),
             },
         ),
     ],
@@ -72,8 +72,8 @@ def test_marks():
 
 
 def test_escapes():
-    assert escape("a_b & 50% {x} $y$ #1 \\") == r"a\_b \& 50\% \{x\} \$y\$ \#1 \textbackslash{}"
-    assert escape("é ß α\n\x00\x85😀") == "é ß U+03B1   U+1F600"
+    assert escape_latex("a_b & 50% {x} $y$ #1 \\") == r"a\_b \& 50\% \{x\} \$y\$ \#1 \textbackslash{}"
+    assert escape_latex("é ß α\n\x00\x85😀") == "é ß U+03B1   U+1F600"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

@@ -9,16 +9,16 @@ from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.markdown import (
     cell_lines,
-    escape,
-    mark_entry,
+    escape_markdown,
+    format_entry,
     markdown_table,
     pair_lines,
     report_text,
     stars_text,
 )
 from graphgps_spse.reports.report import cells_csv
-from graphgps_spse.reports.stats import compare
-from graphgps_spse.reports.table import Entry, lay_out
+from graphgps_spse.reports.stats import compare_scores
+from graphgps_spse.reports.table import TableEntry, build_table
 
 WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
 EXPECTED = {"mean": 0.3, "std": 0.01, "seeds": 10, "source": "paper"}
@@ -38,18 +38,18 @@ def test_cells_and_pairs(tmp_path):
         "| zinc-RWSE | ZINC | GRIT | RRWP | - | 3/10 | mae | 0.310 ± 0.010 | 0.310 ± 0.010 | 3.0 ± 0.0, 3 to 3 of 5"
     )
     assert lines[2].endswith("| 473,473 | 0.20 | 0.00 | 1.00 GiB | 1.000 kWh |")
-    found = compare(dict(enumerate(WALKS)), dict(enumerate(PATHS)))
+    found = compare_scores(dict(enumerate(WALKS)), dict(enumerate(PATHS)))
     row = pair_lines(report.pairs)[2]
     for text in (f"{found.student_p:.2g}", f"{found.welch_p:.2g}", f"{found.paired_p:.2g} (3)", r"gain \*\*", "-0.100"):
         assert f"| {text} |" in row
-    text = report_text(report, lay_out(report))
+    text = report_text(report, build_table(report))
     assert "## Best on validation: ZINC, mae\n\n|  | cell | seeds | validation | test |" in text
     assert "| 1 | zinc-SPSE | 3/10 | 0.210 ± 0.010 | 0.210 ± 0.010 |" in text
     assert (
         "| zinc-RWSE | 3/10 | 0.310 ± 0.010 | 0.300 ± 0.010 (n = 10) | +0.010 | +1.52 | 0.22 | agrees | paper |" in text
     )
     assert "does not agree: better than expected" in text
-    assert "zinc-SPSE: 7 more of the 10 seeds" in text and "ddof 1" in text
+    assert "zinc-SPSE: 7 of the 10 seeds" in text and "ddof 1" in text
     assert "GCN: Kipf and Welling 2016, as printed in Airale et al. 2025, table 1" in text
 
 
@@ -67,15 +67,15 @@ def test_a_best_epoch_by_another_metric_than_the_reported_one_is_marked(tmp_path
 def test_sections_that_have_nothing_to_say_are_left_out(tmp_path):
     write_cell(tmp_path, [0.1], dataset="Cycles")
     report = build_report(collect_runs(tmp_path))
-    text = report_text(report, lay_out(report))
+    text = report_text(report, build_table(report))
     for heading in ("Against what is expected", "SPSE against RWSE", "Not used", "Runs without", "Sources"):
         assert f"## {heading}" not in text
-    assert "not compared, as there is no run" in text
+    assert "not compared, because there is no run" in text
 
 
 def test_marks():
-    assert mark_entry(None) == "-"
-    assert mark_entry(Entry("0.1", "0.2", "7/10", True, 1, 2)) == "**<u>0.1 ± 0.2</u>**\\*² (7/10)"
+    assert format_entry(None) == "-"
+    assert format_entry(TableEntry("0.1", "0.2", "7/10", True, 1, 2)) == "**<u>0.1 ± 0.2</u>**\\*² (7/10)"
     assert markdown_table(["a|b"], [["c"]])[0] == "| a\\|b |"
 
 
@@ -90,7 +90,7 @@ def test_marks():
     ],
 )
 def test_names_are_no_markup(text, escaped):
-    assert escape(text) == escaped
+    assert escape_markdown(text) == escaped
 
 
 def test_a_name_stays_in_its_cell(tmp_path):
@@ -99,7 +99,7 @@ def test_a_name_stays_in_its_cell(tmp_path):
     head, _, row = cell_lines(report.cells)
     assert row.startswith(r"| exp | a\|b\\\|c d | # m |") and len(re.findall(r"(?<!\\)\|", row)) == head.count("|")
     report.notes.append("# no heading")
-    assert "\n- \\# no heading\n" in report_text(report, lay_out(report))
+    assert "\n- \\# no heading\n" in report_text(report, build_table(report))
 
 
 def test_stars_of_the_paper():

@@ -8,7 +8,7 @@ from records import write_cell, write_pair
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.page import html_table, report_page
-from graphgps_spse.reports.table import lay_out
+from graphgps_spse.reports.table import build_table
 
 VOID = {"meta", "img", "br"}
 
@@ -37,7 +37,7 @@ def test_page_stands_alone(tmp_path):
     expected = {"mean": 0.3, "std": 0.01, "seeds": 10, "source": "<paper>"}
     write_pair(tmp_path, [0.30, 0.31, 0.32], [0.20, 0.22, 0.21], expected=expected)
     report = build_report(collect_runs(tmp_path))
-    text = report_page(report, lay_out(report), {"scores": b"\x89PNG"})
+    text = report_page(report, build_table(report), {"scores": b"\x89PNG"})
     page = Reader(text)
     assert not page.outside and "script" not in page.seen and page.seen.count("img") == 1
     assert page.seen.count("table") == 5  # the paper's, cells, choice, pairs, expected
@@ -49,7 +49,7 @@ def test_page_stands_alone(tmp_path):
 def test_foreign_text_is_escaped(tmp_path):
     write_cell(tmp_path, [0.1], dataset="<script>alert(1)</script>", model="a&b")
     report = build_report(collect_runs(tmp_path))
-    text = report_page(report, lay_out(report), {})
+    text = report_page(report, build_table(report), {})
     assert "script" not in Reader(text).seen and "a&amp;b" in text
 
 
@@ -57,7 +57,7 @@ def test_a_name_reads_as_it_is(tmp_path):
     name = " $_$ | a\\|b ** <i> &amp; "
     write_cell(tmp_path, [0.1], dataset=name)
     report = build_report(collect_runs(tmp_path))
-    text = report_page(report, lay_out(report), {})
+    text = report_page(report, build_table(report), {})
     assert text.count(f"<td>{html.escape(name)}</td>") == 1 and Reader(text)
 
 

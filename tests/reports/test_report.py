@@ -18,7 +18,7 @@ from graphgps_spse.reports.latex import standalone
 from graphgps_spse.reports.markdown import report_text
 from graphgps_spse.reports.page import report_page
 from graphgps_spse.reports.report import cells_csv, make_report, pairs_csv, seeds_csv, table_csv
-from graphgps_spse.reports.table import lay_out
+from graphgps_spse.reports.table import build_table
 
 ROOT = Path(__file__).resolve().parents[2]
 WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
@@ -88,8 +88,8 @@ def test_the_best_on_validation_is_printed_with_its_test_score_and_nothing_is_wr
     code, out, err = call(tmp_path / "results", "--select", "val", "--out", tmp_path / "out")
     assert code == 0, err
     assert out == (
-        "ZINC: best-on-validation is the best of 2 configurations on validation, mae 0.200 ± 0.000; on test it has "
-        "0.250 ± 0.000 (2/2 seeds)\n"
+        "ZINC: best-on-validation is the best of 2 configurations: mae 0.200 ± 0.000 on validation, "
+        "0.250 ± 0.000 on test (2/2 seeds)\n"
     )
     assert not (tmp_path / "out").exists()
 
@@ -108,17 +108,17 @@ def test_a_path_that_cannot_be_used_is_named(call, open_folder):
     closed.chmod(0)
     long = open_folder / ("x" * 300)
     for source, out, words in (
-        (results, long, f"{long}: cannot be written (File name too long); choose another --out"),
+        (results, long, f"{long} cannot be written (File name too long); choose another --out"),
         (
             results,
             open_folder / "file",
-            f"{open_folder / 'file'}: cannot be written (File exists); choose another --out",
+            f"{open_folder / 'file'} cannot be written (File exists); choose another --out",
         ),
         (long, open_folder / "out", f"{long}: cannot be read (File name too long)"),
     ):
         code, _, err = call(source, "--out", out)
         assert code == 2 and words in err and err.count("\n") == 1, err
-    assert "/closed/out: cannot be written (Permission denied)" in as_nobody(
+    assert "/closed/out cannot be written (Permission denied)" in as_nobody(
         lambda: make_report(results, closed / "out")
     )
     assert "/closed/x: cannot be read (Permission denied)" in as_nobody(
@@ -174,7 +174,7 @@ def test_no_foreign_record_ends_a_report(tmp_path):
                 content = with_value(asdict(replace(foreign, seed=seed)), at, value)
                 (tmp_path / f"zinc-SPSE/{seed}/result.json").write_text(json.dumps({**content, "schema": 1}))
             report = build_report(collect_runs(tmp_path))
-            table = lay_out(report)
+            table = build_table(report)
             texts = [report_text(report, table), report_page(report, table, {}), standalone(table), table_csv(table)]
             texts += [cells_csv(report.cells), pairs_csv(report.pairs), seeds_csv(report.cells)]
             assert all(text.encode() for text in texts)

@@ -6,7 +6,7 @@ from records import record
 
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.collect import RecordedRun
-from graphgps_spse.reports.selection import choose, rank_on_validation
+from graphgps_spse.reports.selection import describe_best, rank_on_validation
 
 
 def cell(label, val, test, **changes):
@@ -20,15 +20,15 @@ def test_each_data_set_and_direction_has_its_own_ranking():
         *(cell("d", 0.6, 0.1, **accuracy), cell("e", 0.7, 0.0, **accuracy)),
     ]
     assert [[c.label for c in ranking] for ranking in rank_on_validation(cells)] == [["b", "a", "c"], ["e", "d"]]
-    first, second = choose(cells)
-    assert first.startswith("ZINC: b is the best of 3 configurations on validation, mae 0.200; on test it has 0.900")
+    first, second = describe_best(cells)
+    assert first.startswith("ZINC: b is the best of 3 configurations: mae 0.200 on validation, 0.900")
     assert second.startswith(
-        "Cycles: e is the best of 2 configurations on validation, accuracy 0.7000; on test it has 0.0"
+        "Cycles: e is the best of 2 configurations: accuracy 0.7000 on validation, 0.0"
     )
 
 
 def test_what_has_no_validation_score_is_never_chosen():
     cells = [cell("broken", math.nan, 0.0), cell("sound", 0.5, 0.4)]
     assert [c.label for c in rank_on_validation(cells)[0]] == ["sound", "broken"]
-    assert choose(cells[:1]) == ["ZINC: no configuration has a finite mae on validation"]
-    assert choose(cells[1:])[0].startswith("ZINC: sound is the only configuration on validation")
+    assert describe_best(cells[:1]) == ["ZINC: no configuration has a finite mae on validation"]
+    assert describe_best(cells[1:])[0].startswith("ZINC: sound is the only configuration: ")

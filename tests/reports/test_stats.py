@@ -10,7 +10,7 @@ from scipy import stats
 from graphgps_spse.reports.stats import (
     Summary,
     agreement,
-    compare,
+    compare_scores,
     detectable_effect,
     hedges_g,
     holm,
@@ -43,7 +43,7 @@ def test_no_size_of_scores_is_beyond_a_test(scale):
     sets = ([0, 0, 0], [1, 1, 1], [1, 2, 3], [2, 2, 5], [1, 1, 1 + 2**-52])
     for first, second in itertools.product(sets, sets):
         a, b = ({seed: value * scale for seed, value in enumerate(values)} for values in (first, second))
-        found = compare(a, b)
+        found = compare_scores(a, b)
         for p in (found.student_p, found.welch_p, found.paired_p):
             assert 0 <= p <= 1, (first, second)
         assert not any(map(math.isnan, (found.hedges_g, *found.interval)))
@@ -56,7 +56,7 @@ def test_student_by_its_formula():
     pooled = ((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / (len(a) + len(b) - 2)
     t = (a.mean() - b.mean()) / math.sqrt(pooled * (1 / len(a) + 1 / len(b)))
     expected = 2 * stats.t.sf(abs(t), len(a) + len(b) - 2)
-    assert compare(by_seed(a), by_seed(b)).student_p == pytest.approx(expected)
+    assert compare_scores(by_seed(a), by_seed(b)).student_p == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -64,7 +64,7 @@ def test_all_tests_against_scipy(seed):
     rng = np.random.default_rng(seed)
     n = tuple(rng.integers(3, 14, 2))
     a, b = groups(rng, n, rng.normal())
-    found = compare(by_seed(a), by_seed(b))
+    found = compare_scores(by_seed(a), by_seed(b))
     assert found.difference == pytest.approx(b.mean() - a.mean())
     assert found.n == n
     assert found.student_p == pytest.approx(stats.ttest_ind(a, b).pvalue)
@@ -78,9 +78,9 @@ def test_all_tests_against_scipy(seed):
 
 def test_pairs_are_equal_seeds_not_places():
     a, b = {0: 1.0, 1: 5.0, 2: 3.0, 7: 9.0}, {2: 3.5, 1: 5.25, 0: 1.75, 8: 0.0}
-    assert compare(a, b).paired_p == pytest.approx(stats.ttest_1samp([0.75, 0.25, 0.5], 0).pvalue)
-    assert compare(a, b).num_pairs == 3
-    assert compare({0: 1.0, 1: 2.0, 2: 3.0}, {3: 1.0, 4: 2.0, 2: 3.0}).paired_p is None
+    assert compare_scores(a, b).paired_p == pytest.approx(stats.ttest_1samp([0.75, 0.25, 0.5], 0).pvalue)
+    assert compare_scores(a, b).num_pairs == 3
+    assert compare_scores({0: 1.0, 1: 2.0, 2: 3.0}, {3: 1.0, 4: 2.0, 2: 3.0}).paired_p is None
 
 
 def test_hedges_g_by_hand():
@@ -92,25 +92,25 @@ def test_hedges_g_by_hand():
 
 
 def test_fewer_than_three_seeds_are_not_tested():
-    found = compare({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0, 2: 3.0, 3: 5.0})
+    found = compare_scores({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0, 2: 3.0, 3: 5.0})
     assert found.difference == pytest.approx(1.25)
     assert (found.student_p, found.welch_p, found.paired_p) == (None, None, None)
     assert (found.hedges_g, found.interval, found.detectable_g) == (None, None, None)
-    assert compare({}, {0: 1.0}).student_p is None
+    assert compare_scores({}, {0: 1.0}).student_p is None
 
 
 @pytest.mark.filterwarnings("error")
 def test_constant_scores_have_an_answer():
     flat, other = ({seed: value for seed in range(3)} for value in (0.5, 0.7))
-    same = compare(flat, flat)
+    same = compare_scores(flat, flat)
     assert (same.student_p, same.welch_p, same.paired_p) == (1.0, 1.0, 1.0)
     assert same.hedges_g == 0.0 and same.interval == (0.0, 0.0)
-    apart = compare(other, flat)
+    apart = compare_scores(other, flat)
     assert (apart.student_p, apart.welch_p) == (0.0, 0.0) and apart.hedges_g == -math.inf
     assert apart.interval == pytest.approx((-0.2, -0.2))
     noisy = {0: 0.4, 1: 0.5, 2: 0.9}
     t = 0.1 / math.sqrt((0.2**2 + 0.1**2 + 0.3**2) / 2 / 2 * (2 / 3))  # one side constant: an ordinary test
-    assert compare(flat, noisy).student_p == pytest.approx(2 * stats.t.sf(t, 4))
+    assert compare_scores(flat, noisy).student_p == pytest.approx(2 * stats.t.sf(t, 4))
 
 
 def test_holm_by_its_definition():

@@ -6,13 +6,13 @@ from records import write_cell, write_pair
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.paper import find_column, paper_columns, read_paper_table
-from graphgps_spse.reports.table import format_number, lay_out
+from graphgps_spse.reports.table import build_table, format_number
 
 MODELS = {"GPS": "GPSModel", "CSA": "CSAModel", "GRIT": "GritTransformer"}
 
 
 def table_of(root, **options):
-    return lay_out(build_report(collect_runs(root)), **options)
+    return build_table(build_report(collect_runs(root)), **options)
 
 
 def row_of(table, label):

@@ -13,7 +13,7 @@ from records import record, write_cell, write_pair, write_run
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import DataError, SPSEError
 from graphgps_spse.parts import build_parts, describe_run
-from graphgps_spse.reports.wandb_aggregate import read_aggregates, send
+from graphgps_spse.reports.wandb_aggregate import read_aggregates, send_aggregates
 from graphgps_spse.results import group_name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def test_cells_that_share_a_group_are_named(tmp_path, caplog):
     for folder in "ab":
         write_pair(tmp_path / folder, [0.1, 0.2], [0.3, 0.4])
     assert len(read_aggregates(tmp_path)[0]) == 4
-    assert caplog.text.count("cells go into one group") == 2 and "Send one folder at a time" in caplog.text
+    assert caplog.text.count("cells share the W&B group") == 2 and "Send one folder at a time" in caplog.text
     caplog.clear()
     read_aggregates(tmp_path / "a")
     assert not caplog.text
@@ -126,11 +126,11 @@ def test_what_cannot_be_sent_is_an_error_with_a_cure(tmp_path, monkeypatch):
         raise wandb.errors.CommError("connection refused")
 
     monkeypatch.setattr(wandb, "init", unreachable)
-    with pytest.raises(SPSEError, match="CommError: connection refused.* The records are unharmed"):
-        send(found, project="tests", mode="online", folder=tmp_path)
+    with pytest.raises(SPSEError, match="CommError: connection refused.* The records are unchanged"):
+        send_aggregates(found, project="tests", mode="online", folder=tmp_path)
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(SPSEError, match="pip install wandb"):
-        send(found, project="tests", mode="offline", folder=tmp_path)
+        send_aggregates(found, project="tests", mode="offline", folder=tmp_path)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs/sweeps").glob("wandb-*.yaml")), ids=lambda path: path.stem)
