@@ -77,7 +77,7 @@ def submit(arguments: argparse.Namespace) -> None:
         for part in range(1, arguments.shards + 1)
     ]
     if arguments.dry_run:
-        print(slurm.script(tasks, options, f"encode-{name}"))
+        print(slurm.sbatch_script(tasks, options, f"encode-{name}"))
         return
     jobs = slurm.submit(tasks, options, f"encode-{name}", folder / "slurm")
     logging.info("submitted %d tasks, jobs %s to %s; each one's log is in %s", len(jobs), jobs[0], jobs[-1], folder)

@@ -20,7 +20,7 @@ from graphgps_spse.training.signals import StopSignals
 
 if TYPE_CHECKING:
     from graphgps_spse.sweeps.launch import Attempt, LaunchTask
-    from graphgps_spse.sweeps.states import State
+    from graphgps_spse.sweeps.states import RunState
     from graphgps_spse.sweeps.sweep import PlannedRun
 
 log = logging.getLogger("sweep")
@@ -74,13 +74,13 @@ def sweep(arguments: argparse.Namespace) -> int:
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     runs, name = read_sweep(arguments.sweep), arguments.sweep.stem
     gpus = pool.find_gpus() if options is None else []
-    slots = pool.divide(arguments.jobs or max(1, len(gpus)), count_cores(), gpus)
+    slots = pool.make_slots(arguments.jobs or max(1, len(gpus)), count_cores(), gpus)
     num_threads = options.cpus if options else slots[0].num_threads
-    live_jobs = states.ask_live_jobs() if options or any(map(states.knows_slurm, runs)) else None
+    live_jobs = states.ask_live_jobs() if options or any(map(states.was_submitted, runs)) else None
     found = [states.read_state(run, live_jobs) for run in runs]
     check_buildable([run for run, state in zip(runs, found) if state.kind != "done"], check_config)
     if arguments.plan:
-        print("\n".join(states.plan(runs, found, num_threads)))
+        print("\n".join(states.format_plan(runs, found, num_threads)))
         return 0
     retry = arguments.retry == "failed"
     todo = [run for run, state in zip(runs, found) if state.needs_running(retry)]
@@ -89,7 +89,7 @@ def sweep(arguments: argparse.Namespace) -> int:
             log.warning("%s: %s, left as it is (%s)", run.run_dir, state.kind, state.detail)
     tasks = [run.task(num_threads) for run in todo]
     if arguments.dry_run and options and tasks:
-        print(slurm.script(tasks, options, name))
+        print(slurm.sbatch_script(tasks, options, name))
         return 0
     with StopSignals() as signals:
         if not arguments.dry_run:
@@ -103,20 +103,20 @@ def sweep(arguments: argparse.Namespace) -> int:
             return exit_code_for(found)
         log.info("%d of %d runs to do, %d at a time; results in %s", len(tasks), len(runs), len(slots), todo[0].out_dir)
         start = partial(start_run, runs={run.run_dir: run for run in todo}, live_jobs=live_jobs, retry=retry)
-        tally = pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received), start=start)
+        summary = pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received), start=start)
     log.info(
         "%d done now, %d failed, %d stopped, %d in other hands",
-        *(len(names) for names in (tally.done, tally.failed, tally.stopped, tally.elsewhere)),
+        *(len(names) for names in (summary.done, summary.failed, summary.stopped, summary.elsewhere)),
     )
-    if tally.stopped:
+    if summary.stopped:
         why = signals.received or "some were killed, or the disk was full"
         log.info("%s; go on with: %s", why, shlex.join(("python", *sys.argv)))
         return RESUMABLE
-    if tally.failed:
-        log.info("failed runs are done again with --retry failed: %s", ", ".join(tally.failed))
+    if summary.failed:
+        log.info("failed runs are done again with --retry failed: %s", ", ".join(summary.failed))
         return 1
     found = [states.read_state(run, live_jobs) for run in runs]
-    if tally.elsewhere:
+    if summary.elsewhere:
         log.info("%d of %d runs are done; the same command does what others leave undone", count_done(found), len(runs))
     return exit_code_for(found)
 
@@ -137,12 +137,12 @@ def start_run(
     return Attempt.start(task, environment, is_wanted=lambda: read_state(run, live_jobs).needs_running(retry))
 
 
-def count_done(found: "Sequence[State]") -> int:
+def count_done(found: "Sequence[RunState]") -> int:
     """Return how many runs are done."""
     return sum(state.kind == "done" for state in found)
 
 
-def exit_code_for(found: "Sequence[State]") -> int:
+def exit_code_for(found: "Sequence[RunState]") -> int:
     """Return 0 if every run is done, 2 if a folder holds another run, 1 if a run has failed, else 75."""
     kinds = {state.kind for state in found}
     if kinds <= {"done"}:

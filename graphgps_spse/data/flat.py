@@ -3,9 +3,9 @@
 A folder holds `x.npy`, `edge_index.npy` ([E, 2]), `edge_attr.npy`, `y.npy`, `node_ptr.npy`, `edge_ptr.npy`, and
 `meta.json` with the types and shapes. A folder is complete or absent. All processes share the mapped pages.
 
-If a file is truncated while it is in use, the next batch raises an error (`MappedFile.check`). Only a truncation between
-this check and the access to a page kills the process with SIGBUS. Shards of path counts, in contrast, are read with
-system calls, which report truncation. Here this is not possible, because tensors access memory directly.
+If a file is truncated while it is in use, the next batch raises an error (`MappedFile.check`). Only a truncation after
+this check and before the access to a page kills the process with SIGBUS. Shards of path counts, in contrast, are read
+with system calls, which report truncation. Here this is not possible, because tensors access memory directly.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""Many runs: a sweep file becomes runs, carried out here or on SLURM, and resumed."""
+"""Sweeps: the runs of a sweep file, executed on this machine or on SLURM, and resumed."""

@@ -1,8 +1,9 @@
-"""One attempt at one run: a process of its own, its log, and a line in attempts.jsonl when it starts and ends.
+"""Attempts at a run. Each attempt is a separate process with a log and with entries in a journal.
 
-`attempts.jsonl` lies in the run's directory beside `log.txt` and only grows. Its lines are
+The journal `attempts.jsonl` and the log `log.txt` are in the folder of the run. Lines of the journal are
 {"event": "submitted", "job": "12_3"}, {"event": "started", "host", "process", "job", "command"} and
-{"event": "ended", "exit_code", "reason", "seconds"}, each with "time". While an attempt lasts, the file is locked.
+{"event": "ended", "exit_code", "reason", "seconds"}, each with "time". They are appended only. The journal is locked
+for the duration of an attempt.
 """
 
 import json
@@ -26,8 +27,8 @@ from graphgps_spse.files import try_lock
 log = logging.getLogger(__name__)
 
 JOURNAL, LOG = "attempts.jsonl", "log.txt"
-FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
-"""Signals that end a process through no fault of the run: a scheduler's, a person's, the kernel's without memory."""
+EXTERNAL_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
+"""Signals from a scheduler, a user or the out-of-memory killer, which do not indicate an error of the run."""
 
 
 _LIKELY_CAUSES = {
@@ -38,30 +39,31 @@ _LIKELY_CAUSES = {
 
 @dataclass(frozen=True)
 class LaunchTask:
-    """A command and the folder that keeps its log and journal."""
+    """A command, and the folder of its log and journal."""
 
     name: str
-    """How it is called in messages, e.g. GRIT/zinc-SPSE/3."""
+    """Name in messages, e.g. GRIT/zinc-SPSE/3."""
     folder: Path
     command: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How an attempt ended; `reason` is empty where nothing went wrong."""
+class AttemptOutcome:
+    """Outcome of an attempt."""
 
     exit_code: int
     reason: str
+    """Reason of a failure or stop; empty after a success."""
     seconds: float
 
     @property
     def is_failure(self) -> bool:
-        """Whether the run itself is to blame, so that the same command would probably fail again."""
+        """Whether the run itself failed, so that the same command would probably fail again."""
         return is_failure(self.exit_code)
 
 
 class Attempt:
-    """A started process. It holds the journal's lock, and the process inherits it, until both are gone."""
+    """A started process. The lock of the journal is held until this object is closed and the process has ended."""
 
     def __init__(self, task: LaunchTask, process: "subprocess.Popen[bytes]", journal: TextIO) -> None:
         self.task = task
@@ -78,16 +80,16 @@ class Attempt:
         own_group: bool = True,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> "Attempt | None":
-        """Start the task, or return None where another process is at it or `is_wanted()`, asked under the lock, is not.
+        """Start the task. Return None if another process runs it, or if `is_wanted()`, called under the lock, is false.
 
-        `environment` is added to this process's own. With `own_group`, Ctrl-C in the terminal does not reach it.
-        Raises LaunchError where the folder cannot be written or the command does not exist.
+        `environment` is added to the environment of this process. With `own_group`, the process does not receive Ctrl-C
+        of the terminal. Raises LaunchError if the folder cannot be written or the command does not exist.
         """
         try:
             task.folder.mkdir(parents=True, exist_ok=True)
             journal = (task.folder / JOURNAL).open("a+", errors="replace")
         except OSError as err:
-            raise LaunchError(f"{task.folder}: cannot be written ({err.strerror}); choose another out_dir") from err
+            raise LaunchError(f"{task.folder} cannot be written ({err.strerror}); choose another out_dir") from err
         if try_lock(journal) is False or not is_wanted():
             journal.close()
             return None
@@ -107,59 +109,64 @@ class Attempt:
         except OSError as err:
             journal.close()
             raise LaunchError(f"{task.name} cannot be started in {task.folder}: {err}") from err
-        started = {"host": socket.gethostname(), "process": process.pid, "job": this_job() or "-"}
+        started = {"host": socket.gethostname(), "process": process.pid, "job": current_job() or "-"}
         _append(journal, "started", {**started, "command": list(task.command)})
         return cls(task, process, journal)
 
-    def poll(self) -> Ended | None:
-        """Return how it ended, noted in the journal, or None while it runs. To be asked once more at most."""
+    def poll(self) -> AttemptOutcome | None:
+        """Return None while the process runs; then write the outcome to the journal and return it.
+
+        Must not be called again after it has returned an outcome.
+        """
         exit_code = self.process.poll()
         if exit_code is None:
             return None
         reason = describe_end(exit_code, self.task.folder / LOG)
-        ended = Ended(exit_code, reason, time.monotonic() - self._began)
-        _append(self._journal, "ended", {"exit_code": exit_code, "reason": reason, "seconds": round(ended.seconds, 3)})
+        outcome = AttemptOutcome(exit_code, reason, time.monotonic() - self._began)
+        seconds = round(outcome.seconds, 3)
+        _append(self._journal, "ended", {"exit_code": exit_code, "reason": reason, "seconds": seconds})
         self._journal.close()
-        return ended
+        return outcome
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process: SIGTERM asks main.py to save and stop."""
+        """Send a signal to the process. SIGTERM makes main.py save and stop."""
         self.process.send_signal(number)
 
 
 def main_command() -> tuple[str, ...]:
-    """Return how main.py is started: the file beside the package, or the installed package's own copy."""
+    """Return the command that starts main.py: the file next to the package, or the copy in an installed package."""
     main = Path(__file__).parents[2] / "main.py"
     return (sys.executable, str(main)) if main.is_file() else (sys.executable, "-m", "graphgps_spse")
 
 
-def shown(command: Sequence[str]) -> str:
-    """Return a command as a person would type it here: paths below the current folder are relative to it."""
+def format_command(command: Sequence[str]) -> str:
+    """Return a command as shell text. Paths below the current folder are relative."""
     here = f"{Path.cwd()}/"
     return shlex.join(word.removeprefix(here).replace(f"={here}", "=") for word in command)
 
 
-def this_job() -> str:
-    """Return the SLURM job that this process belongs to, 12_3 for an array's task, or "".
+def current_job() -> str:
+    """Return the SLURM job of this process, e.g. 12_3 for a task of an array, or "" without SLURM.
 
-    SLURM_JOB_ID would not do: one task of an array has the number of the whole array, which commands take for all.
+    SLURM_JOB_ID is not sufficient, because one task of an array has the number of the array itself, which SLURM's
+    commands apply to all tasks.
     """
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
 
 
-def note_submitted(folder: Path, job: str) -> None:
-    """Write into the journal of a run that a job of a scheduler will do it, or say that this cannot be noted."""
+def record_submission(folder: Path, job: str) -> None:
+    """Write the SLURM job of a run to its journal. Log a warning if the journal cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / JOURNAL).open("a+") as journal:
             _append(journal, "submitted", {"job": job})
     except OSError as err:
-        log.warning("%s: that SLURM job %s will do it cannot be noted (%s)", folder, job, err.strerror)
+        log.warning("%s: submission of SLURM job %s cannot be recorded (%s)", folder, job, err.strerror)
 
 
 def read_attempts(folder: Path) -> list[dict[str, Any]]:
-    """Return the journal's events, oldest first. What a kill cut short or something else wrote is left out."""
+    """Return the events of the journal, oldest first. Incomplete and unknown lines are skipped."""
     try:
         lines = (folder / JOURNAL).read_text(errors="replace").splitlines()
     except OSError:
@@ -169,20 +176,21 @@ def read_attempts(folder: Path) -> list[dict[str, Any]]:
 
 
 def is_failure(exit_code: int) -> bool:
-    """Whether an exit code is the run's own fault: no success, nothing to resume from, no signal from outside."""
-    return exit_code not in (0, RESUMABLE) and signal_name(exit_code) not in FROM_OUTSIDE
+    """Return whether an exit code is a failure: neither success, nor resumable, nor an external signal."""
+    return exit_code not in (0, RESUMABLE) and signal_name(exit_code) not in EXTERNAL_SIGNALS
 
 
 def signal_name(exit_code: int) -> str:
-    """Return the signal that an exit code stands for (-9, or 137 as shells have it), or ""."""
+    """Return the name of the signal in an exit code (-9, or 137 in shells), or "" for other exit codes."""
     number = -exit_code if exit_code < 0 else exit_code - 128
     return signal.Signals(number).name if number in signal.valid_signals() and number > 0 else ""
 
 
 def describe_end(exit_code: int, log_path: Path) -> str:
-    """Return why a process ended with `exit_code`: the signal, or the last error of the last attempt in its log.
+    """Return the reason of an exit code: the signal, or the last error in the log of the last attempt.
 
-    Empty for a success, and for a run that was asked to stop; one that a full disk stopped has an error in its log.
+    The reason is empty for a success and for a run that was stopped by a signal. A run that was stopped by a full disk
+    has an error in its log.
     """
     if exit_code in (0, RESUMABLE):
         return "" if exit_code == 0 else last_error(log_path, otherwise="")
@@ -193,33 +201,33 @@ def describe_end(exit_code: int, log_path: Path) -> str:
 
 
 def last_error(log_path: Path, num_bytes: int = 16_384, otherwise: str | None = None) -> str:
-    """Return the last line of a log that begins with "error:", or `otherwise`: by default its last line."""
+    """Return the last line of a log that begins with "error:"; `otherwise` (by default the last line) if none does."""
     try:
         with log_path.open("rb") as file:
             file.seek(max(0, log_path.stat().st_size - num_bytes))
             text = file.read().decode(errors="replace")
     except OSError as err:
-        return f"its log cannot be read ({err.strerror})" if otherwise is None else otherwise
+        return f"the log cannot be read ({err.strerror})" if otherwise is None else otherwise
     lines = [line.strip() for line in text.rpartition(_START_MARK)[2].splitlines()[1:] if line.strip()]
     if otherwise is None:
-        otherwise = lines[-1] if lines else "it printed nothing"
+        otherwise = lines[-1] if lines else "the log is empty"
     return [otherwise, *(line.removeprefix("error:").strip() for line in lines if line.startswith("error:"))][-1]
 
 
 def is_held(path: Path, host: str, process: int) -> bool | None:
-    """Whether a process has a lock file open, or None if it is one of another host, which cannot be asked."""
+    """Return whether a process has a lock file open; None if the process is on another host."""
     if host != socket.gethostname():
         return None
-    about = Path(f"/proc/{process}")
+    proc = Path(f"/proc/{process}")
     try:
         if not Path("/proc/self/fd").is_dir():  # not Linux
             os.kill(process, 0)
             return True
-        if (about / "stat").read_text().rpartition(")")[2].split()[0] in "ZX":  # ended, and not yet waited for
+        if (proc / "stat").read_text().rpartition(")")[2].split()[0] in "ZX":  # zombie
             return False
-        return any(os.path.realpath(file) == str(path.resolve()) for file in (about / "fd").iterdir())
-    except PermissionError:  # alive and closed to us: who wrote the file, or a number that was used again
-        return about.stat().st_uid == path.stat().st_uid
+        return any(os.path.realpath(file) == str(path.resolve()) for file in (proc / "fd").iterdir())
+    except PermissionError:  # a process of another user: the writer of the file, or a process that reuses the number
+        return proc.stat().st_uid == path.stat().st_uid
     except OSError:
         return False
 
@@ -228,14 +236,14 @@ _START_MARK = "--- started "
 
 
 def _append(journal: TextIO, event: str, record: dict[str, Any]) -> None:
-    """Add a line. A disk that refuses it is named in the log and ends nothing: the runs go on, noted or not."""
+    """Append a line. If the disk refuses it, log a warning and continue, because the runs matter more."""
     line = json.dumps({"event": event, "time": _now(), **record}) + "\n"
     try:
         size = os.fstat(journal.fileno()).st_size
-        is_cut = size and os.pread(journal.fileno(), 1, size - 1) != b"\n"  # a line that a kill cut short
-        os.write(journal.fileno(), (("\n" if is_cut else "") + line).encode())  # no buffer that fails again in close()
+        is_cut = size and os.pread(journal.fileno(), 1, size - 1) != b"\n"  # incomplete line of a killed process
+        os.write(journal.fileno(), (("\n" if is_cut else "") + line).encode())  # unbuffered: close() cannot fail again
     except OSError as err:
-        log.warning("%s: '%s' cannot be noted (%s)", journal.name, event, err.strerror)
+        log.warning("%s: '%s' cannot be recorded (%s)", journal.name, event, err.strerror)
 
 
 def _parse(line: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Many runs on one machine: some processes side by side, with its cores and GPUs divided among them."""
+"""Runs on one machine, in several processes that share its cores and GPUs."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from graphgps_spse.errors import LaunchError, is_full_disk
-from graphgps_spse.sweeps.launch import Attempt, Ended, LaunchTask
+from graphgps_spse.sweeps.launch import Attempt, AttemptOutcome, LaunchTask
 
 log = logging.getLogger(__name__)
 
@@ -19,38 +19,38 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Slot:
-    """What one of the processes gets."""
+    """Threads and GPU of one process."""
 
     num_threads: int
     gpu: str = ""
-    """As CUDA_VISIBLE_DEVICES names it; empty: the variable stays as it is."""
+    """Value of CUDA_VISIBLE_DEVICES; if empty, the variable is not changed."""
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that keep a process within its slot."""
+        """Return the environment variables that limit a process to the slot."""
         threads = {name: os.environ.get(name, str(self.num_threads)) for name in THREADS}
         return {**threads, **({"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {})}
 
 
 @dataclass
-class Tally:
-    """How the tasks of one pool ended, by name."""
+class PoolSummary:
+    """Names of the tasks of a pool, by outcome."""
 
     done: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
-    """Stopped or killed from outside, or by a full disk; the same command goes on."""
+    """Tasks that were stopped by a signal or a full disk; the same command resumes them."""
     elsewhere: list[str] = field(default_factory=list)
-    """Found in the hands of another process."""
+    """Tasks that another process runs or has finished."""
 
 
-def divide(num_jobs: int, num_cores: int, gpus: Sequence[str]) -> list[Slot]:
-    """Return one slot for each of `num_jobs`: an equal share of the cores, and the GPUs in turn."""
+def make_slots(num_jobs: int, num_cores: int, gpus: Sequence[str]) -> list[Slot]:
+    """Return `num_jobs` slots, each with an equal share of the cores. GPUs are assigned round-robin."""
     share = max(1, num_cores // num_jobs)
     return [Slot(share, gpus[number % len(gpus)] if gpus else "") for number in range(num_jobs)]
 
 
 def find_gpus() -> list[str]:
-    """Return the GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, or all that nvidia-smi lists."""
+    """Return the GPUs in CUDA_VISIBLE_DEVICES or, if the variable is not set, all GPUs that nvidia-smi lists."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [word.strip() for word in visible.split(",") if word.strip() not in ("", "-1")]
@@ -59,7 +59,7 @@ def find_gpus() -> list[str]:
     try:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as err:
-        log.warning("nvidia-smi gives no answer (%s); no GPU is divided among the runs", err)
+        log.warning("nvidia-smi failed (%s); no GPU is assigned to the runs", err)
         return []
     return [str(number) for number, line in enumerate(line for line in listing.splitlines() if line.startswith("GPU"))]
 
@@ -71,20 +71,20 @@ def run_tasks(
     should_stop: Callable[[], bool],
     start: Callable[[LaunchTask, dict[str, str]], Attempt | None] = Attempt.start,
     poll_seconds: float = 0.05,
-) -> Tally:
-    """Run every task in a process of its own, at most one in each slot at a time, and note how each ended.
+) -> PoolSummary:
+    """Run each task in a separate process, at most one per slot at a time, and return the outcomes.
 
-    `start` returns None where another process is at a task or has done it. A task that fails or dies leaves the others
-    alone. When `should_stop()` turns true no more are started, those
-    running are sent SIGTERM, which makes main.py save and stop, and are waited for; a KeyboardInterrupt kills them.
+    `start` returns None for a task that another process runs or has finished. A failed task does not stop the others.
+    Once `should_stop()` is true, no more tasks are started, running tasks receive SIGTERM, which makes main.py save and
+    stop, and the function waits for them. KeyboardInterrupt kills running tasks.
     """
-    waiting, tally = list(tasks), Tally()
+    waiting, summary = list(tasks), PoolSummary()
     busy: dict[int, Attempt] = {}
-    asked = False
+    stopping = False
     try:
-        while busy or (waiting and not asked):
-            if should_stop() and not asked:
-                asked = True
+        while busy or (waiting and not stopping):
+            if should_stop() and not stopping:
+                stopping = True
                 for attempt in busy.values():
                     attempt.signal(signal.SIGTERM)
             for number, slot in enumerate(slots):
@@ -92,11 +92,11 @@ def run_tasks(
                     ended = busy[number].poll()
                     if ended is None:
                         continue
-                    _note(tally, busy.pop(number).task, ended)
-                if waiting and not asked:
+                    _record_outcome(summary, busy.pop(number).task, ended)
+                if waiting and not stopping:
                     task = waiting.pop(0)
-                    place = f"{len(tasks) - len(waiting)} of {len(tasks)}"
-                    started = _start(task, place, slot, start, tally)
+                    position = f"{len(tasks) - len(waiting)} of {len(tasks)}"
+                    started = _start(task, position, slot, start, summary)
                     if started is not None:
                         busy[number] = started
             time.sleep(poll_seconds)
@@ -107,35 +107,35 @@ def run_tasks(
             attempt.process.wait()
             attempt.poll()
         raise
-    tally.stopped += [task.name for task in waiting]
-    return tally
+    summary.stopped += [task.name for task in waiting]
+    return summary
 
 
 def _start(
-    task: LaunchTask, place: str, slot: Slot, start: Callable[..., Attempt | None], tally: Tally
+    task: LaunchTask, position: str, slot: Slot, start: Callable[..., Attempt | None], summary: PoolSummary
 ) -> Attempt | None:
     try:
         attempt = start(task, slot.environment())
     except LaunchError as err:
         log.error("%s: %s", task.name, err)
-        (tally.stopped if is_full_disk(err) else tally.failed).append(task.name)
+        (summary.stopped if is_full_disk(err) else summary.failed).append(task.name)
         return None
     if attempt is None:
-        log.info("%s: another process is at it or has done it", task.name)
-        tally.elsewhere.append(task.name)
+        log.info("%s: another process runs this task or has finished it", task.name)
+        summary.elsewhere.append(task.name)
     else:
-        log.info("%s: started, %s%s", task.name, place, f", on GPU {slot.gpu}" if slot.gpu else "")
+        log.info("%s: started, %s%s", task.name, position, f", on GPU {slot.gpu}" if slot.gpu else "")
     return attempt
 
 
-def _note(tally: Tally, task: LaunchTask, ended: Ended) -> None:
-    if ended.exit_code == 0:
-        tally.done.append(task.name)
-        log.info("%s: done in %.1f s", task.name, ended.seconds)
-    elif ended.is_failure:
-        tally.failed.append(task.name)
-        log.error("%s: failed after %.1f s, %s; its log: %s", task.name, ended.seconds, ended.reason, task.folder)
+def _record_outcome(summary: PoolSummary, task: LaunchTask, outcome: AttemptOutcome) -> None:
+    if outcome.exit_code == 0:
+        summary.done.append(task.name)
+        log.info("%s: done in %.1f s", task.name, outcome.seconds)
+    elif outcome.is_failure:
+        summary.failed.append(task.name)
+        log.error("%s: failed after %.1f s, %s; log in %s", task.name, outcome.seconds, outcome.reason, task.folder)
     else:
-        tally.stopped.append(task.name)
-        why = ended.reason or "stopped"
-        log.info("%s: %s after %.1f s; the same command goes on", task.name, why, ended.seconds)
+        summary.stopped.append(task.name)
+        reason = outcome.reason or "stopped"
+        log.info("%s: %s after %.1f s; run the same command to resume", task.name, reason, outcome.seconds)

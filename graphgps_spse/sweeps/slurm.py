@@ -1,7 +1,7 @@
-"""Tasks as SLURM job arrays, through submitit or as a plain script, requeued when SLURM wants their place.
+"""Tasks as SLURM job arrays, submitted through submitit or written as a plain script.
 
-SLURM is told to send SIGUSR2 some time before the limit and, where the cluster allows it, before a preemption. main.py
-then saves and returns 75, and the job asks to be queued again. What is done is never read from SLURM or submitit.
+SLURM sends SIGUSR2 before the time limit and, if the cluster is configured so, before a preemption. main.py then saves
+and returns 75, and the job requeues itself. The state of runs is read from their folders, never from SLURM or submitit.
 """
 
 import logging
@@ -21,40 +21,47 @@ from typing import Any, NoReturn
 
 from graphgps_spse.errors import RESUMABLE, ConfigError, LaunchError
 from graphgps_spse.registry import nearest
-from graphgps_spse.sweeps.launch import Attempt, Ended, LaunchTask, note_submitted, shown, this_job
+from graphgps_spse.sweeps.launch import (
+    Attempt,
+    AttemptOutcome,
+    LaunchTask,
+    current_job,
+    format_command,
+    record_submission,
+)
 
 log = logging.getLogger(__name__)
 
 MAX_ARRAY = 1000
-"""Tasks of one array; SLURM's own limit, MaxArraySize, is 1001 unless an administrator raised it."""
+"""Largest number of tasks in one array. SLURM's limit, MaxArraySize, is 1001 by default."""
 
 
 @dataclass(frozen=True)
 class SlurmOptions:
-    """What `--slurm key=value ...` asks for, for each task."""
+    """Resources of each task, set by `--slurm key=value ...`."""
 
     partition: str = ""
     gpus: int = 0
     cpus: int = 4
     mem_gb: float = 0.0
-    """0: the partition's default."""
+    """Memory in GiB; 0: default of the partition."""
     hours: float = 24.0
-    """Time limit of one start; a longer run is requeued and goes on."""
+    """Time limit of a job; longer runs are requeued and resumed."""
     array: int = 32
-    """Tasks at the same time."""
+    """Largest number of tasks that run at the same time."""
     account: str = ""
     qos: str = ""
     constraint: str = ""
     signal_seconds: int = 120
-    """Time before the limit at which SIGUSR2 comes, to save in."""
+    """Seconds before the time limit at which SLURM sends SIGUSR2."""
     requeues: int = 100
-    """How often one task goes back into the queue before a person is asked to look."""
+    """Largest number of times that a task is requeued."""
     setup: str = ""
-    """A shell command to begin with, e.g. setup="module load cuda"."""
+    """Shell command that runs first, e.g. setup="module load cuda"."""
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> "SlurmOptions":
-        """Read key=value words. Raises ConfigError naming the word and the nearest key."""
+        """Parse key=value words. Raises ConfigError that names the word and the nearest key."""
         kinds: dict[str, Any] = {f.name: type(f.default) for f in fields(cls)}
         values: dict[str, Any] = {}
         for word in words:
@@ -70,7 +77,7 @@ class SlurmOptions:
         options = cls(**values)
         for key in ("hours", "mem_gb"):
             if not math.isfinite(getattr(options, key)):
-                raise ConfigError(f"--slurm {key}={getattr(options, key)} is no number to count with")
+                raise ConfigError(f"--slurm {key}={getattr(options, key)} must be a finite number")
         for key in ("cpus", "hours", "array", "signal_seconds"):
             if getattr(options, key) <= 0:
                 raise ConfigError(f"--slurm {key}={getattr(options, key)} must be above 0")
@@ -79,26 +86,26 @@ class SlurmOptions:
                 raise ConfigError(f"--slurm {key}={getattr(options, key)} is below 0")
         if options.signal_seconds >= 60 * options.minutes:
             raise ConfigError(
-                f"--slurm hours={options.hours} leaves no time to train in: SLURM asks to save signal_seconds="
-                f"{options.signal_seconds} before its end; raise hours, or lower signal_seconds"
+                f"--slurm hours={options.hours} leaves no time for training, because SLURM sends the signal to save "
+                f"signal_seconds={options.signal_seconds} before the limit; raise hours or lower signal_seconds"
             )
         return options
 
     @property
     def minutes(self) -> int:
-        """The time limit in whole minutes, as SLURM counts it."""
+        """Time limit in minutes, SLURM's unit."""
         return max(1, round(self.hours * 60))
 
 
 def submit(tasks: Sequence[LaunchTask], options: SlurmOptions, name: str, folder: Path) -> list[str]:
-    """Submit tasks as arrays; return the id of each one's job. `folder` keeps what submitit writes.
+    """Submit tasks as job arrays and return the id of each job. submitit writes its files to `folder`.
 
-    Raises LaunchError where there is no SLURM, no submitit, or SLURM refuses.
+    Raises LaunchError if SLURM or submitit is not installed, or if SLURM rejects the jobs.
     """
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise LaunchError(
-            "no SLURM on this machine: sbatch is not on the PATH. Run this on the cluster's login node, print a script "
-            "to take there with --dry-run, or run on this machine with --jobs N"
+            "no SLURM on this machine: sbatch and srun must be on the PATH. Run this command on the login node of the "
+            "cluster, print a script for the cluster with --dry-run, or use this machine with --jobs N"
         )
     try:
         from submitit import SlurmExecutor
@@ -115,9 +122,9 @@ def submit(tasks: Sequence[LaunchTask], options: SlurmOptions, name: str, folder
             executor.update_parameters(**_submitit_parameters(options, name))
             submitted = executor.submit_array([QueuedTask(task, options.requeues) for task in part])
         except (OSError, FailedJobError, FailedSubmissionError) as err:
-            raise LaunchError(f"SLURM does not take the jobs: {err}") from err
+            raise LaunchError(f"SLURM rejected the jobs: {err}") from err
         for task, job in zip(part, submitted, strict=True):
-            note_submitted(task.folder, job.job_id)
+            record_submission(task.folder, job.job_id)
             jobs.append(job.job_id)
     return jobs
 
@@ -135,7 +142,7 @@ def _submitit_parameters(options: SlurmOptions, name: str) -> dict[str, Any]:
         "constraint": options.constraint,
         "array_parallelism": options.array,
         "signal_delay_s": options.signal_seconds,
-        "srun_args": [f"--cpus-per-task={options.cpus}"],  # from 22.05 on srun does not take it over from sbatch
+        "srun_args": [f"--cpus-per-task={options.cpus}"],  # since version 22.05 srun does not inherit it from sbatch
         "stderr_to_stdout": True,
         "setup": [options.setup, f"cd {shlex.quote(os.getcwd())}"] if options.setup else [],
         "additional_parameters": {"requeue": True},
@@ -145,70 +152,72 @@ def _submitit_parameters(options: SlurmOptions, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class QueuedTask:
-    """What submitit keeps and calls on the node: one attempt, and a place in the queue when it had to stop."""
+    """Callable that submitit pickles and calls on a node: one attempt at a task, requeued if it was stopped."""
 
     task: LaunchTask
     requeues: int
 
     def __call__(self) -> int:
-        """Do the task; return its exit code, 0 too where it is done already.
+        """Run the task and return its exit code; 0 if it is already done.
 
-        Raises LaunchError when it failed or another process is at it, so that SLURM shows the job as failed.
+        Raises LaunchError if the task failed or another process runs it, so that SLURM marks the job as failed.
         """
-        heard: list[int] = []
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # in place of submitit's handlers
-            signal.signal(number, lambda received, frame: heard.append(received))
+        received: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # replaces the handlers of submitit
+            signal.signal(number, lambda number, frame: received.append(number))
         release_lock_of_dead_job(self.task.folder)
         result = self.task.folder / "result.json"
-        # In its own group SLURM might not find the process when it ends the job.
+        # Without own_group, because SLURM might not find a process in another group when it ends the job.
         attempt = Attempt.start(self.task, own_group=False, is_wanted=lambda: not result.is_file())
         if attempt is None:
             if result.is_file():
                 return 0
-            raise LaunchError(f"{self.task.name}: another process is at it; see {self.task.folder}")
-        ended = wait(attempt, heard)
-        if ended.is_failure or not heard:
-            if ended.exit_code:
-                raise LaunchError(f"{self.task.name}: {ended.reason or 'stopped from outside'}; see {self.task.folder}")
-        elif ended.exit_code:
-            requeue(self.requeues, wanted=any(number != signal.SIGTERM for number in heard))
-        return ended.exit_code
+            raise LaunchError(f"{self.task.name}: another process runs this task; see {self.task.folder}")
+        outcome = wait(attempt, received)
+        if outcome.is_failure or not received:
+            if outcome.exit_code:
+                raise LaunchError(
+                    f"{self.task.name}: {outcome.reason or 'stopped by a signal'}; see {self.task.folder}"
+                )
+        elif outcome.exit_code:
+            requeue(self.requeues, wanted=any(number != signal.SIGTERM for number in received))
+        return outcome.exit_code
 
     def checkpoint(self) -> Any:
-        """Tell submitit to queue the same again: only for a signal that comes before the handlers above."""
+        """Return the same task for requeuing. submitit calls this for signals before the handlers above are set."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
-def wait(attempt: Attempt, heard: Sequence[int], poll_seconds: float = 0.1) -> Ended:
-    """Wait for an attempt to end; pass on the first signal of `heard`, a list that a handler fills."""
-    told = False
+def wait(attempt: Attempt, received: Sequence[int], poll_seconds: float = 0.1) -> AttemptOutcome:
+    """Wait for the end of an attempt. Send it SIGTERM once a signal handler has added a signal to `received`."""
+    forwarded = False
     while True:
-        ended = attempt.poll()
-        if ended is not None:
-            return ended
-        if heard and not told:
-            told = True
+        outcome = attempt.poll()
+        if outcome is not None:
+            return outcome
+        if received and not forwarded:
+            forwarded = True
             attempt.signal(signal.SIGTERM)
         time.sleep(poll_seconds)
 
 
 def requeue(max_requeues: int, wanted: bool) -> NoReturn:
-    """Put this job back into the queue, and end.
+    """Requeue this job and exit.
 
-    SLURM sends SIGUSR2 when it wants the place. With `wanted` false only SIGTERM came: of a preemption, in which the
-    job counts as running, or of scancel, after which it does not and stays away.
+    `wanted` is true after SIGUSR2, which SLURM sends before the time limit and before a preemption. After SIGTERM alone
+    the job is requeued only if it is still running: it is after a preemption, and it is not after scancel.
     """
-    job, restarts = this_job(), int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+    job, restarts = current_job(), int(os.environ.get("SLURM_RESTART_COUNT", "0"))
     if restarts >= max_requeues:
-        raise LaunchError(f"job {job} went back into the queue {restarts} times; start the sweep again to go on")
+        raise LaunchError(f"job {job} was requeued {restarts} times, the limit; start the sweep again to resume")
     if wanted or _ask(["squeue", "--noheader", "--jobs", job, "--format=%T"])[1].strip() == "RUNNING":
-        for _ in range(20):  # the controller may be away for a while
+        for _ in range(20):  # the controller may be unavailable for a while
             exit_code, answer = _ask(["scontrol", "requeue", job])
             if exit_code == 0:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                time.sleep(60)  # SLURM ends this process; to end first would look as if the job were over
+                time.sleep(60)  # wait until SLURM ends this process; otherwise the job would count as completed
                 break
             log.warning("scontrol requeue %s: %s", job, answer.strip())
             time.sleep(3)
@@ -216,9 +225,10 @@ def requeue(max_requeues: int, wanted: bool) -> NoReturn:
 
 
 def release_lock_of_dead_job(folder: Path) -> None:
-    """Empty a run.lock that a job on another host left behind, once SLURM says that the job is over.
+    """Clear a run.lock of a job on another host if SLURM reports that the job has ended.
 
-    On one host the kernel gives the lock back; across a network file system the text in it speaks, and outlives a node.
+    On the same host the kernel releases locks. Across hosts, the content of the file identifies the holder, and it
+    remains after a node has failed.
     """
     lock = folder / "run.lock"
     words = lock.read_text(errors="replace").split() if lock.is_file() else []
@@ -228,7 +238,7 @@ def release_lock_of_dead_job(folder: Path) -> None:
     states = [line.split()[1] for line in answer.splitlines() if line.split()[0] == words[2]] if not exit_code else []
     over = "Invalid job id" in answer if exit_code else all(state in ENDED_STATES for state in states)
     if over:
-        log.warning("%s: job %s on %s is over; its lock is released", folder, words[2], words[0])
+        log.warning("%s: job %s on %s has ended; its lock is released", folder, words[2], words[0])
         lock.write_text("")
 
 
@@ -246,7 +256,7 @@ ENDED_STATES = (
 
 
 def _ask(command: Sequence[str]) -> tuple[int, str]:
-    """Return the exit code of a SLURM command and what it printed, errors included."""
+    """Return exit code and output of a SLURM command, including errors."""
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as err:
@@ -254,11 +264,11 @@ def _ask(command: Sequence[str]) -> tuple[int, str]:
     return answer.returncode, answer.stdout + answer.stderr
 
 
-def script(tasks: Sequence[LaunchTask], options: SlurmOptions, name: str) -> str:
-    """Return a plain sbatch script for up to MAX_ARRAY tasks: no submitit, to be read and edited."""
+def sbatch_script(tasks: Sequence[LaunchTask], options: SlurmOptions, name: str) -> str:
+    """Return a plain sbatch script for up to MAX_ARRAY tasks, which does not need submitit and can be edited."""
     if len(tasks) > MAX_ARRAY:
-        raise LaunchError(f"{len(tasks)} tasks are more than one array takes ({MAX_ARRAY}); divide the sweep's file")
-    asked = {
+        raise LaunchError(f"{len(tasks)} tasks exceed the limit of one array ({MAX_ARRAY}); split the sweep file")
+    directives = {
         "job-name": name,
         "array": f"0-{len(tasks) - 1}%{options.array}",
         "partition": options.partition,
@@ -273,8 +283,11 @@ def script(tasks: Sequence[LaunchTask], options: SlurmOptions, name: str) -> str
         "output": f"{name}-%A_%a.txt",
         "open-mode": "append",
     }
-    flags = [f"#SBATCH --{key}={shlex.quote(str(value))}" for key, value in asked.items() if value]
-    cases = [f"{number}) run {shown([str(task.folder)])} {shown(task.command)} ;;" for number, task in enumerate(tasks)]
+    flags = [f"#SBATCH --{key}={shlex.quote(str(value))}" for key, value in directives.items() if value]
+    cases = [
+        f"{number}) run {format_command([str(task.folder)])} {format_command(task.command)} ;;"
+        for number, task in enumerate(tasks)
+    ]
     return "\n".join(
         ["#!/bin/bash", *flags, "#SBATCH --requeue", options.setup, f"cd {shlex.quote(os.getcwd())} || exit 2", ""]
         + [_RUN.format(cpus=options.cpus, requeues=options.requeues), "case $SLURM_ARRAY_TASK_ID in", *cases, "esac"]
@@ -289,11 +302,11 @@ run() {{  # the folder of a run, then its command
     [ -e "$folder/result.json" ] && exit 0
     mkdir -p "$folder" || exit 2
     echo "--- started $(date --iso-8601=seconds) on $(hostname): $*" >> "$folder/log.txt"
-    # Through srun, since SLURM signals the steps of a job and not this script. main.py then saves and returns 75.
+    # SLURM signals the steps of a job and not this script, hence srun. main.py then saves and returns 75.
     srun --cpus-per-task={cpus} "$@" >> "$folder/log.txt" 2>&1
     code=$?
     printf '{{"event": "ended", "exit_code": %d}}\\n' "$code" >> "$folder/attempts.jsonl"
-    # Preempted or near its limit: back into the queue, to go on from there. After scancel it is no longer RUNNING.
+    # Preempted or near the time limit: requeue the job to resume it. After scancel the job is no longer RUNNING.
     if [ "$code" -eq 75 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {requeues} ] &&
         [ "$(squeue --noheader --jobs "$job" --format=%T)" = RUNNING ]; then
         scontrol requeue "$job" && sleep 60

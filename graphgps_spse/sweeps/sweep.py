@@ -1,4 +1,4 @@
-"""A sweep file becomes runs: configurations x grid points x seeds, each checked, none twice; and their manifest."""
+"""Runs of a sweep file (configurations x grid points x seeds), and the manifest of a sweep."""
 
 import hashlib
 import itertools
@@ -34,13 +34,13 @@ KEYS = {
     "include": "other sweep files, relative to this one, in place of all other keys",
 }
 MAX_RUNS = 100_000
-"""Of one sweep; the paper's whole table has 426."""
+"""Largest number of runs in a sweep. The paper's table has 426."""
 MAX_SHOWN = 20
-"""Configurations that one message lists."""
+"""Largest number of configurations listed in an error message."""
 MAX_NAME = 255
-"""Bytes of a file's name on Linux."""
-OURS = ("name", "seed", "out_dir")
-"""Keys that place a run, which the sweep sets by itself."""
+"""Largest length of a file name on Linux, in bytes."""
+RESERVED_KEYS = ("name", "seed", "out_dir")
+"""Keys that the sweep sets itself."""
 
 
 @dataclass(frozen=True)
@@ -49,36 +49,36 @@ class PlannedRun:
 
     config: Path
     own_name: str
-    """What the configuration is called by itself: its `name`, or its file's."""
+    """Name of the configuration: its key `name`, or the name of its file."""
     name: str
-    """The same and the grid point."""
+    """Name of the configuration, with a suffix for the grid point."""
     seed: int
     out_dir: Path
-    """The sweep's folder, which holds the manifest."""
+    """Folder of the sweep, which holds the manifest."""
     group: str
-    """The configuration's folder, e.g. GRIT: it tells configurations of the same name apart. May be empty."""
+    """Folder of the configuration file, e.g. GRIT, to distinguish configurations of the same name; may be empty."""
     overrides: tuple[str, ...]
     where: str
-    """file:line that asks for it."""
+    """Position file:line in the sweep file."""
     cfg: Config
-    """The resolved configuration, of any seed."""
+    """Resolved configuration, with the first seed."""
 
     @property
     def relative_dir(self) -> str:
-        """The run's folder below the sweep's, e.g. GRIT/zinc-SPSE/3."""
+        """Folder of the run, relative to the folder of the sweep, e.g. GRIT/zinc-SPSE/3."""
         return "/".join(part for part in (self.group, self.name, str(self.seed)) if part)
 
     @property
     def run_dir(self) -> Path:
-        """Where main.py keeps everything of this run."""
+        """Folder of the run."""
         return self.out_dir / self.relative_dir
 
     def resolved(self) -> dict[str, Any]:
-        """The configuration as nested dicts, with this run's seed."""
+        """Return the configuration with the seed of this run, as nested dicts."""
         return {**self.cfg.to_dict(), "seed": self.seed}
 
     def task(self, num_threads: int = 0) -> LaunchTask:
-        """The process that does it, with so many threads unless the configuration or the sweep sets them itself."""
+        """Return the task of this run. `num_threads` (0: not set) is overridden by the configuration."""
         placed = [f"name={self.name}"] if self.name != self.own_name else []
         placed += [f"seed={self.seed}", f"out_dir={_as_text(str(self.out_dir / self.group))}"]
         threads = [f"num_threads={num_threads}"] if num_threads and not self.cfg.num_threads else []
@@ -87,26 +87,25 @@ class PlannedRun:
 
 
 def read_sweep(path: Path) -> list[PlannedRun]:
-    """Return every run that a sweep file asks for. Raises ConfigError, naming file and line, for what cannot be run."""
+    """Return all runs of a sweep file. Raises ConfigError with file and line for invalid entries."""
     first: dict[Path, PlannedRun] = {}
     for run in _read(path):
         if len(first) == MAX_RUNS:
             raise ConfigError(
-                f"{run.where}: the included files together ask for more than {MAX_RUNS:,} runs, the limit"
+                f"{run.where}: the included files define more than {MAX_RUNS:,} runs, the limit; split the sweep"
             )
         if run.run_dir in first:
             raise ConfigError(
-                f"{run.where}: {run.run_dir} is listed twice, first at {first[run.run_dir].where}; "
-                "a run has one place, so remove one of the two"
+                f"{run.where}: {run.run_dir} is already defined at {first[run.run_dir].where}; remove one of the two"
             )
         first[run.run_dir] = run
     return list(first.values())
 
 
 def check_buildable(runs: Sequence[PlannedRun], build: Callable[[Config], None]) -> None:
-    """Raise ConfigError that lists every configuration of these runs which `build` refuses; each is built once.
+    """Raise ConfigError that lists all configurations for which `build` raises ConfigError. Each is built once.
 
-    What cannot be read here, such as data that lies on other machines, is logged and no reason to refuse.
+    DataError is only logged, because data may be missing on this machine and present on the machines of the runs.
     """
     problems = []
     for run in {run.run_dir.parent: run for run in runs}.values():
@@ -116,22 +115,23 @@ def check_buildable(runs: Sequence[PlannedRun], build: Callable[[Config], None])
         except ConfigError as err:
             problems.append(f"{run.where}: {label}: {err}")
         except DataError as err:
-            log.warning("%s: %s: cannot be checked here: %s", run.where, label, err)
-    refuse(problems)
+            log.warning("%s: %s: cannot be checked on this machine: %s", run.where, label, err)
+    raise_problems(problems)
 
 
-def refuse(problems: Sequence[str]) -> None:
-    """Raise ConfigError with all problems, or the first ones where there are too many to read."""
+def raise_problems(problems: Sequence[str]) -> None:
+    """Raise ConfigError that lists the first MAX_SHOWN problems, if there are any."""
     if problems:
         more = [f"and {len(problems) - MAX_SHOWN} more"] if len(problems) > MAX_SHOWN else []
-        several = f"{len(problems)} configurations of this sweep cannot be run:\n" if len(problems) > 1 else ""
+        several = f"{len(problems)} configurations of this sweep are invalid:\n" if len(problems) > 1 else ""
         raise ConfigError(several + "\n".join([*problems[:MAX_SHOWN], *more]))
 
 
 def write_manifest(sweep: str, runs: Sequence[PlannedRun]) -> None:
-    """Write sweep.json into every folder of these runs: what is intended, so that reports can say 7/10.
+    """Write the list of intended runs to sweep.json, so that reports can show the number of missing runs.
 
-    Several sweeps may share a folder: each replaces the runs that it alone listed before and keeps the others'.
+    Several sweeps can share a folder. A sweep replaces its own entries and keeps those of other sweeps. Raises
+    LaunchError if a folder cannot be written.
     """
     for out_dir in sorted({run.out_dir for run in runs}):
         try:
@@ -140,18 +140,18 @@ def write_manifest(sweep: str, runs: Sequence[PlannedRun]) -> None:
                 wait_for_lock(lock)
                 _update_manifest(out_dir / MANIFEST, sweep, [run for run in runs if run.out_dir == out_dir])
         except OSError as err:
-            raise LaunchError(f"{out_dir}: cannot be written ({err.strerror}); choose another out_dir") from err
+            raise LaunchError(f"{out_dir} cannot be written ({err.strerror}); choose another out_dir") from err
 
 
 def read_manifest(path: Path) -> list[dict[str, Any]]:
-    """Return the runs of a sweep.json. Raises DataError where it is damaged or of another schema."""
+    """Return the entries of a sweep.json. Raises DataError if it is damaged or has another schema."""
     try:
         record = read_record(path, (BEFORE_DIGESTS, SCHEMA))
         return [dict(run, sweeps=list(run["sweeps"]), dir=str(run["dir"])) for run in record["runs"]]
     except (TypeError, KeyError) as err:
-        raise DataError(f"{path} cannot be read as a sweep's manifest: {err!r}; move it aside") from err
+        raise DataError(f"{path} is not a valid sweep manifest: {err!r}; move it aside") from err
     except (OSError, ValueError) as err:
-        raise DataError(f"{path} cannot be read as a sweep's manifest: {err}; move it aside") from err
+        raise DataError(f"{path} is not a valid sweep manifest: {err}; move it aside") from err
 
 
 def _update_manifest(path: Path, sweep: str, runs: Sequence[PlannedRun]) -> None:
@@ -174,7 +174,7 @@ def _update_manifest(path: Path, sweep: str, runs: Sequence[PlannedRun]) -> None
 
 
 def shorten(path: Path) -> str:
-    """Return a path relative to the current folder where it lies below it."""
+    """Return a path, relative to the current folder if it is below."""
     absolute = Path(os.path.abspath(path))
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
 
@@ -188,13 +188,13 @@ def _read(path: Path, is_included: bool = False) -> Iterator[PlannedRun]:
     keys = _read_keys(path)
     if "include" in keys:
         if is_included or set(keys) != {"include"}:
-            why = "an included file includes no other" if is_included else "include stands alone; no other key applies"
-            raise ConfigError(f"{keys['include'].where}: {why}")
+            reason = "an included file cannot include others" if is_included else "include excludes all other keys"
+            raise ConfigError(f"{keys['include'].where}: {reason}")
         for item in read_items("include", keys["include"]):
             yield from _read(path.parent / _text(item), is_included=True)
         return
     if "configs" not in keys:
-        raise ConfigError(f"{path}: no configs, so nothing to run; keys: {', '.join(KEYS)}")
+        raise ConfigError(f"{path}: the key configs is missing. Keys: {', '.join(KEYS)}")
     out_dir = Path(_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
     _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
     seeds = _read_seeds(keys["seeds"]) if "seeds" in keys else [0]
@@ -221,19 +221,19 @@ def _read(path: Path, is_included: bool = False) -> Iterator[PlannedRun]:
             twin = twins.setdefault(resolved, suffix)
             if twin != suffix:
                 raise ConfigError(
-                    f"{keys['grid'].where}: grid: '{twin[1:]}' and '{suffix[1:]}' are the same "
-                    f"run of {config}, written in two ways; remove one of the two"
+                    f"{keys['grid'].where}: grid: '{twin[1:]}' and '{suffix[1:]}' are the same run of {config}; "
+                    "remove one of the two"
                 )
             own_name, name = cfg.name, cfg.name + suffix
             _check_names([name], where)
             cfg = cfg.with_values(name=name)
             for seed in seeds:
                 yield PlannedRun(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
-    refuse(problems)
+    raise_problems(problems)
 
 
 def _check_out_dir(folder: Path, where: str) -> None:
-    """Raise ConfigError where a folder of results can be neither read nor made, so that a plan says it too."""
+    """Raise ConfigError if a folder of results is a file or cannot be read. Plans need this check as well."""
     try:
         _check_names(folder.parts, f"{where}: out_dir")
         problem = "" if stat.S_ISDIR(folder.stat().st_mode) else "is a file"
@@ -242,24 +242,24 @@ def _check_out_dir(folder: Path, where: str) -> None:
     except OSError as err:
         problem = f"cannot be used ({err.strerror})"
     if problem:
-        raise ConfigError(f"{where}: out_dir: {folder} {problem}; choose another")
+        raise ConfigError(f"{where}: out_dir: {folder} {problem}; choose another folder")
 
 
 def _check_names(names: Iterable[str], where: str) -> None:
-    """Raise ConfigError for a name that no folder can have, though nothing of the path may be there yet to say so."""
+    """Raise ConfigError for a name that is too long for a folder, before a folder is created."""
     for name in names:
         if len(os.fsencode(name)) > MAX_NAME:
-            raise ConfigError(f"{where}: {show(name)} is longer than {MAX_NAME} bytes, the limit of a folder's name")
+            raise ConfigError(f"{where}: {show(name)} is longer than {MAX_NAME} bytes, the limit for folder names")
 
 
 def _check_number(factors: dict[str, tuple[int, str]]) -> None:
-    """Raise ConfigError where a file asks for too many runs, before they are written out. Factors have their place."""
+    """Raise ConfigError if a file defines too many runs. `factors` maps a name to a number and its file:line."""
     total = prod(number for number, _ in factors.values())
     if total > MAX_RUNS:
         listing = " x ".join(f"{_shorten_number(number)} {what}" for what, (number, _) in factors.items())
         raise ConfigError(
-            f"{max(factors.values())[1]}: {_shorten_number(total)} runs ({listing}); {MAX_RUNS:,} is the limit of a "
-            "sweep, so use fewer seeds or values"
+            f"{max(factors.values())[1]}: {_shorten_number(total)} runs ({listing}), but the limit of a sweep is "
+            f"{MAX_RUNS:,}; use fewer seeds or values"
         )
 
 
@@ -295,8 +295,8 @@ def _read_seeds(node: Node) -> Sequence[int]:
         return range(value)
     if not value or not isinstance(value, list) or not all(type(seed) is int and seed >= 0 for seed in value):
         raise ConfigError(
-            f"{node.where}: seeds: {show(value)} leaves nothing to run; write their number, e.g. 10 for 0 to 9, or a "
-            "list of numbers, e.g. [0, 1, 2]"
+            f"{node.where}: seeds: {show(value)} must be a positive number, e.g. 10 for seeds 0 to 9, or a non-empty "
+            "list of seeds, e.g. [0, 1, 2]"
         )
     return value
 
@@ -307,24 +307,24 @@ def _read_overrides(node: Node) -> list[str]:
         word = _text(item)
         _check_key(word.partition("=")[0], item.where)
         if "=" not in word:
-            raise ConfigError(f"{item.where}: overrides: '{word}' is not of the form key=value")
+            raise ConfigError(f"{item.where}: overrides: '{word}' must have the form key=value")
         words.append(word)
     return words
 
 
 def _check_key(key: str, where: str) -> None:
-    if key in OURS:
-        raise ConfigError(f"{where}: '{key}' is set by the sweep itself, from configs, seeds and out_dir")
+    if key in RESERVED_KEYS:
+        raise ConfigError(f"{where}: '{key}' is reserved: the sweep sets it from configs, seeds and out_dir")
 
 
 def _text(node: Node) -> str:
     if node.is_mapping or node.is_list or not node.text:
-        raise ConfigError(f"{node.where}: expected one word, not {show(node.plain())}")
+        raise ConfigError(f"{node.where}: must be a single value, not {show(node.plain())}")
     return node.text
 
 
 def _as_text(text: str) -> str:
-    """Return a text as an override that means it: quoted where YAML would read something else."""
+    """Return a text for use as an override, quoted if YAML would read another value."""
     try:
         is_itself = parse_word(text, "out_dir") == text
     except ConfigError:

@@ -213,7 +213,7 @@ def test_a_file_that_is_cut_after_the_check_of_a_batch_says_so(tmp_path, num_wor
     else:
         assert done.returncode == -signal.SIGBUS and "Bus error" in done.stderr and "in batch" in done.stderr
         assert "cut short" in describe_end(done.returncode, tmp_path / "log.txt")
-    with pytest.raises(DataError, match="flat is damaged .*written anew"):
+    with pytest.raises(DataError, match="flat is damaged .*write it again"):
         load_flat(tmp_path / "flat")
 
 

@@ -135,5 +135,5 @@ def test_a_folder_that_may_be_read_and_not_written(open_folder):
 def test_a_split_without_a_known_target_is_named():
     graphs = make_dataset(y=torch.full((3, 1), torch.nan), may_miss_targets=True)
     require_targets({"train": make_dataset(), "val": make_dataset(may_miss_targets=True)})
-    with pytest.raises(DataError, match="test split: none of its targets is known"):
+    with pytest.raises(DataError, match="test split: all targets are unknown"):
         require_targets({"train": make_dataset(), "test": graphs})

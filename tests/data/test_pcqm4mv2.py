@@ -143,7 +143,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
     with pytest.raises(DataError, match=r"split_dict\.pt is damaged"):
         make(tmp_path).load()
     torch.save({part: np.arange(99) for part in ("train", "valid", "test-dev", "test-challenge")}, split)
-    with pytest.raises(DataError, match="names more molecules in train"):
+    with pytest.raises(DataError, match="lists molecules in train that"):
         make(tmp_path).load()
     (tmp_path / "pcqm4m-v2/raw/data.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
     with pytest.raises(DataError, match="is not OGB's table"):
@@ -209,7 +209,7 @@ def test_submission(tmp_path):
 @pytest.mark.parametrize(
     ("part", "values", "words"),
     [
-        ("valid", np.zeros(3), "'valid' is not submitted"),
+        ("valid", np.zeros(3), "'valid' is not a split of the leaderboard"),
         ("test-dev", np.zeros(147_036), "147,036 predictions, which is not the number that OGB expects"),
         ("test-challenge", np.array([0.0, np.nan]), "prediction of molecule 1 is not finite"),
     ],

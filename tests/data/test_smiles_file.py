@@ -62,13 +62,13 @@ def test_a_quote_that_is_never_closed_names_the_lines_that_it_swallows(tmp_path)
     [
         (b"", "is empty; the first line must name the columns"),
         (b"smile,y\nC,1", r"no column 'smiles'\. Did you mean 'smile'\? Columns: smile, y"),
-        (b"smiles,y,y\nC,1,2", "its header names the column 'y' 2 times"),
+        (b"smiles,y,y\nC,1,2", "the header names the column 'y' 2 times"),
         (b"smiles\ty\nC\t1", "columns must be separated by commas"),
         ("smiles,y\nC,1".encode("utf-16"), "the header (is not UTF-8 text|contains a zero byte)"),
     ],
 )
 def test_a_header_that_cannot_be_used_refuses_the_file(tmp_path, content, words):
-    with pytest.raises(DataError, match=rf"m\.csv: {words}"):
+    with pytest.raises(DataError, match=rf"m\.csv:? {words}"):
         rows(tmp_path, content)
 
 

@@ -59,7 +59,7 @@ def test_no_code_runs(tmp_path, how, kind):
         with pytest.raises(Exception, match=r"is refused: .*\((posix|nt)\.system\)"):
             as_tensor(read(path)["x"][1])
     else:
-        with pytest.raises(DataError, match=r"file is refused: .*\([\w.]+\)\. Fetch .*dataset\.trust_data=True"):
+        with pytest.raises(DataError, match=r"file is refused: .*\([\w.]+\)\. Download .*dataset\.trust_data=True"):
             read(path)
     assert not (tmp_path / "ran").exists()
     with suppress(DataError):  # a storage of nonsense

@@ -116,7 +116,7 @@ def test_refusals():
         SimplePathEncoding(max_length=2)(HeteroData())
     with pytest.raises(DataError, match="needs data.edge_index as a tensor .*got NoneType"):
         SimplePathEncoding(max_length=2)(Data(num_nodes=3))
-    with pytest.raises(DataError, match="needs data.edge_index as a tensor .*is list"):
+    with pytest.raises(DataError, match="needs data.edge_index as a tensor .*got list"):
         SimplePathEncoding(max_length=2)(Data(edge_index=[[0, 1], [1, 0]], num_nodes=2))
     with pytest.raises(DataError, match="points outside its 2 nodes"):
         SimplePathEncoding(max_length=2)(graph([(0, 2)], 2))

@@ -22,9 +22,7 @@ def test_each_data_set_and_direction_has_its_own_ranking():
     assert [[c.label for c in ranking] for ranking in rank_on_validation(cells)] == [["b", "a", "c"], ["e", "d"]]
     first, second = describe_best(cells)
     assert first.startswith("ZINC: b is the best of 3 configurations: mae 0.200 on validation, 0.900")
-    assert second.startswith(
-        "Cycles: e is the best of 2 configurations: accuracy 0.7000 on validation, 0.0"
-    )
+    assert second.startswith("Cycles: e is the best of 2 configurations: accuracy 0.7000 on validation, 0.0")
 
 
 def test_what_has_no_validation_score_is_never_chosen():

@@ -18,13 +18,13 @@ from graphgps_spse.sweeps.launch import (
     Attempt,
     LaunchTask,
     describe_end,
+    format_command,
     is_failure,
     is_held,
     last_error,
     main_command,
-    note_submitted,
     read_attempts,
-    shown,
+    record_submission,
     signal_name,
 )
 
@@ -77,10 +77,10 @@ FOREIGN = [
 
 @pytest.mark.parametrize("line", FOREIGN)
 def test_lines_that_are_no_events_are_left_out(tmp_path, line):
-    note_submitted(tmp_path, "12_3")
+    record_submission(tmp_path, "12_3")
     with (tmp_path / "attempts.jsonl").open("a") as journal:
         journal.write(line + "\n")
-    note_submitted(tmp_path, "12_4")
+    record_submission(tmp_path, "12_4")
     assert [event["job"] for event in read_attempts(tmp_path)] == ["12_3", "12_4"]
 
 
@@ -157,7 +157,7 @@ def test_last_error_is_that_of_the_last_attempt(tmp_path):
     log.write_text("--- started now\nTraceback\n  File\nRuntimeError: CUDA out of memory\n\n")
     assert last_error(log) == "RuntimeError: CUDA out of memory"
     log.write_text("error: old\n--- started now\n")
-    assert last_error(log) == "it printed nothing"
+    assert last_error(log) == "the log is empty"
     log.write_text("error: long ago\n" + "epoch\n" * 10_000)
     assert last_error(log) == "epoch"
     assert describe_end(75, log) == describe_end(0, log) == ""
@@ -165,7 +165,7 @@ def test_last_error_is_that_of_the_last_attempt(tmp_path):
 
 def test_damaged_journal_keeps_what_can_be_read(tmp_path):
     assert read_attempts(tmp_path) == []
-    note_submitted(tmp_path, "12_3")
+    record_submission(tmp_path, "12_3")
     with (tmp_path / "attempts.jsonl").open("ab") as journal:
         journal.write(b'[1]\n{"event": "other"}\n\xff\xfe\n{"event": "star')
     assert [event["job"] for event in read_attempts(tmp_path)] == ["12_3"]
@@ -180,13 +180,13 @@ def test_a_journal_that_cannot_grow_ends_nothing(tmp_path, caplog):
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
     try:
         ended = finish(Attempt.start(task(tmp_path, "print('done')")))
-        note_submitted(tmp_path, "12_3")
+        record_submission(tmp_path, "12_3")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert ended.exit_code == 0 and "done" in (tmp_path / "log.txt").read_text()
-    assert [f"'{event}' cannot be noted" in caplog.text for event in ("started", "ended", "submitted")] == [True] * 3
+    assert [f"'{event}' cannot be recorded" in caplog.text for event in ("started", "ended", "submitted")] == [True] * 3
     (tmp_path / "file").write_text("")
-    note_submitted(tmp_path / "file" / "0", "12_4")
+    record_submission(tmp_path / "file" / "0", "12_4")
     assert "job 12_4" in caplog.text
 
 
@@ -201,5 +201,8 @@ def test_unwritable_folder_and_missing_program(tmp_path):
 
 def test_command_is_shown_as_one_would_type_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert shown([f"{tmp_path}/bin/python", f"out_dir={tmp_path}/r s", "x=[1]"]) == "bin/python 'out_dir=r s' 'x=[1]'"
+    assert (
+        format_command([f"{tmp_path}/bin/python", f"out_dir={tmp_path}/r s", "x=[1]"])
+        == "bin/python 'out_dir=r s' 'x=[1]'"
+    )
     assert subprocess.run([*main_command(), "--help"], capture_output=True, check=False).returncode == 0

@@ -18,8 +18,8 @@ import yaml
 from graphgps_spse.errors import LaunchError
 from graphgps_spse.files import try_lock
 from graphgps_spse.sweeps import pool
-from graphgps_spse.sweeps.launch import Attempt, Ended, LaunchTask, read_attempts
-from graphgps_spse.sweeps.pool import Slot, divide, find_gpus, run_tasks
+from graphgps_spse.sweeps.launch import Attempt, AttemptOutcome, LaunchTask, read_attempts
+from graphgps_spse.sweeps.pool import Slot, find_gpus, make_slots, run_tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -36,12 +36,12 @@ class Scripted:
         self.code, self.polls, self.signals = code, polls, []
         alive.append(self)
 
-    def poll(self) -> Ended | None:
+    def poll(self) -> AttemptOutcome | None:
         self.polls -= 1
         if self.polls > 0:
             return None
         self.alive.remove(self)
-        return Ended(self.code, "broke" if self.code else "", 1.0)
+        return AttemptOutcome(self.code, "broke" if self.code else "", 1.0)
 
     def signal(self, number: signal.Signals) -> None:
         self.signals.append(number)
@@ -64,9 +64,9 @@ def test_every_task_runs_once_in_a_slot_of_its_own():
         return attempt
 
     slots = [Slot(1, gpu) for gpu in ("0", "1", "5")]
-    tally = run_tasks(tasks(10), slots, should_stop=lambda: False, start=start, poll_seconds=0)
+    summary = run_tasks(tasks(10), slots, should_stop=lambda: False, start=start, poll_seconds=0)
     assert started == [task.name for task in tasks(10)] and most == [3] and not alive
-    assert tally.failed == ["r/2"] and len(tally.done) == 9 and not tally.stopped
+    assert summary.failed == ["r/2"] and len(summary.done) == 9 and not summary.stopped
 
 
 def test_what_cannot_start_or_runs_elsewhere_leaves_the_others_alone(caplog):
@@ -77,8 +77,8 @@ def test_what_cannot_start_or_runs_elsewhere_leaves_the_others_alone(caplog):
             raise LaunchError("cannot be written")
         return None if task.name == "r/2" else Scripted(task, environment, alive)
 
-    tally = run_tasks(tasks(4), [Slot(1)], should_stop=lambda: False, start=start, poll_seconds=0)
-    assert (tally.done, tally.failed, tally.elsewhere) == (["r/0", "r/3"], ["r/1"], ["r/2"])
+    summary = run_tasks(tasks(4), [Slot(1)], should_stop=lambda: False, start=start, poll_seconds=0)
+    assert (summary.done, summary.failed, summary.elsewhere) == (["r/0", "r/3"], ["r/1"], ["r/2"])
     assert "cannot be written" in caplog.text
 
 
@@ -86,8 +86,8 @@ def test_a_run_that_a_full_disk_kept_from_starting_has_not_failed():
     def start(task, environment):
         raise LaunchError("cannot be written") from OSError(errno.ENOSPC, "No space left on device")
 
-    tally = run_tasks(tasks(2), [Slot(1)], should_stop=lambda: False, start=start, poll_seconds=0)
-    assert (tally.stopped, tally.failed) == (["r/0", "r/1"], [])
+    summary = run_tasks(tasks(2), [Slot(1)], should_stop=lambda: False, start=start, poll_seconds=0)
+    assert (summary.stopped, summary.failed) == (["r/0", "r/1"], [])
 
 
 def test_two_sweeps_at_once_run_nothing_twice(tmp_path):
@@ -117,9 +117,9 @@ def test_stop_asks_each_running_process_once_and_waits_for_it():
         started.append(Scripted(task, environment, alive, polls=1000))
         return started[-1]
 
-    tally = run_tasks(tasks(5), [Slot(1)] * 2, should_stop=lambda: next(asked), start=start, poll_seconds=0)
+    summary = run_tasks(tasks(5), [Slot(1)] * 2, should_stop=lambda: next(asked), start=start, poll_seconds=0)
     assert [attempt.signals for attempt in started] == [[signal.SIGTERM]] * 2 and not alive
-    assert sorted(tally.stopped) == [task.name for task in tasks(5)]
+    assert sorted(summary.stopped) == [task.name for task in tasks(5)]
 
 
 def test_second_ctrl_c_kills(tmp_path):
@@ -138,8 +138,8 @@ def test_second_ctrl_c_kills(tmp_path):
 
 
 def test_cores_and_gpus_are_divided(monkeypatch):
-    assert divide(3, 16, ["0", "1"]) == [Slot(5, "0"), Slot(5, "1"), Slot(5, "0")]
-    assert divide(4, 2, []) == [Slot(1)] * 4
+    assert make_slots(3, 16, ["0", "1"]) == [Slot(5, "0"), Slot(5, "1"), Slot(5, "0")]
+    assert make_slots(4, 2, []) == [Slot(1)] * 4
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     environment = Slot(2, "1").environment()
@@ -161,7 +161,7 @@ def test_gpus_are_found(tmp_path, monkeypatch, caplog):
     tool.chmod(0o755)
     assert find_gpus() == ["0", "1"]
     tool.write_text("#!/bin/sh\nexit 9\n")
-    assert find_gpus() == [] and "no GPU is divided" in caplog.text
+    assert find_gpus() == [] and "no GPU is assigned" in caplog.text
 
 
 TINY = {
@@ -210,7 +210,7 @@ def test_sweep_on_one_machine(lab, monkeypatch):
     assert once_more.returncode == 0 and "nothing to do; 2 of 2" in once_more.stdout
     assert len(read_attempts(good)) == 2
     planned = call(lab / "s.yaml", "--plan").stdout
-    assert "2 runs: 2 done" in planned and "still to go: 0.00 h" in planned
+    assert "2 runs: 2 done" in planned and "remaining: 0.00 h" in planned
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\ngrid:\n  optim.base_lr: [1e-3]\n")
     monkeypatch.chdir(lab)
     assert sweep_script.main(["s.yaml"]) == 0  # nothing to do, and one run less is intended
@@ -231,7 +231,7 @@ def test_every_model_is_built_before_anything_starts_and_all_bad_cells_are_told(
     monkeypatch.chdir(lab)
     assert sweep_script.main(["s.yaml", *arguments]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("error: 3 configurations of this sweep cannot be run:\n")
+    assert told.startswith("error: 3 configurations of this sweep are invalid:\n")
     for width in (4, 12, 7):
         assert f"s.yaml:1: A/tiny-dim_hidden{width}: " in told and f"must equal gt.dim_hidden={width}" in told
     assert "dim_hidden8" not in told and not (lab / "results").exists()

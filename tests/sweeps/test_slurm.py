@@ -21,8 +21,15 @@ from graphgps_spse.fill_store import fill_store
 from graphgps_spse.run import run_seeds
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.sweeps import slurm
-from graphgps_spse.sweeps.launch import LaunchTask, note_submitted, read_attempts
-from graphgps_spse.sweeps.slurm import MAX_ARRAY, QueuedTask, SlurmOptions, release_lock_of_dead_job, script, submit
+from graphgps_spse.sweeps.launch import LaunchTask, read_attempts, record_submission
+from graphgps_spse.sweeps.slurm import (
+    MAX_ARRAY,
+    QueuedTask,
+    SlurmOptions,
+    release_lock_of_dead_job,
+    sbatch_script,
+    submit,
+)
 from graphgps_spse.sweeps.states import ask_live_jobs
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
@@ -205,7 +212,7 @@ def talking_task(folder: Path) -> LaunchTask:
 
 def test_printed_script_requeues_and_a_cancelled_job_stays_away(box, tmp_path):
     tasks = [talking_task(tmp_path / name) for name in ("warned", "cancelled")]
-    text = script(tasks, SlurmOptions.parse(["partition=low", "cpus=1", "hours=1"]), "plain")
+    text = sbatch_script(tasks, SlurmOptions.parse(["partition=low", "cpus=1", "hours=1"]), "plain")
     (tmp_path / "plain.sbatch").write_text(text)
     array = box.ask("sbatch", "--parsable", f"--chdir={tmp_path}", str(tmp_path / "plain.sbatch")).strip()
     for task in tasks:
@@ -247,7 +254,7 @@ def test_cancelled_job_of_submitit_stays_away_and_a_done_task_costs_nothing(box,
     lock.write_text("elsewhere.invalid 1 777777")  # SLURM has forgotten it
     release_lock_of_dead_job(tasks[0].folder)
     assert lock.read_text() == ""
-    with pytest.raises(LaunchError, match="SLURM does not take the jobs.*partition"):
+    with pytest.raises(LaunchError, match="SLURM rejected the jobs.*partition"):
         submit(tasks[:1], SlurmOptions.parse(["partition=nowhere"]), "two", tmp_path / "slurm")
 
 
@@ -279,7 +286,7 @@ def test_a_job_whose_run_another_process_holds_has_failed_and_one_whose_run_is_d
     task = QueuedTask(LaunchTask("x", tmp_path, ("true",)), requeues=0)
     with (tmp_path / "attempts.jsonl").open("a+") as journal:
         assert try_lock(journal)
-        with pytest.raises(LaunchError, match="x: another process is at it"):
+        with pytest.raises(LaunchError, match="x: another process runs this task"):
             task()
         (tmp_path / "result.json").write_text("{}")
         assert task() == 0
@@ -303,7 +310,7 @@ def test_a_run_goes_on_in_another_job_after_its_node_went_down(tmp_path, monkeyp
     (run.path / "run.lock").write_text(f"went-down.invalid 1 {dead_job}")
     with pytest.raises(RunDirError, match=f"in use by another process .*went-down.invalid 1 {dead_job}"):
         RunDir.open(run.path, {"seed": 0})
-    note_submitted(run.path, dead_job)
+    record_submission(run.path, dead_job)
     resume = (
         "import sys; from pathlib import Path; from graphgps_spse.rundir import RunDir\n"
         "with RunDir.open(Path(sys.argv[1]), {'seed': 0}) as run:\n"
@@ -347,9 +354,9 @@ def test_lock_of_a_job_that_cannot_be_asked_about_stays(tmp_path, monkeypatch):
         ("gpus=one", "gpus is a int"),
         ("hours=0", "above 0"),
         ("hours=-1", "above 0"),
-        ("hours=0.03", "leaves no time to train in"),
-        ("hours=nan", "no number to count with"),
-        ("mem_gb=inf", "no number to count with"),
+        ("hours=0.03", "leaves no time for training"),
+        ("hours=nan", "must be a finite number"),
+        ("mem_gb=inf", "must be a finite number"),
         ("gpus=-1", "below 0"),
     ],
 )
@@ -363,14 +370,14 @@ def test_options_in_the_units_of_slurm(tmp_path):
     options = SlurmOptions.parse(["partition=gpu", "gpus=1", "hours=1.5", "array=8", "mem_gb=0.5", "account=lab"])
     assert options.minutes == 90
     tasks = [LaunchTask(f"r/{number}", tmp_path / f"a b{number}", ("python", "main.py", "x y")) for number in range(3)]
-    text = script(tasks, options, "my sweep")
+    text = sbatch_script(tasks, options, "my sweep")
     assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
     for line in ("--array=0-2%8", "--time=90", "--gpus-per-node=1", "--mem=512M", "--account=lab", "--partition=gpu"):
         assert f"#SBATCH {line}" in text.splitlines()
     assert "qos" not in text and "#SBATCH --requeue" in text and "#SBATCH --signal=USR2@120" in text
     assert f"2) run {shlex.quote(str(tmp_path / 'a b2'))} python main.py 'x y' ;;" in text.splitlines()
-    with pytest.raises(LaunchError, match="more than one array takes"):
-        script(tasks * MAX_ARRAY, options, "s")
+    with pytest.raises(LaunchError, match="exceed the limit of one array"):
+        sbatch_script(tasks * MAX_ARRAY, options, "s")
 
 
 def test_no_slurm_here_is_said(tmp_path, monkeypatch):

@@ -15,8 +15,8 @@ from graphgps_spse.config.identity import identity_of
 from graphgps_spse.errors import LaunchError
 from graphgps_spse.results import RunResult, hash_config
 from graphgps_spse.rundir import RunDir
-from graphgps_spse.sweeps.launch import note_submitted
-from graphgps_spse.sweeps.states import knows_slurm, plan, predict_hours, read_state
+from graphgps_spse.sweeps.launch import record_submission
+from graphgps_spse.sweeps.states import format_plan, predict_hours, read_state, was_submitted
 from graphgps_spse.sweeps.sweep import PlannedRun, read_sweep
 
 
@@ -145,12 +145,12 @@ def test_other_hosts_count_as_alive_unless_slurm_says_otherwise(runs):
 def test_queued_is_what_slurm_knows(runs):
     run = runs[0]
     begin(run)
-    assert not knows_slurm(run)
+    assert not was_submitted(run)
     (run.run_dir / "run.lock").write_text("elsewhere.invalid 1 77")
-    assert knows_slurm(run)
+    assert was_submitted(run)
     (run.run_dir / "run.lock").write_text("")
-    note_submitted(run.run_dir, "12_3")
-    assert knows_slurm(run)
+    record_submission(run.run_dir, "12_3")
+    assert was_submitted(run)
     assert read_state(run, live_jobs={"12_3"}).kind == "queued"
     assert read_state(run, live_jobs={"12_4"}).kind == read_state(run).kind == "interrupted"
     journal(run, {"event": "ended", "exit_code": 75, "reason": ""})
@@ -162,11 +162,13 @@ def test_another_configuration_is_not_this_run(runs):
     assert read_state(runs[0]).kind == "interrupted"
     begin(runs[1], optim={**runs[1].resolved()["optim"], "max_epoch": 3})
     state = read_state(runs[1])
-    assert state.kind == "differs" and "optim.max_epoch 3 there, 10 here" in state.detail
+    assert state.kind == "differs" and "optim.max_epoch is 3, but 10 in this sweep" in state.detail
     assert not state.needs_running(retry_failed=True)
     other = {**result_of(runs[0]).config, "gt.layers": 3}
     finish(runs[0], config=other, config_hash=hash_config(other))
-    assert read_state(runs[0]).kind == "differs" and "gt.layers 3 there, 10 here" in read_state(runs[0]).detail
+    assert (
+        read_state(runs[0]).kind == "differs" and "gt.layers is 3, but 10 in this sweep" in read_state(runs[0]).detail
+    )
 
 
 def test_damaged_records_are_said(runs):
@@ -182,7 +184,7 @@ def test_a_run_directory_that_cannot_be_read_is_said(runs, open_folder):
     closed.run_dir.mkdir(parents=True)
     (open_folder / runs[0].group).mkdir()
     (open_folder / "closed").chmod(0)
-    for read in (read_state, knows_slurm):
+    for read in (read_state, was_submitted):
         answer = as_nobody(lambda read=read: read(closed))
         assert answer.startswith("LaunchError('s.yaml:1: ") and "cannot be read (Permission denied)" in answer, answer
     with pytest.raises(
@@ -194,13 +196,13 @@ def test_a_run_directory_that_cannot_be_read_is_said(runs, open_folder):
 def test_hours_come_from_epochs_of_the_same_configuration(runs):
     states = [read_state(run) for run in runs]
     assert predict_hours(runs[0], states[0], []) is None
-    assert "still to go: unknown for 2 runs" in plan(runs, states)[-1]
+    assert "remaining: unknown for 2 runs" in format_plan(runs, states)[-1]
     finish(runs[0])
     begin(runs[1], epochs=4)
     states = [read_state(run) for run in runs]
     assert predict_hours(runs[0], states[0], []) == pytest.approx(0.01)  # it took 36 s
     assert predict_hours(runs[1], states[1], states) == pytest.approx(6 * 3.6 / 3600)
-    lines = plan(runs, states, num_threads=2)
+    lines = format_plan(runs, states, num_threads=2)
     assert lines[1].split()[:2] == ["done", "0.01"] and lines[2].split()[:2] == ["interrupted", "0.01"]
     assert lines[2].endswith("main.py --cfg A/x.yaml seed=1 out_dir=results/s/A num_threads=2")
     assert "A/x/1: after 4 of 10 epochs" in lines[3]
@@ -233,7 +235,7 @@ def test_hours_come_from_failed_seeds_too(runs):
     states = [read_state(run) for run in runs]
     assert [state.kind for state in states] == ["failed", "missing"]
     assert predict_hours(runs[1], states[1], states) == pytest.approx(10 * 12 / 3600)
-    assert "unknown" not in plan(runs, states)[-1]
+    assert "unknown" not in format_plan(runs, states)[-1]
 
 
 def test_states_are_read_and_nothing_is_written(runs):

@@ -78,7 +78,7 @@ def test_a_configuration_that_names_itself_runs_under_that_name(lab):
     (run,) = read_sweep(sweep(lab, "configs: [../A/config.yaml]\ngrid: {gt.layers: [3]}\n"))
     assert run.relative_dir == "A/z-layers3/0" and "name=z-layers3" in run.task().command
     assert run.cfg.name == "z-layers3" and run.cfg.gt.layers == 3
-    with pytest.raises(ConfigError, match="A/z/0 is listed twice"):
+    with pytest.raises(ConfigError, match="A/z/0 is already defined"):
         path.with_name("z.yaml").write_text(path.read_text())
         read_sweep(sweep(lab, "configs: [../A/config.yaml, ../A/z.yaml]\n"))
 
@@ -134,35 +134,41 @@ def test_included_sweeps_keep_their_own_folder(lab):
         ("configs:\n  - ../A/z*.yaml\n", ["s.yaml:2", "no configuration file matches"]),
         ("configs: [../A/x.yaml]\noverrides: [gt.lyers=3]\n", ["s.yaml:1", "unknown key 'gt.lyers'", "gt.layers"]),
         ("configs: [../A/x.yaml]\noverrides:\n  - gt.layers\n", ["s.yaml:3", "key=value"]),
-        ("configs: [../A/x.yaml]\noverrides: [seed=3]\n", ["s.yaml:2", "'seed' is set by the sweep"]),
-        ("configs: [../A/x.yaml]\ngrid:\n  out_dir: [a, b]\n", ["s.yaml:3", "'out_dir' is set by the sweep"]),
-        ("configs:\n  - ../A/x.yaml\n  - ../A/*.yaml\n", ["s.yaml:3", "results/s/A/x/0 is listed twice", "s.yaml:2"]),
-        ("configs: [../A/x.yaml]\nseeds: [1, 1]\n", ["A/x/1 is listed twice"]),
+        ("configs: [../A/x.yaml]\noverrides: [seed=3]\n", ["s.yaml:2", "'seed' is reserved"]),
+        ("configs: [../A/x.yaml]\ngrid:\n  out_dir: [a, b]\n", ["s.yaml:3", "'out_dir' is reserved"]),
+        (
+            "configs:\n  - ../A/x.yaml\n  - ../A/*.yaml\n",
+            ["s.yaml:3", "/A/x/0 is already defined", "s.yaml:2"],
+        ),
+        ("configs: [../A/x.yaml]\nseeds: [1, 1]\n", ["A/x/1 is already defined"]),
         (
             "configs: [../A/x.yaml]\ngrid:\n  optim.base_lr: [1e-3, 2e-3, 0.001]\n",
             ["s.yaml:3", "'base_lr1e-3' and 'base_lr0.001' are the same run of configs/A/x.yaml"],
         ),
-        ("configs: [../A/x.yaml]\nseeds: 0\n", ["s.yaml:2", "nothing to run"]),
+        ("configs: [../A/x.yaml]\nseeds: 0\n", ["s.yaml:2", "must be a positive number"]),
         ("configs: [../A/x.yaml]\nseeds: [a]\n", ["s.yaml:2", "seeds"]),
         ("configs: [../A/x.yaml]\nseeds: true\n", ["s.yaml:2", "seeds"]),
-        ("configs: []\n", ["s.yaml:1", "not empty"]),
-        ("seeds: 3\n", ["no configs"]),
-        ("configs: [../A/x.yaml]\ngrid:\n  gt.layers: []\n", ["s.yaml:3", "gt.layers", "not empty"]),
+        ("configs: []\n", ["s.yaml:1", "must be a non-empty list"]),
+        ("seeds: 3\n", ["the key configs is missing"]),
+        ("configs: [../A/x.yaml]\ngrid:\n  gt.layers: []\n", ["s.yaml:3", "gt.layers", "must be a non-empty list"]),
         ("configs: [../A/x.yaml]\ngrid: 3\n", ["s.yaml:2", "grid"]),
-        ("configs: [[a]]\n", ["s.yaml:1", "one word"]),
+        ("configs: [[a]]\n", ["s.yaml:1", "must be a single value"]),
         ("configs: [../A/x.yaml]\nconfigs: [../B/x.yaml]\n", ["s.yaml:2", "stands twice"]),
-        ("include: [s.yaml]\n", ["s.yaml:1", "includes no other"]),
-        ("include: [one.yaml]\nseeds: 3\n", ["s.yaml:1", "stands alone"]),
+        ("include: [s.yaml]\n", ["s.yaml:1", "cannot include others"]),
+        ("include: [one.yaml]\nseeds: 3\n", ["s.yaml:1", "include excludes all other keys"]),
         ("include: [absent.yaml]\n", ["no sweep file", "absent.yaml"]),
         ("- a\n", ["not a YAML mapping"]),
         ("configs: [\n", ["not valid YAML"]),
         ("configs: [../A/x.yaml]\ngrid:\n  wandb.project: [a, " + "b" * 250 + "]\n", ["s.yaml:1", "longer than 255"]),
-        ("configs: [../A/x.yaml]\nseeds: 1000000000\n", ["s.yaml:2", "1,000,000,000 runs", "100,000 is the limit"]),
+        (
+            "configs: [../A/x.yaml]\nseeds: 1000000000\n",
+            ["s.yaml:2", "1,000,000,000 runs", "limit of a sweep"],
+        ),
         ("configs: [../*/x.yaml]\nseeds: 9223372036854775807\n", ["s.yaml:2", "2 configurations", "limit"]),
         ("configs: [../A/x.yaml]\nseeds: 99999999999999999999\n", ["s.yaml:2", "beyond"]),
         (
             "configs: [../A/x.yaml]\nseeds: 20\ngrid:\n" + "".join(f"  a{k}: [1, 2, 3]\n" for k in range(400)),
-            ["s.yaml:4", "about 10^190 grid points", "20 seeds", "100,000 is the limit"],
+            ["s.yaml:4", "about 10^190 grid points", "20 seeds", "the limit of a sweep is 100,000"],
         ),
     ],
 )
@@ -202,7 +208,7 @@ def test_all_configurations_that_cannot_be_read_are_told_at_once(lab):
     with pytest.raises(ConfigError) as error:
         read_sweep(sweep(lab, f"configs:\n  - ../A/x.yaml\n  - ../B/x.yaml\n{grid}"))
     told = str(error.value)
-    assert told.startswith("5 configurations of this sweep cannot be run:\n") and told.count("\n") == 5
+    assert told.startswith("5 configurations of this sweep are invalid:\n") and told.count("\n") == 5
     assert told.count("s.yaml:2: ") == 2 and told.count("s.yaml:3: ") == 3 and "optim.max_epoch=-2" in told
 
 
@@ -222,10 +228,10 @@ def test_what_cannot_be_built_is_told_at_once_and_built_once(lab, caplog):
         check_buildable(runs, build)
     assert built == [1, 2, 26, 27]
     assert str(error.value) == (
-        "2 configurations of this sweep cannot be run:\nconfigs/sweeps/s.yaml:1: A/x-layers26: too many layers: 26\n"
+        "2 configurations of this sweep are invalid:\nconfigs/sweeps/s.yaml:1: A/x-layers26: too many layers: 26\n"
         "configs/sweeps/s.yaml:1: A/x-layers27: too many layers: 27"
     )
-    assert "A/x-layers2: cannot be checked here: no data here" in caplog.text
+    assert "A/x-layers2: cannot be checked on this machine: no data here" in caplog.text
     check_buildable(runs[:3], build)
     many = read_sweep(sweep(lab, f"configs: [../A/x.yaml]\ngrid:\n  gt.layers: {list(range(26, 66))}\n"))
     with pytest.raises(ConfigError, match=r"^40 configurations .*\n(.*\n){20}and 20 more$"):
