@@ -33,7 +33,7 @@ EXTERNAL_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR
 
 _LIKELY_CAUSES = {
     "SIGKILL": " (by hand, or memory ran out)",
-    "SIGBUS": " (a file that was in use was cut short, or /dev/shm is full)",
+    "SIGBUS": " (a file was truncated while it was in use, or /dev/shm is full)",
 }
 
 

@@ -116,4 +116,4 @@ def test_a_report_of_ones_own_data_shows_no_foreign_name_or_expectation(lab):
     text = report_text(report, build_table(report))
     assert "solubility" in text and "ZINC" not in text.replace("PyG-ZINC", "") and "1/1" in text
     assert "Against what is expected" not in text and "paper, table 1" not in text
-    assert "- own: what zinc.yaml expects is of another configuration: dataset.folder.dir is" in text
+    assert "- own: the expected result in zinc.yaml does not apply: dataset.folder.dir is" in text

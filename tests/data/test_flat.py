@@ -208,11 +208,11 @@ def test_a_file_that_is_cut_after_the_check_of_a_batch_says_so(tmp_path, num_wor
     words = [sys.executable, "-c", CUT_WITHIN_A_BATCH, str(tmp_path / "flat"), str(num_workers)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     if num_workers:
-        assert done.returncode == 1 and "crashed with SIGBUS; a file of the data set was cut short" in done.stderr
+        assert done.returncode == 1 and "crashed with SIGBUS; a file of the data set was truncated" in done.stderr
         assert done.stderr.splitlines()[-1].lstrip("\0").startswith("error: loader process"), done.stderr
     else:
         assert done.returncode == -signal.SIGBUS and "Bus error" in done.stderr and "in batch" in done.stderr
-        assert "cut short" in describe_end(done.returncode, tmp_path / "log.txt")
+        assert "truncated" in describe_end(done.returncode, tmp_path / "log.txt")
     with pytest.raises(DataError, match="flat is damaged .*write it again"):
         load_flat(tmp_path / "flat")
 

@@ -58,7 +58,7 @@ def test_bad_records_are_listed_and_the_rest_is_read(tmp_path):
     (folder,) = found.finished
     assert [run.result.seed for run in found.finished[folder]] == [0, 4]
     assert sorted(found.unfinished[folder]) == [1, 3, 22]
-    for text in ("1/result.json cannot be read", "record of exp/2", "test mae is nan", "agg/result.json lies in no"):
+    for text in ("1/result.json cannot be read", "record of exp/2", "test mae is nan", "agg/result.json is not in a"):
         assert sum(text in problem for problem in found.problems) == 1, text
     assert len(found.problems) == 4
 

@@ -84,7 +84,7 @@ def test_a_counterpart_without_walks_is_noted(tmp_path):
     write_cell(tmp_path, PATHS, name="zinc-SPSE")
     report = report_of(tmp_path)
     assert [pair.walks.label for pair in report.pairs] == ["zinc-LapPE"]
-    assert report.notes == ["zinc-SPSE is compared with zinc-LapPE, which has LapPE, for want of RWSE"]
+    assert report.notes == ["zinc-SPSE is compared with zinc-LapPE (LapPE), because no cell has RWSE"]
 
 
 def test_other_data_is_not_compared(tmp_path):
@@ -93,7 +93,7 @@ def test_other_data_is_not_compared(tmp_path):
     report = report_of(tmp_path)
     assert not report.pairs
     assert any("their fingerprints differ" in note for note in report.notes)
-    assert any("not made on the same data: zinc-RWSE / zinc-SPSE" in note for note in report.notes)
+    assert any("not run on the same data: zinc-RWSE / zinc-SPSE" in note for note in report.notes)
 
 
 def test_a_cell_that_mixes_runs_is_refused_and_the_rest_reported(tmp_path):

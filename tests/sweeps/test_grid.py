@@ -59,9 +59,9 @@ def test_joint_values_are_one_axis(points):
     ("text", "words"),
     [
         ("  gt.layers: same\n", ["s.yaml:2", "'gt.layers: same' must follow a single key"]),
-        ("  a, b: [[1, 2]]\n  c: same\n", ["s.yaml:3", "'c: same' takes", "joint values"]),
+        ("  a, b: [[1, 2]]\n  c: same\n", ["s.yaml:3", "'c: same' must follow a single key", "joint values"]),
         ("  a: [1]\n  b, c: same\n", ["s.yaml:3", "'b, c: same'"]),
-        ("  a, b: [[1, 2], [3]]\n", ["s.yaml:2", "[3] must be a list of 2 values, of a, b"]),
+        ("  a, b: [[1, 2], [3]]\n", ["s.yaml:2", "[3] must be a list of 2 values, for a, b"]),
         ("  a, b: [1, 2]\n", ["s.yaml:2", "1 must be a list of 2 values"]),
         ("  a, : [[1, 2]]\n", ["s.yaml:2", "a key is empty"]),
         ("  a: [1]\n  a, b: [[1, 2]]\n", ["s.yaml:3", "'a' is listed twice"]),
