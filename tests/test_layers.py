@@ -59,6 +59,7 @@ LAYERS = {
         {"errors", "files", "registry", "data.base", "data.molecules", "encode", "encodings.storage.in_memory"},
         {"numpy", "torch", "torch_geometric"},
     ),
+    "baselines": (None, None),
     "parts": (None, None),
     "run": (None, None),
     "describe": (None, None),

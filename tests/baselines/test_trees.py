@@ -1,0 +1,89 @@
+"""Trees learn, are recorded as runs are, and are reported beside them."""
+
+import json
+
+import pytest
+
+pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+
+from scripts_at import load_script
+
+from graphgps_spse.config import load_config
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.reports.collect import collect_runs
+from graphgps_spse.reports.comparison import build_report
+from graphgps_spse.results import RunResult
+
+CONFIG = """
+dataset:
+  format: smiles
+  node_encoder_name: Atom
+  edge_encoder_name: Bond
+  smiles: {{file: {file}, target_columns: [{targets}], task: {task}, split: column}}
+  dir: {folder}
+out_dir: {folder}/results
+posenc_SPSE: {{enable: true, max_length: 5}}
+num_threads: 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Chains, rings and chains with a ring; the target is the number of atoms in rings."""
+    rings = {"": 0, "C1CC1": 3, "C1CCCC1": 5, "C1CCCCC1": 6}
+    molecules = [("C" * n + ring, size) for n in range(1, 41) for ring, size in rings.items()]
+    parts = ["train", "train", "train", "val", "test"]
+    rows = [f"{s},{size},{int(size > 0)},{parts[i % 5]}" for i, (s, size) in enumerate(molecules)]
+    (tmp_path / "rings.csv").write_text("\n".join(["smiles,size,cyclic,split", *rows]))
+
+    def make(targets="size", task="regression"):
+        path = tmp_path / "rings.yaml"
+        path.write_text(CONFIG.format(file=tmp_path / "rings.csv", folder=tmp_path, targets=targets, task=task))
+        return path
+
+    return make
+
+
+def test_pooled_counts_and_fingerprints_learn_the_rings(config, tmp_path, capsys):
+    script = load_script("baseline")
+    path = config()
+    assert script.main(["--cfg", str(path), "--repeat", "3"]) == 0
+    assert script.main(["--cfg", str(path), "--features", "fingerprints,descriptors"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("rings-trees-SPSE, seed") == 3 and "rings-trees-fingerprints+descriptors, seed 0" in shown
+    results = sorted((tmp_path / "results" / "rings-trees-SPSE").glob("*/result.json"))
+    records = [RunResult.read(path) for path in results]
+    assert [record.seed for record in records] == [0, 1, 2] and len({record.config_hash for record in records}) == 1
+    for record in records:
+        assert record.model == "LightGBM" and record.encoding == "SPSE" and record.best["test"]["mae"] < 1.0
+    found = collect_runs(tmp_path / "results")
+    assert sum(len(runs) for runs in found.finished.values()) == 4
+    report = build_report(found)
+    assert not report.refused and [cell.first.encoding for cell in report.cells] == ["SPSE", "fingerprints+descriptors"]
+
+
+def test_a_finished_seed_is_read_and_equal_seeds_give_equal_scores(config, tmp_path):
+    script, path = load_script("baseline"), config()
+    assert script.main(["--cfg", str(path)]) == 0
+    first = (tmp_path / "results" / "rings-trees-SPSE" / "0" / "result.json").read_bytes()
+    assert script.main(["--cfg", str(path)]) == 0
+    assert (tmp_path / "results" / "rings-trees-SPSE" / "0" / "result.json").read_bytes() == first
+    assert script.main(["--cfg", str(path), "name=again"]) == 0
+    again = json.loads((tmp_path / "results" / "again-trees-SPSE" / "0" / "result.json").read_text())
+    assert again["best"]["test"]["mae"] == json.loads(first)["best"]["test"]["mae"]
+
+
+def test_labels(config, tmp_path):
+    assert load_script("baseline").main(["--cfg", str(config("cyclic", "binary"))]) == 0
+    record = RunResult.read(tmp_path / "results" / "rings-trees-SPSE" / "0" / "result.json")
+    assert record.metric == "ap" and record.best["test"]["ap"] > 0.95
+
+
+def test_refusals(config, tmp_path, capsys):
+    from graphgps_spse.baselines.trees import load_tables
+
+    with pytest.raises(ConfigError, match="the configuration enables none"):
+        load_tables(load_config(config(), ["posenc_SPSE.enable=False"]), ["encodings"])
+    cycles = ["dataset.format=cycles", "dataset.cycles.num_graphs=[4,2,2]"]
+    with pytest.raises(ConfigError, match="trees take regression or labels of graphs"):
+        load_tables(load_config(config(), cycles), ["encodings"])
