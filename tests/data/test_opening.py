@@ -13,7 +13,7 @@ from lay_ogb import lay_pcqm, lay_peptides
 from test_base import make_dataset
 from unprivileged import as_nobody
 
-from graphgps_spse.data.opening import load_splits, require_targets
+from graphgps_spse.data.opening import check_classes, load_splits, require_targets
 from graphgps_spse.errors import DataError
 from graphgps_spse.registry import datasets
 
@@ -137,3 +137,10 @@ def test_a_split_without_a_known_target_is_named():
     require_targets({"train": make_dataset(), "val": make_dataset(may_miss_targets=True)})
     with pytest.raises(DataError, match="test split: all targets are unknown"):
         require_targets({"train": make_dataset(), "test": graphs})
+
+
+def test_a_class_beyond_the_number_of_classes_is_named():
+    graphs = make_dataset(y=torch.tensor([[0], [2], [3]]))
+    check_classes(graphs, 4)
+    with pytest.raises(DataError, match=r"graph 2: the target \[3\] is outside the classes 0 to 2"):
+        check_classes(graphs, 3)
