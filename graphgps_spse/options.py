@@ -98,7 +98,7 @@ class Key:
             lengths = " or ".join(map(str, self.rule.lengths))
             raise ConfigError(f"{self.path}: {show(list(value))} must have {lengths} items ({self.rule.doc})")
         return tuple(
-            Key(f"{self.path}: item {number}", self.field, self.item, None, self.item(), self.rule).check(item)
+            Key(f"{self.path}: item {number}", self.field, self.item, None, None, self.rule).check(item)
             for number, item in enumerate(value, 1)
         )
 
@@ -106,7 +106,8 @@ class Key:
         rule, problem = self.rule, ""
         if isinstance(value, str):
             if rule.choices and value not in rule.choices:
-                problem = f"'{value}' is none of {', '.join(rule.choices)}.{nearest(value, list(rule.choices))}"
+                hint = nearest(value, list(rule.choices))
+                problem = f"'{value}' is none of {', '.join(rule.choices)}{'.' if hint else ''}{hint}"
         elif isinstance(value, float) and not math.isfinite(value):
             problem = f"{value} is not a finite number"
         elif isinstance(value, int) and abs(value) > LARGEST_INT:
@@ -144,7 +145,8 @@ def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
         return "off"
     elif type(value) is kind:
         return value
-    raise ConfigError(f"{must_be} (default {default!r}), not {show(value)}")
+    hint = "" if default is None else f" (default {default!r})"
+    raise ConfigError(f"{must_be}{hint}, not {show(value)}")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))

@@ -149,7 +149,7 @@ def test_a_molecule_in_two_splits_is_pointed_out(load, caplog):
         ({"target_columns": []}, r"dataset\.smiles\.target_columns is empty"),
         ({"target_columns": ["y", "y"]}, "'y' must be the name of a column, listed once"),
         ({"target_columns": ["smiles"]}, "'smiles' must be the name"),
-        ({"target_columns": [1]}, "target_columns: item 1: must be of type str .*not 1"),
+        ({"target_columns": [1]}, "target_columns: item 1: must be of type str, not 1"),
         ({"target_columns": ["y", "z"], "task": "binary"}, "binary has one target column, not 2; use multilabel"),
         ({"task": "regresion"}, "Did you mean 'regression'"),
         ({"split": "scafold"}, "Did you mean 'scaffold'"),
