@@ -21,7 +21,7 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.parts import Parts, build_parts
-from graphgps_spse.preparation import check_sizes, prepare_kernels
+from graphgps_spse.preparation import check_memory_needs, compile_all_kernels
 from graphgps_spse.sizes import memory_of
 
 _SAMPLES = (32, 8, 2, 1)  # graphs that are encoded, or go through the model, to see what that takes
@@ -55,9 +55,9 @@ def check_data(cfg: Config) -> Iterator[str]:
     pairs = _describe_splits(report, cfg, parts, splits)
     yield from report.text()
     report = DataReport()
-    check_sizes(cfg, parts, splits, device)
+    check_memory_needs(cfg, parts, splits, device)
     _describe_encodings(report, parts, splits, num_threads)
-    prepare_kernels(parts.model.to(device))
+    compile_all_kernels(parts.model.to(device))
     _describe_memory(report, parts, next(iter(splits.values())), pairs, device, amp=cfg.train.amp)
     yield from report.text()
 

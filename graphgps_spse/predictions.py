@@ -27,7 +27,7 @@ from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import new_folder, write_new
 from graphgps_spse.parts import Parts, build_parts
-from graphgps_spse.preparation import prepare_kernels
+from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.results import RunResult
@@ -105,7 +105,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     finished = "" if (path / "result.json").is_file() else ", the best so far of a run that is not finished"
     log.info("%s: weights of epoch %d%s%s", path, epoch, chosen, finished)
     parts.model.to(device).eval()
-    prepare_kernels(parts.model)
+    compile_all_kernels(parts.model)
     return TrainedRun(path, cfg, parts, device, num_threads)
 
 

@@ -13,7 +13,7 @@ from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import check_encodable
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
-from graphgps_spse.models.build import prepare_kernels as prepare_model_kernels
+from graphgps_spse.models.build import prepare_kernels
 from graphgps_spse.parts import Parts
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.rundir import RunDir
@@ -49,7 +49,7 @@ def take_initial_weights(model: nn.Module, init_from: str, path: Path) -> dict[s
     return take_weights(model, source)
 
 
-def check_sizes(
+def check_memory_needs(
     cfg: Config, parts: Parts, splits: dict[str, GraphDataset], device: torch.device, num_processes: int = 1
 ) -> None:
     """Raise DataError or ConfigError if encodings or batches take more memory than the machine or the device has."""
@@ -67,7 +67,7 @@ def check_sizes(
         )
 
 
-def prepare_kernels(model: nn.Module) -> None:
+def compile_all_kernels(model: nn.Module) -> None:
     """Compile all kernels, or load them from the cache, before their first use. Log a note if this takes long.
 
     Raises ConfigError if `train.kernels` asks for kernels that the device of the model does not have.
@@ -76,6 +76,6 @@ def prepare_kernels(model: nn.Module) -> None:
     note.start()
     try:
         compile_kernels()
-        prepare_model_kernels(model)
+        prepare_kernels(model)
     finally:
         note.cancel()

@@ -13,7 +13,7 @@ from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
 from graphgps_spse.parts import build_parts, build_training
-from graphgps_spse.preparation import check_sizes, prepare_kernels, set_up_machine, take_initial_weights
+from graphgps_spse.preparation import check_memory_needs, compile_all_kernels, set_up_machine, take_initial_weights
 from graphgps_spse.provenance import fingerprints_of, provenance_of
 from graphgps_spse.record import build_result
 from graphgps_spse.reevaluation import reevaluate, require_finished
@@ -90,10 +90,10 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
             if processes.is_first:
                 run_dir.keep_environment(environment)
             with cfg.locating():
-                prepare_kernels(parts.model)
+                compile_all_kernels(parts.model)
             splits |= load_splits(parts.dataset)
             require_targets(splits)
-            check_sizes(cfg, parts, splits, device, processes.count)
+            check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
         share = {"part": processes.rank, "num_parts": processes.count}
         loaders = training.loading.loaders(encoded, pin_memory=device.type == "cuda", **share)

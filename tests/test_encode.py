@@ -131,7 +131,7 @@ def test_graph_that_is_not_counted_is_named(config, monkeypatch):
         counts[:] = np.nan
         return ChunkCounts(counts, None, np.full((last - first, max_length), 3, np.int8), 1)
 
-    monkeypatch.setattr(run, "prepare_kernels", lambda *_: None)
+    monkeypatch.setattr(run, "compile_all_kernels", lambda *_: None)
     monkeypatch.setitem(COUNTERS, "exact", nothing)
     for mode in ("never", "always"):
         message = (

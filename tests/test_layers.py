@@ -168,3 +168,12 @@ def test_no_work_at_import(path):
             for call in (n for n in ast.walk(statement.value) if isinstance(n, ast.Call)):
                 called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
                 assert called in harmless, f"{path.name}:{statement.lineno} calls {called} at import"
+
+
+def test_no_two_classes_share_a_name():
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module_name(path))
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
