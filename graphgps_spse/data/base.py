@@ -169,6 +169,8 @@ class GraphDataset:
     """Known fingerprint of tensors that were checked when they were written. If it is set, checks are skipped."""
     files: tuple[MappedFile, ...] = ()
     """Files that the tensors are mapped from."""
+    source: str = ""
+    """The file that the graphs were read from, for messages; empty where no single file is to blame."""
 
     def __post_init__(self) -> None:
         if not self.kept_fingerprint:

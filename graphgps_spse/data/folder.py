@@ -4,6 +4,7 @@ docs/own_data.md describes the layouts. Both formats give the same graphs. Readi
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Folder:
 
             arrays = read_parquet(path, level=self.spec.level)
         try:
-            graphs = self._dataset(split, arrays)
+            graphs = replace(self._dataset(split, arrays), source=str(path))
             _check_values(self.spec, graphs)
         except DataError as err:
             raise DataError(f"{path}: {err}") from err

@@ -29,8 +29,8 @@ def check_classes(graphs: GraphDataset, num_classes: int) -> None:
         row = int(wrong.nonzero()[0])
         graph = int(torch.searchsorted(graphs.node_ptr, row, right=True)) - 1 if graphs.level == "node" else row
         raise DataError(
-            f"{graphs.name}, {graphs.split} split, graph {graph}: the target {graphs.y[row].tolist()} is outside the "
-            f"classes 0 to {num_classes - 1} of this data set (num_classes {num_classes})"
+            f"{graphs.source or graphs.name}, {graphs.split} split, graph {graph}: the target {graphs.y[row].tolist()} "
+            f"is outside the classes 0 to {num_classes - 1} of this data set (num_classes {num_classes})"
         )
 
 
@@ -39,6 +39,6 @@ def require_targets(splits: dict[str, GraphDataset]) -> None:
     for split, graphs in splits.items():
         if graphs.may_miss_targets and bool(graphs.y.isnan().all()):
             raise DataError(
-                f"{graphs.name}, {split} split: all targets are unknown (NaN), so metrics are not defined; add targets "
-                "or remove the split"
+                f"{graphs.source or graphs.name}, {split} split: all targets are unknown (NaN), so metrics are not "
+                "defined; add targets"
             )

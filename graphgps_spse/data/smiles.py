@@ -201,7 +201,9 @@ class Smiles:
         self._warn_about_duplicates()
         targets_GT = torch.tensor([row.targets for row in labelled], dtype=torch.float32)
         return {
-            split: molecule_split(select_molecules(graphs, part), targets_GT[part], spec=self.spec, split=split)
+            split: molecule_split(
+                select_molecules(graphs, part), targets_GT[part], spec=self.spec, split=split, source=str(self.file)
+            )
             for split, part in rows.items()
         }
 
@@ -328,7 +330,9 @@ def select_molecules(block: MoleculeBlock, graphs: Sequence[int]) -> MoleculeBlo
     )
 
 
-def molecule_split(block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpec, split: str) -> GraphDataset:
+def molecule_split(
+    block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpec, split: str, source: str = ""
+) -> GraphDataset:
     """Return a split of molecules and their targets [G, T] float32, where NaN stands for unknown."""
     return GraphDataset(
         name=spec.name,
@@ -340,6 +344,7 @@ def molecule_split(block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: Data
         node_ptr=torch.from_numpy(np.concatenate([[0], block.sizes.cumsum()])),
         edge_ptr=torch.from_numpy(np.concatenate([[0], block.num_edges.cumsum()])),
         may_miss_targets=spec.may_miss_targets,
+        source=source,
     )
 
 

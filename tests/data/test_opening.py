@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -137,6 +138,8 @@ def test_a_split_without_a_known_target_is_named():
     require_targets({"train": make_dataset(), "val": make_dataset(may_miss_targets=True)})
     with pytest.raises(DataError, match="test split: all targets are unknown"):
         require_targets({"train": make_dataset(), "test": graphs})
+    with pytest.raises(DataError, match="^mine.csv, test split: all targets are unknown"):
+        require_targets({"test": replace(graphs, source="mine.csv")})
 
 
 def test_a_class_beyond_the_number_of_classes_is_named():
