@@ -61,7 +61,8 @@ class OnDisk:
         stored = {"folder": store.path.name, "max_error_of_ln": counts.max_error()}
         record = encoding.record() | counts_record(counts.status_GK(), counts.work()) | {"stored": stored}
         encoded = cls(counts, encoding.scaling, encoding.dim_pair, nodes, record)
-        encoded.pair_rows([0])  # compiles the kernel here rather than in every loader process
+        graph_B = torch.zeros(1, dtype=torch.int64)
+        encoded.rows(graph_B, graph_B, graph_B, graph_B)  # compiles the kernels before loader processes start
         return encoded
 
     def rows(
@@ -72,12 +73,9 @@ class OnDisk:
         Raises StoreError if a file is missing or damaged.
         """
         _, node_NC = self.nodes.rows(index_B, node_ptr, edge_ptr, edge_index_2E)
-        return self.pair_rows(index_B.tolist()), node_NC
-
-    def pair_rows(self, graphs: list[int]) -> Tensor:
-        """Return the concatenated pair rows of some graphs, [sum of n * n, C] float32."""
         if self._table is None:
             self._table = self.scaling.table()
+        graphs = index_B.tolist()
         num_pairs = sum(int(self.counts.sizes[graph]) ** 2 for graph in graphs)
         rows, first = np.empty((num_pairs, self.num_channels), np.float32), 0
         for graph in graphs:
@@ -86,7 +84,7 @@ class OnDisk:
             unpack_into(packed, self._table, self.scaling, True, block)
             first += len(block)
         check_counts_fit(rows, self.scaling.n, prefix="posenc_SPSE.")
-        return torch.from_numpy(rows)
+        return torch.from_numpy(rows), node_NC
 
 
 def _encode_nodes(encoding: PathCountEncoding, split: Split, counts: StoredCounts, num_threads: int) -> Tensor:

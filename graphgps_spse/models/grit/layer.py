@@ -1,27 +1,13 @@
 """A layer of GRIT: attention and a linear update of pairs, then a feed-forward network on nodes."""
 
-import math
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from graphgps_spse.models.grit.attention import GritAttention
 from graphgps_spse.models.grit.pair_norm import PairNorm
-from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
-from graphgps_spse.models.options import KernelOptions, TransformerOptions
+from graphgps_spse.models.modules.activations import build_activation
 from graphgps_spse.ops.grit_pairs import PairStream
 from graphgps_spse.ops.pair_layout import PairLayout
-from graphgps_spse.options import Options, option
-
-
-class GritOptions(Options, section="gt"):
-    """Options of GRIT alone."""
-
-    bn_momentum: float = option(0.1, "momentum of the running statistics of BatchNorm", at_least=0, at_most=1)
-    clamp: float = option(
-        5.0, "attention logits are clamped to [-clamp, clamp]; 0: not clamped", key="attn.clamp", at_least=0
-    )
 
 
 class GritLayer(nn.Module):
@@ -60,22 +46,3 @@ class GritLayer(nn.Module):
         o_ND = o_ND * torch.addcmul(self.degree[0, :, 0], log_deg_N.unsqueeze(1), self.degree[0, :, 1])
         x_ND = self.norm_node(x_ND + self.out_node(o_ND))
         return self.norm_ffn(x_ND + self.ffn(x_ND)), stream_out
-
-
-def build_grit_layers(cfg: Any) -> nn.ModuleList:
-    """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for widths that do not fit."""
-    options, grit, kernels = TransformerOptions.from_cfg(cfg), GritOptions.from_cfg(cfg), KernelOptions.from_cfg(cfg)
-    dim, clamp, activation = options.dim_hidden, grit.clamp or math.inf, ActivationOptions.from_cfg(cfg).act
-    return nn.ModuleList(
-        GritLayer(
-            dim,
-            attention=GritAttention(
-                dim, options.n_heads, clamp=clamp, dropout=options.attn_dropout, kernels=kernels.kernels
-            ),
-            dropout=options.dropout,
-            bn_momentum=grit.bn_momentum,
-            activation=activation,
-            update_pairs=index < options.layers - 1,
-        )
-        for index in range(options.layers)
-    )

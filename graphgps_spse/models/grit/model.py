@@ -4,6 +4,7 @@ Each layer keeps a residual stream of nodes x [N, D] and one of pairs e [P, D], 
 on pairs is ops/grit_pairs.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,17 +14,28 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.grit.layer import GritLayer, build_grit_layers
+from graphgps_spse.models.grit.attention import GritAttention
+from graphgps_spse.models.grit.layer import GritLayer
+from graphgps_spse.models.modules.activations import ActivationOptions
 from graphgps_spse.models.modules.edge_encoder import edge_features
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.modules.pair_encoder import PairChannels, PairEmbedding
-from graphgps_spse.models.options import TransformerOptions
+from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.grit_pairs import PairStream
-from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import edge_encoders, models
+
+
+class GritOptions(Options, section="gt"):
+    """Options of GRIT alone."""
+
+    bn_momentum: float = option(0.1, "momentum of the running statistics of BatchNorm", at_least=0, at_most=1)
+    clamp: float = option(
+        5.0, "attention logits are clamped to [-clamp, clamp]; 0: not clamped", key="attn.clamp", at_least=0
+    )
 
 
 @models.register("GritTransformer")
@@ -65,7 +77,9 @@ class GritTransformer(nn.Module):
                 f"dataset.edge_encoder_name: GritTransformer reads every encoding of pairs that is enabled; write "
                 f"{edge_name} in place of {encoders.edge_encoder_name}"
             )
-        dim, names = TransformerOptions.from_cfg(cfg).dim_hidden, [encoding.name for encoding in of_pairs]
+        options, grit = TransformerOptions.from_cfg(cfg), GritOptions.from_cfg(cfg)
+        kernels, activation = KernelOptions.from_cfg(cfg).kernels, ActivationOptions.from_cfg(cfg).act
+        dim, names = options.dim_hidden, [encoding.name for encoding in of_pairs]
         node_names = encoders.node_encoder_name.split("+")
         check_all_used(encodings, node_names=[*node_names, *names], pair_names=names)
         dim_node = sum(encoding.dim_node for encoding in of_pairs)
@@ -76,7 +90,23 @@ class GritTransformer(nn.Module):
             encodings=of_pairs,
             node_encoding=_xavier_linear(dim_node, dim) if dim_node else None,
             pair_encoding=_pair_encoding(of_pairs, dim),
-            layers=build_grit_layers(cfg),
+            layers=nn.ModuleList(
+                GritLayer(
+                    dim,
+                    attention=GritAttention(
+                        dim,
+                        options.n_heads,
+                        clamp=grit.clamp or math.inf,
+                        dropout=options.attn_dropout,
+                        kernels=kernels,
+                    ),
+                    dropout=options.dropout,
+                    bn_momentum=grit.bn_momentum,
+                    activation=activation,
+                    update_pairs=index < options.layers - 1,
+                )
+                for index in range(options.layers)
+            ),
         )
 
     @property
@@ -88,21 +118,18 @@ class GritTransformer(nn.Module):
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
         layout = layout_of(batch, training=self.training)
-        x_ND, stream = self.encode(batch, layout)
-        log_deg_N = batch.log_deg_N.to(x_ND.dtype)
-        for layer in self.layers:
-            x_ND, stream = layer(x_ND, stream, layout, log_deg_N)
-        return self.head(x_ND, layout)
-
-    def encode(self, batch: GraphBatch, layout: PairLayout) -> tuple[Tensor, PairStream]:
-        """Return the features that enter the first layer: raw ones plus the encodings, of nodes and of pairs."""
         x_ND = self.node_encoder(batch)
         if self.node_encoding is not None:
             parts = [batch.node[name] for name in self.node_parts]
             x_ND = x_ND + self.node_encoding(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
-        rows_E = layout.reverse_edge_rows(batch.edge_index_2E)  # as published: the receiver of an edge is the query
         e_PD = self.pair_encoding(self.pair_channels(batch.pair))
-        return x_ND, PairStream(e_PD.index_add(0, rows_E, self.edge_encoder(edge_features(batch)).to(e_PD.dtype)))
+        edge_ED = self.edge_encoder(edge_features(batch)).to(e_PD.dtype)
+        # As published, the features of edge u -> v enter row (v, u), where the receiver v of the edge is the query.
+        stream = PairStream(e_PD.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_ED))
+        log_deg_N = batch.log_deg_N.to(x_ND.dtype)
+        for layer in self.layers:
+            x_ND, stream = layer(x_ND, stream, layout, log_deg_N)
+        return self.head(x_ND, layout)
 
 
 def _pair_encoding(encodings: Sequence[Encoding], dim: int) -> nn.Module:

@@ -25,7 +25,6 @@ from graphgps_spse.data.base import GraphBatch, InputSpec
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import build_model, count_parameters, describe
 from graphgps_spse.ops.grit_pairs import cpu
-from graphgps_spse.ops.pair_layout import PairLayout
 
 ENCODING = ENCODINGS["RRWP"]
 
@@ -159,11 +158,22 @@ def test_running_statistics_follow_torch(kernels):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
+def inputs_of_first_layer(model: torch.nn.Module, batch: GraphBatch) -> tuple:
+    """Node and pair features that enter the first layer; no running statistics change."""
+    found = []
+    hook = model.layers[0].register_forward_pre_hook(lambda layer, args: found.append(args[:2]))
+    training = model.training
+    with torch.no_grad():
+        model.eval()(batch)
+    model.train(training)
+    hook.remove()
+    return found[0]
+
+
 def first_pair_update(model: torch.nn.Module, batch: GraphBatch) -> torch.Tensor:
     """e + O_e e^ of the first layer, [P, D], graph by graph."""
     layer, rows, start = model.layers[0], [], 0
-    layout = PairLayout(batch.sizes)
-    x_ND, (e_PD, _, _) = model.encode(batch, layout)
+    x_ND, (e_PD, _, _) = inputs_of_first_layer(model, batch)
     att, first = layer.attention, 0
     for size in batch.sizes:
         x, e = x_ND[first : first + size], e_PD[start : start + size * size]
