@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from graphgps_spse.counting.exact.within_block import count_ring, search_block
-from graphgps_spse.counting.work_meter import must_stop
 from graphgps_spse.jit import kernel
 
 
@@ -61,11 +60,11 @@ def count_blocks(
         search_scratch: SearchScratch for n nodes or more.
         join_scratch: JoinScratch for n nodes or more.
         spans: [2, n * n] int16 zeros; on return, counts[p, k] is zero unless spans[0, p] <= k < spans[1, p].
-        meter: WorkMeter; the work is added to meter.spent[0].
+        meter: WorkMeter of one task.
         counts: [n * n, K] float64, zeros but for the blocks that are counted.
 
     """
-    (placed, is_placed), (block_ptr, block_nodes), (spent, _, limit) = join_scratch, blocks, meter
+    (placed, is_placed), (block_ptr, block_nodes), (spent, cap, limit) = join_scratch, blocks, meter
     low, high, num_placed = spans[0], spans[1], 0
     is_placed[:num_nodes] = False
     for b in range(len(is_counted) - 1, -1, -1):  # from the root of each component outwards
@@ -85,7 +84,7 @@ def count_blocks(
                     num_nodes, row_ptr, col, block, 0, size, max_length, search_scratch, meter, 0, counts
                 ):
                     return False
-            if must_stop(meter):
+            if spent[0] > cap:
                 return False
             _measure_block(num_nodes, block, max_length, low, high, counts)
             spent[0] += _join_block(
@@ -95,7 +94,7 @@ def count_blocks(
                 spent[0] += _join_block(
                     1, num_nodes, block, placed, num_placed, max_length, False, limit, low, high, counts
                 )
-        if must_stop(meter):
+        if limit[0] < 0 or spent[0] > cap:
             return False
         for v in block[1:]:
             is_placed[v] = True

@@ -44,13 +44,8 @@ def new_blocks(num_nodes):
 @kernel
 def new_block_scratch(num_nodes):
     """Return scratch buffers for graphs of up to `num_nodes` nodes."""
-    return BlockScratch(
-        np.empty(num_nodes, np.int64),
-        np.empty(num_nodes, np.int64),
-        np.empty(num_nodes, np.int64),
-        np.empty(num_nodes, np.int64),
-        np.empty(num_nodes, np.int64),
-    )
+    rows = np.empty((5, num_nodes), np.int64)  # one allocation is faster than five
+    return BlockScratch(rows[0], rows[1], rows[2], rows[3], rows[4])
 
 
 @kernel
