@@ -62,6 +62,12 @@ def option(
     return dataclasses.field(default=default, metadata={"rule": rule})
 
 
+def same_option(owner: "type[Options]", name: str) -> Any:
+    """Return a dataclass field that declares a key with the default, the meaning and the bounds of another class's."""
+    field = {field.name: field for field in dataclasses.fields(owner)}[name]  # type: ignore[arg-type]
+    return dataclasses.field(default=field.default, metadata=field.metadata)
+
+
 @dataclass(frozen=True)
 class Key:
     """One key of the configuration."""

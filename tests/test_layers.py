@@ -30,7 +30,7 @@ LAYERS = {
     "environment": (CORE | {"cores"}, {"torch"}),
     "human_readable": (set(), STDLIB_ONLY),
     "memory": ({"errors", "human_readable"}, STDLIB_ONLY),
-    "counting": ({"errors", "jit"}, {"numpy"}),
+    "counting": ({"errors", "jit", "options"}, {"numpy"}),
     "encodings": (CORE | {"counting", "files", "human_readable", "jit"}, {"numpy", "torch", "pyarrow", "scipy"}),
     "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
     "data": (

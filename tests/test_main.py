@@ -214,7 +214,7 @@ def lay_triangles_and_a_node(folder: Path) -> None:
         (["posenc_SPSE.max_length=0"], ["posenc_SPSE.max_length"]),
         (["posenc_SPSE.method=dag", "posenc_SPSE.R=1.5"], ["posenc_SPSE.R: the share of nodes"]),
         (["posenc_SPSE.R=1.5"], ["posenc_SPSE.R: the share of nodes"]),  # though the method does not read it
-        (["posenc_SPSE.max_work=0"], ["posenc_SPSE.max_work: must be a whole number of at least 1"]),
+        (["posenc_SPSE.max_work=0"], ["posenc_SPSE.max_work: 0 is below 1"]),
         (["store.mode=off"], ["store.mode"]),
         (["store.dir="], ["store.dir"]),
         (["posenc_SPSE.enable=False"], ["pair"]),

@@ -1,4 +1,4 @@
-"""The public functions of counting: they check their arguments, call a counter and explain what it did."""
+"""The public functions of counting. They check their arguments and call a counter."""
 
 import sys
 import time
@@ -29,11 +29,11 @@ from graphgps_spse.counting.records import ChunkCounts, FlatPathCounts, PathCoun
 from graphgps_spse.errors import ConfigError, DataError
 
 Consume = Callable[[int, int, ChunkCounts], None]
-"""consume(first, last, chunk) is given the counts of graphs first..last-1."""
+"""consume(first, last, chunk) receives the counts of graphs first..last-1."""
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_QUICK_WORK = 1 << 22  # some milliseconds: what the calling thread may do itself without being deaf to Ctrl-C
-_CHUNK_VALUES = 1 << 17  # counts of one chunk: 1 MiB, so that they stay in the cache until they are used
+_QUICK_WORK = 1 << 22  # a few milliseconds, which the calling thread works itself; Ctrl-C waits that long
+_CHUNK_VALUES = 1 << 17  # counts of one chunk: 1 MiB, which stays in the cache until it is used
 
 
 def count_simple_paths(
@@ -52,12 +52,14 @@ def count_simple_paths(
     `edge_index` [2, E] holds edges as an array, nested list or CPU tensor. Counts are those of the simple graph:
     self-loops are dropped, duplicate edges count once, and edges lead both ways unless `directed`. `options` are the
     fields of CountOptions that the method reads, by name. `explain` prints the plan of method "auto" first, with its
-    predicted cost. Raises DataError for a graph or length that makes no sense, ConfigError for an unknown method or
-    option and for an option that the method does not read.
+    predicted cost. Raises DataError for an invalid graph or length, ConfigError for an unknown method or option and for
+    an option that the method does not read.
     """
     if explain:
         if method != "auto":
-            raise ConfigError(f"explain shows the plan of method 'auto'; '{method}' does not plan")
+            raise ConfigError(
+                f"explain: prints the plan of method 'auto' only, not of '{method}'; call it without explain"
+            )
         plan = plan_counts(edge_index, num_nodes, max_length, directed=directed, **options)
         sys.stdout.write(f"{plan}\n")
     counter, asked = get_counter(method), CountOptions.for_method(method, **options)
@@ -83,7 +85,7 @@ def count_simple_paths(
 def plan_counts(
     edge_index: Any, num_nodes: int, max_length: int, *, directed: bool = False, **options: Any
 ) -> CountPlan:
-    """Return what method "auto" would do with a graph, and its cost; arguments as in `count_simple_paths`."""
+    """Return the plan of method "auto" for one graph, with its cost. For parameters see `count_simple_paths`."""
     asked, max_length = CountOptions.for_method("auto", **options), check_max_length(max_length)
     graphs = single_graph(edge_index, num_nodes, check_directed(directed), max_length)
     return plan_graph(graphs, 0, max_length, asked)
@@ -100,9 +102,10 @@ def count_simple_paths_many(
     dtype: Any = np.float64,
     **options: Any,
 ) -> FlatPathCounts:
-    """Count as `count_simple_paths` does, for many graphs in flat arrays; equal results for any number of threads.
+    """Count the paths of many graphs in flat arrays; for other parameters see `count_simple_paths`.
 
-    `dtype` is that of the result: float32 halves it and rounds counts above 2^24.
+    Results do not depend on `num_threads`. `progress` receives the number of graphs that are finished. `dtype` is the
+    type of the result: float32 needs half of the memory and rounds counts above 2^24.
     """
     max_length, counter = check_max_length(max_length), get_counter(method)
     asked, directed = CountOptions.for_method(method, **options), check_directed(directed)
@@ -125,7 +128,9 @@ def count_simple_paths_many(
             errors.setdefault("all", np.zeros_like(counts_PK))[rows] = chunk.standard_error
 
     buffer = ResultBuffer(rows_of) if in_place else ReusedBuffer(simple, max_length)
-    chunk_values = 4 * _CHUNK_VALUES if in_place else _CHUNK_VALUES  # in place there is no cache to keep them in
+    chunk_values = (
+        4 * _CHUNK_VALUES if in_place else _CHUNK_VALUES
+    )  # counts that are written in place need not stay in the cache
     status, work = _map_chunks(counter, simple, max_length, asked, keep, num_threads, progress, buffer, chunk_values)
     return FlatPathCounts(counts_PK, simple.pair_ptr, status, errors.get("all"), work, method)
 
@@ -141,11 +146,11 @@ def map_path_counts(
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[np.ndarray, int]:
-    """Count many graphs and call consume(first, last, chunk) for every chunk of them; return status_GK and work.
+    """Count many graphs and pass each chunk of counts to `consume`; return status_GK and the work.
 
-    For results that need not be kept as counts: a chunk is about a megabyte, and its counts are overwritten after the
-    call. Threads call `consume` for different graphs at the same time, in no particular order. Besides `graphs`, memory
-    does not grow with their number.
+    This is for results that are computed from counts, where the counts need not be kept. A chunk is about a megabyte,
+    and its counts are overwritten after the call. Threads call `consume` at the same time, for different graphs and in
+    no particular order. Memory does not grow with the number of graphs.
     """
     max_length, counter = check_max_length(max_length), get_counter(method)
     asked, directed = CountOptions.for_method(method, **options), check_directed(directed)
@@ -163,13 +168,13 @@ def map_path_counts(
 
 
 def check_threads(num_threads: int) -> None:
-    """Raise DataError unless this is a number of threads."""
+    """Raise DataError unless `num_threads` is a whole number of at least 1."""
     if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
         raise DataError(f"num_threads must be at least 1, got {num_threads!r}")
 
 
 def compile_counters(methods: Iterable[str] = ("auto", "exact", "sampled")) -> float:
-    """Compile the kernels of some methods or load them from the cache on disk; return the seconds it took."""
+    """Compile the kernels of some methods, or load them from the cache on disk; return the seconds it took."""
     begin = time.perf_counter()
     path, triangle = single_graph([[0, 1], [1, 2]], 3, False), single_graph([[0, 1, 2], [1, 2, 0]], 3, False)
     compile_methods(triangle)
@@ -220,9 +225,7 @@ def _map_chunks(
     def process(first: int, last: int) -> None:
         chunk = counter(graphs, first, last, max_length, options, limit, run_tasks, buffer.zeros(first, last))
         if chunk is None:
-            if (
-                limit[0] >= 0
-            ):  # not an assert: without this check the counts of these graphs would be missing in silence
+            if limit[0] >= 0:  # not an assert: with python -O, the counts of these graphs would be missing silently
                 raise AssertionError(f"the counter gave up on graphs {first} to {last - 1} without being stopped")
             return
         consume(first_graph + first, first_graph + last, chunk)

@@ -1,4 +1,4 @@
-"""Method "auto": every length exact that half the budget pays for, the others estimated with what is left."""
+"""Method "auto": half of the budget counts as many lengths exactly as it can, the rest estimates the others."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,10 @@ from graphgps_spse.counting.sampled.random_walks import plan_walks, walk_work
 
 @dataclass(frozen=True)
 class CountPlan:
-    """What "auto" will do with one graph, as predicted; a search that outgrows its half ends at a shorter length."""
+    """Predicted plan of method "auto" for one graph.
+
+    If exact counting takes more than half of the budget after all, it ends at a shorter length than planned.
+    """
 
     num_nodes: int
     num_edges: int
@@ -26,9 +29,9 @@ class CountPlan:
     exact_work_K: np.ndarray
     """[K] float64: predicted work of exact counts up to each length."""
     exact_lengths: int
-    """Lengths 1 .. exact_lengths are counted exactly."""
+    """Lengths 1 to exact_lengths are counted exactly."""
     num_walks: int
-    """Walks of each source for the others; 0 if there are none."""
+    """Random walks from each node for the other lengths; 0 if all lengths are exact."""
     walks_work: int
 
     def __str__(self) -> str:
@@ -49,7 +52,7 @@ class CountPlan:
 
 
 def plan_graph(graphs: SimpleGraphs, graph: int, max_length: int, options: CountOptions) -> CountPlan:
-    """Predict what `count_auto` does with one graph."""
+    """Return the plan of `count_auto` for one graph."""
     row_ptr, col = graphs.one(graph).directed_edges
     n, num_edges = len(row_ptr) - 1, len(col)
     exact_work_K = predict_work(graphs, graph, max_length)
@@ -97,5 +100,5 @@ def _half(options: CountOptions) -> int:
 
 
 def _left(options: CountOptions, exact_work_K: np.ndarray, exact_lengths: int) -> int:
-    """Return what is left of the budget after the exact lengths: by prediction, as that depends on the graph alone."""
+    """Return the budget minus the predicted work of the exact lengths. A prediction depends on the graph alone."""
     return options.budget - int(min(exact_work_K[exact_lengths - 1], _half(options)))

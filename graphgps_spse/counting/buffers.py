@@ -11,20 +11,20 @@ from graphgps_spse.jit import kernel
 
 
 class ResultBuffer:
-    """Zeros for the counts of a chunk that are part of the result."""
+    """Memory for the counts of a chunk: a part of the result."""
 
     def __init__(self, zeros: Callable[[int, int], np.ndarray]) -> None:
-        """`zeros(first, last)` returns the place for graphs first..last-1, [P, K] float64."""
+        """`zeros(first, last)` returns the rows of graphs first..last-1, [P, K] float64 zeros."""
         self.zeros = zeros
 
     def release(self, chunk: ChunkCounts) -> None:
-        """Called by the thread that asked for the zeros, when the counts of a chunk have been used."""
+        """Take back the memory of a chunk whose counts have been used; called by the thread that asked for it."""
 
 
 class ReusedBuffer(ResultBuffer):
     """Per-thread buffer of zeros, reused between chunks: fresh memory costs more than most counts.
 
-    Nearly all counts of a large molecule are zero, so only what was written is cleared where a counter tells.
+    Nearly all counts of a large molecule are zero, so only the spans that a counter reports are cleared.
     """
 
     def __init__(self, graphs: SimpleGraphs, max_length: int) -> None:
@@ -58,7 +58,7 @@ def to_matrices(chunk: ChunkCounts) -> np.ndarray:
 
 @kernel
 def _clear_spans(spans, counts_PK):
-    """Set the rows of `counts_PK` [P, K] to zero, where `spans` [2, P] says that they may be anything else."""
+    """Set the rows of `counts_PK` [P, K] to zero, within the spans [2, P] of ChunkCounts."""
     for p in range(len(counts_PK)):
         for k in range(spans[0, p], spans[1, p]):
             counts_PK[p, k] = 0.0
@@ -66,9 +66,9 @@ def _clear_spans(spans, counts_PK):
 
 @kernel
 def _transpose(spans, num_lengths, counts, transposed):
-    """Bring counts, in the order of [P, K], into the order of [K, P]; most are zero.
+    """Transpose counts from [P, K] to [K, P]; most are zero.
 
-    Indices are unsigned: compiled code then need not look for those that count from the end.
+    Indices are unsigned, so that compiled code does not test for negative ones.
 
     Args:
         spans: [2, P] int16, as ChunkCounts has them.

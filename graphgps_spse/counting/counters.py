@@ -1,6 +1,5 @@
 """The counting methods by name."""
 
-from difflib import get_close_matches
 from typing import Protocol
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from graphgps_spse.counting.auto import count_auto
 from graphgps_spse.counting.exact.exact_counts import count_exact
 from graphgps_spse.counting.graphs import SimpleGraphs
-from graphgps_spse.counting.options import CountOptions
+from graphgps_spse.counting.options import CountOptions, nearest
 from graphgps_spse.counting.paper.lower_bounds import count_dag
 from graphgps_spse.counting.parallel import RunTasks
 from graphgps_spse.counting.records import ChunkCounts
@@ -16,11 +15,11 @@ from graphgps_spse.counting.sampled.estimates import count_sampled
 from graphgps_spse.errors import ConfigError
 
 ENGINE_VERSION = 2
-"""Raised by hand whenever a method's counts change for equal options: stored counts of another version are not used."""
+"""Version of the counts, raised by hand when the counts of a method change. Stored counts of others are not used."""
 
 
 class Counter(Protocol):
-    """A counting method: one function, in COUNTERS."""
+    """A counting method: a function in COUNTERS."""
 
     def __call__(
         self,
@@ -42,9 +41,10 @@ class Counter(Protocol):
             last: the graph after the last one.
             max_length: K, the most edges of a path.
             options: each method reads those that options.READ_BY names.
-            limit: [1] int64, the most work in units of about a nanosecond. Kernels look at it often, since Ctrl-C
-                lowers it below 0 from another thread.
-            run_tasks: runs parts of the work on one large graph. Results must not depend on how it does that.
+            limit: [1] int64, the largest amount of work, in units of about a nanosecond. Kernels check it often: Ctrl-C
+                sets it to -1 from another thread.
+            run_tasks: runs parts of the work on one large graph, perhaps on several threads. Results must not depend on
+                the order of the parts.
             counts_PK: [P, K] float64 zeros for the pairs of these graphs, to be filled.
 
         """
@@ -60,9 +60,8 @@ COUNTERS: dict[str, Counter] = {
 
 
 def get_counter(method: str) -> Counter:
-    """Return the counter of a method. Raises ConfigError that names the nearest and lists all."""
+    """Return the counter of a method. For an unknown method, raises ConfigError that lists the known ones."""
     if not isinstance(method, str) or method not in COUNTERS:
-        close = get_close_matches(str(method), COUNTERS, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise ConfigError(f"unknown counting method {method!r}.{hint} Known: {', '.join(sorted(COUNTERS))}")
+        known = ", ".join(sorted(COUNTERS))
+        raise ConfigError(f"unknown counting method {method!r}.{nearest(str(method), COUNTERS)} Known: {known}")
     return COUNTERS[method]

@@ -51,7 +51,7 @@ def count_cycles_per_edge(
     and column 2 holds those of an edge and its reverse. Loops lie on no cycle.
 
     `options` are those of `count_simple_paths`, `method` among them. An estimate or a lower bound of paths is one of
-    cycles: with `return_status` the second result says what each column is. Raises what `count_simple_paths` raises,
+    cycles. With `return_status`, the second result is the status of each column. Raises what `count_simple_paths` does,
     and DataError if `max_length` is below 3 (2 if `directed`).
     """
     shortest, longest = (2 if check_directed(directed) else 3), check_max_length(max_length)

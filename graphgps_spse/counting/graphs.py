@@ -1,4 +1,4 @@
-"""Graphs as the engine reads them: checked, without loops and duplicate edges, in compressed sparse rows (CSR)."""
+"""Simple graphs: checked, without loops and duplicate edges, in compressed sparse rows (CSR)."""
 
 import math
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from graphgps_spse.jit import kernel
 MAX_VALUES = 1 << 31
 """Most counts of one graph, n * n * K: 16 GiB of float64."""
 
-_SEGMENT_LOAD = 1 << 20  # edges and graphs whose sorting takes some 100 MB
+_SEGMENT_LOAD = 1 << 20  # edges and graphs that are sorted at a time, in about 100 MB
 
 
 class FlatGraphs(Protocol):
-    """Graphs in flat arrays, e.g. encodings.base.GraphArrays; edges number the nodes within their graph."""
+    """Graphs in flat arrays, e.g. encodings.base.GraphArrays. Edges number the nodes of each graph from 0."""
 
     @property
     def node_ptr(self) -> np.ndarray: ...  # noqa: D102
@@ -31,7 +31,7 @@ class FlatGraphs(Protocol):
 
 
 class CSR(NamedTuple):
-    """Edges by the node that they leave: those of node v lead to col[row_ptr[v]:row_ptr[v + 1]]."""
+    """Directed edges, sorted by their first node: those from node v lead to col[row_ptr[v]:row_ptr[v + 1]]."""
 
     row_ptr: np.ndarray
     """[N + 1] int64. Nodes are numbered through all graphs."""
@@ -81,9 +81,9 @@ class SimpleGraphs:
         return self._of_one_graph(last - first, directed, undirected)
 
     def subgraph(self, nodes: np.ndarray) -> Self:
-        """Return what one graph, alone in `self`, holds of `nodes` [m] and the edges between them.
+        """Return the subgraph that `nodes` [m] induce; `self` holds one graph.
 
-        Node i of the result is nodes[i]. The order of a node's edges stays.
+        Node i of the result is nodes[i]. The edges of a node keep their order.
         """
         directed = CSR(*_edges_between(nodes, *self.directed_edges))
         undirected = CSR(*_edges_between(nodes, *self.undirected_edges)) if self.is_directed else directed
@@ -106,7 +106,7 @@ def check_max_length(max_length: Any) -> int:
 
 
 def check_directed(directed: Any) -> bool:
-    """Return whether edges lead one way only. Raises DataError for anything but True and False, such as "no"."""
+    """Return `directed` as a bool. Raises DataError for anything but True and False, such as "no"."""
     if not isinstance(directed, bool | np.bool_):
         raise DataError(f"directed must be True or False, got {directed!r}")
     return bool(directed)
@@ -149,7 +149,7 @@ def check_edge_index(edge_index: Any, where: str) -> np.ndarray:
 
 
 def single_graph(edge_index: Any, num_nodes: Any, directed: bool, max_length: int = 1) -> SimpleGraphs:
-    """Return one graph as SimpleGraphs. Raises DataError for anything that is not a graph on `num_nodes` nodes."""
+    """Return one graph as SimpleGraphs. Raises DataError for an invalid graph or number of nodes."""
     try:
         size = index(num_nodes)
     except TypeError:
@@ -158,7 +158,7 @@ def single_graph(edge_index: Any, num_nodes: Any, directed: bool, max_length: in
         raise DataError(f"num_nodes must not be negative, got {size}")
     if size * size * max_length > MAX_VALUES:  # before arrays of that size are made
         if size >= 1 << 40:
-            raise DataError(f"num_nodes: {size} nodes are more than their pairs can be counted for")
+            raise DataError(f"num_nodes: {size} nodes are too many; their pairs need more than 2^80 counts")
         check_sizes(np.array([0, size]), max_length)
     edges = check_edge_index(edge_index, "graph 0")
     node_ptr, edge_ptr = np.array([0, size]), np.array([0, edges.shape[1]])
@@ -166,7 +166,7 @@ def single_graph(edge_index: Any, num_nodes: Any, directed: bool, max_length: in
 
 
 def check_graphs(node_ptr: Any, edge_ptr: Any, edge_index: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return flat arrays as int64, safe for kernels. Raises DataError naming the graph and the edge at fault."""
+    """Return flat arrays as int64 that kernels can read safely. Raises DataError that names the graph and the edge."""
     edges = check_edge_index(edge_index, "graphs")
     node_ptr, edge_ptr = _check_ptr(node_ptr, "node_ptr"), _check_ptr(edge_ptr, "edge_ptr")
     if len(edge_ptr) != len(node_ptr) or edge_ptr[-1] != edges.shape[1]:
@@ -183,14 +183,14 @@ def check_graphs(node_ptr: Any, edge_ptr: Any, edge_index: Any) -> tuple[np.ndar
 
 
 def segments(edge_ptr: np.ndarray) -> list[tuple[int, int]]:
-    """Return consecutive ranges (first, last) of graphs that are few enough to sort their edges in little memory."""
+    """Return consecutive ranges (first, last) of graphs whose edges are sorted together."""
     return chunk_bounds(edge_ptr + np.arange(len(edge_ptr)), _SEGMENT_LOAD)
 
 
 def take(
     node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return graphs first..last-1 of checked flat arrays as flat arrays of their own; edges are a view."""
+    """Return graphs first..last-1 of checked flat arrays as flat arrays; edges are a view."""
     own_edges = edges[:, edge_ptr[first] : edge_ptr[last]]
     return node_ptr[first : last + 1] - node_ptr[first], edge_ptr[first : last + 1] - edge_ptr[first], own_edges
 
@@ -223,7 +223,7 @@ def pair_offsets(node_ptr: Any) -> np.ndarray:
 def _points_outside(
     node_ptr: np.ndarray, edge_ptr: np.ndarray, edges: np.ndarray, wrong: int, first_graph: int = 0
 ) -> DataError:
-    """Say which edge of which graph is wrong; `first_graph` is the number of the first graph here."""
+    """Return the error for an edge outside its graph; `first_graph` is the number of the first graph."""
     graph = int(np.searchsorted(edge_ptr, wrong, side="right")) - 1
     number, edge = wrong - int(edge_ptr[graph]), tuple(edges[:, wrong].tolist())
     size = int(node_ptr[graph + 1] - node_ptr[graph])

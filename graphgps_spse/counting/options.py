@@ -1,12 +1,14 @@
-"""What a user may ask of a counting method, checked once, in one record."""
+"""Options of the counting methods: defaults, meanings and bounds."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
 from difflib import get_close_matches
-from functools import cache
-from operator import index
+from functools import cache, lru_cache
 from typing import Any, Self
 
+import numpy as np
+
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.options import Options, option
 
 READ_BY = {
     "exact": ("max_work",),
@@ -17,56 +19,48 @@ READ_BY = {
 """The options that each method reads."""
 
 
-@dataclass(frozen=True)
-class CountOptions:
-    """Options of all methods; each reads those that concern it. Raises ConfigError for a value that makes no sense."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the closest of `known`, or an empty string."""
+    close = get_close_matches(name, known, n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
 
-    seed: int = 0
-    """dag, sampled, auto: equal seeds give equal bits, whatever the number of threads or the order of the graphs."""
-    max_work: int = 100_000_000_000
-    """exact: work allowed for one graph, in units of about a nanosecond; lengths beyond it are "not_counted"."""
-    budget: int = 100_000_000
-    """sampled, auto: work to spend on one graph, in units of about a nanosecond."""
-    R: float = 1.0
-    """dag: share of the nodes that become roots, in (0, 1]."""
-    D_dfs: int = 6
-    """dag: most depth-first levels before the breadth-first search."""
-    N: int = 1
-    """dag: tries for each root and depth."""
-    min_roots: int = 8
-    """dag: roots that small graphs get at least, where they have so many nodes."""
-    repeats: int = 1
-    """dag: how often all of it is done, each time with other random numbers."""
 
-    def __post_init__(self) -> None:
-        lowest = {"seed": 0, "max_work": 1, "budget": 1, "D_dfs": 0, "N": 1, "min_roots": 0, "repeats": 1}
-        for name, minimum in lowest.items():
-            value = getattr(self, name)
-            try:
-                number = None if isinstance(value, bool) else index(value)
-            except TypeError:
-                number = None
-            if number is None or not minimum <= number < 1 << 62:
-                raise ConfigError(f"{name}: must be a whole number of at least {minimum}; got {value!r}")
-        if isinstance(self.R, bool) or not isinstance(self.R, int | float) or not 0.0 < self.R <= 1.0:
-            raise ConfigError(f"R: the share of nodes that become roots lies in (0, 1]; got {self.R!r}")
+class CountOptions(Options):
+    """Options of all methods. Raises ConfigError for a value out of bounds or of another type."""
+
+    seed: int = option(
+        0, "seed of sampled, auto and dag; it is not the seed of the run, so all runs share one encoding", at_least=0
+    )
+    budget: int = option(100_000_000, "sampled, auto: work for one graph, in units of about a nanosecond", at_least=1)
+    max_work: int = option(100_000_000_000, "exact: work allowed for one graph, in the same units", at_least=1)
+    R: float = option(1.0, "dag: share of the nodes that become roots", above=0, at_most=1, source="paper, appendix A")
+    D_dfs: int = option(6, "dag: largest number of depth-first levels before the breadth-first search", at_least=0)
+    N: int = option(1, "dag: tries for each root and depth", at_least=1)
+    min_roots: int = option(8, "dag: least number of roots", at_least=0)
+    repeats: int = option(1, "dag: how often the search is repeated, each time with other random numbers", at_least=1)
 
     @classmethod
     def of(cls, **options: Any) -> Self:
-        """Return the options given by name. Raises ConfigError for an unknown name, with the nearest."""
-        if not options:
-            return cls._defaults()
-        known = [field.name for field in fields(cls)]
+        """Return the options given by name; numbers of numpy are numbers. Raises ConfigError for an unknown name."""
+        known = list(cls.__dataclass_fields__)
         for name in options:
             if name not in known:
-                close = get_close_matches(name, known, n=1)
-                hint = f" Did you mean '{close[0]}'?" if close else ""
-                raise ConfigError(f"unknown counting option '{name}'.{hint} Known: {', '.join(known)}")
-        return cls(**options)
+                raise ConfigError(f"unknown counting option '{name}'.{nearest(name, known)} Known: {', '.join(known)}")
+        return cls(**{name: v.item() if isinstance(v, np.number) else v for name, v in options.items()})
 
     @classmethod
     def for_method(cls, method: str, **options: Any) -> Self:
         """Return the options given by name. Raises ConfigError also for an option that the method does not read."""
+        if not options:
+            return cls._defaults()
+        try:
+            return cls._checked(method, **options)
+        except TypeError:  # a value that cannot be hashed, e.g. a list: no option takes it
+            return cls.of(**options)
+
+    @classmethod
+    @lru_cache(maxsize=64, typed=True)  # checking takes as long as counting a small molecule
+    def _checked(cls, method: str, **options: Any) -> Self:
         asked, read = cls.of(**options), READ_BY.get(method, tuple(options))
         unread = [name for name in options if name not in read]
         if unread:
@@ -77,4 +71,4 @@ class CountOptions:
     @classmethod
     @cache
     def _defaults(cls) -> Self:
-        return cls()
+        return cls.of()

@@ -1,4 +1,4 @@
-"""Work on many graphs: in chunks that fit the cache, on threads, with progress, and stopped by Ctrl-C."""
+"""Work on many graphs: chunks that fit the cache, threads, progress and Ctrl-C."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

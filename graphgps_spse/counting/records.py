@@ -1,4 +1,4 @@
-"""What counting returns: the counts, and how far they can be trusted."""
+"""Results of counting: counts, standard errors and the status of each length."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,23 +8,23 @@ import numpy as np
 
 
 class Status(StrEnum):
-    """What the counts of one length are."""
+    """Status of the counts of one length."""
 
     EXACT = "exact"
     ESTIMATED = "estimated"
     """Unbiased, with a standard error."""
     LOWER_BOUND = "lower_bound"
     NOT_COUNTED = "not_counted"
-    """Beyond the work allowed: the counts are NaN, which nothing can mistake for a number."""
+    """Counting takes more than the allowed work; the counts are NaN."""
 
     @property
     def code(self) -> int:
-        """Its position in list(Status), as arrays of statuses hold it."""
+        """Code of this status in arrays: its position in list(Status)."""
         return STATUSES.index(self)
 
 
 STATUSES = (Status.EXACT, Status.ESTIMATED, Status.LOWER_BOUND, Status.NOT_COUNTED)
-"""list(Status): by code, from the status that claims most to the one that claims least."""
+"""All statuses by code, from the strongest to the weakest."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,11 +34,11 @@ class PathCounts:
     counts: np.ndarray
     """[K, N, N] float64: counts[k - 1, i, j] simple paths of k edges lead from node i to node j."""
     status: tuple[Status, ...]
-    """[K]: what the counts of each length are."""
+    """[K]: the status of each length."""
     standard_error: np.ndarray | None
     """[K, N, N] float64 of estimated counts, 0 where exact; None if nothing was estimated."""
     work: int
-    """Cost in units of about a nanosecond, counted, not timed: the same on every machine."""
+    """Cost in units of about a nanosecond. It is counted, not timed, and so the same on every machine."""
     method: str
 
     def __repr__(self) -> str:
@@ -47,18 +47,18 @@ class PathCounts:
 
 @dataclass(frozen=True, repr=False)
 class FlatPathCounts:
-    """Simple paths of many graphs, one after the other."""
+    """Simple paths of many graphs, stored one after another."""
 
     counts: np.ndarray
     """[P, K]: pair (i, j) of graph g, with n nodes, is row pair_ptr[g] + i * n + j."""
     pair_ptr: np.ndarray
     """[G + 1] int64: the first row of each graph, and P."""
     status_GK: np.ndarray
-    """[G, K] int8: what the counts of each graph and length are, as positions in list(Status)."""
+    """[G, K] int8: the status of each graph and length, as a position in list(Status)."""
     standard_error: np.ndarray | None
     """[P, K], or None if nothing was estimated."""
     work: int
-    """Cost of all graphs in units of about a nanosecond, counted, not timed."""
+    """Cost of all graphs in units of about a nanosecond; counted, not timed."""
     method: str
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class FlatPathCounts:
 
     @property
     def status(self) -> tuple[Status, ...]:
-        """[K]: for each length the weakest over all graphs."""
+        """[K]: for each length, the weakest status of all graphs."""
         return weakest(self.status_GK)
 
     def counts_of(self, graph: int) -> np.ndarray:
@@ -79,7 +79,7 @@ class FlatPathCounts:
 
 
 class ChunkCounts(NamedTuple):
-    """What a counter returns for some consecutive graphs: pairs as in FlatPathCounts, counting from 0."""
+    """Result of a counter for consecutive graphs. Pairs are in the order of FlatPathCounts, numbered from 0."""
 
     counts: np.ndarray
     """[P, K] float64."""
@@ -89,7 +89,7 @@ class ChunkCounts(NamedTuple):
     """[G, K] int8, positions in list(Status)."""
     work: int
     spans: np.ndarray | None = None
-    """[2, P] int16, if known: row p of the counts is zero but for columns spans[0, p] .. spans[1, p] - 1."""
+    """[2, P] int16, if known: row p of the counts is zero outside columns spans[0, p] .. spans[1, p] - 1."""
 
 
 def as_matrices(rows_PK: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def as_matrices(rows_PK: np.ndarray) -> np.ndarray:
 
 
 def _describe(status: tuple[Status, ...], counts: np.ndarray) -> str:
-    """Say what the lengths are and how large the counts: "lengths 1 to 9, exact up to 4, then estimated, .."."""
+    """Describe lengths and counts: "lengths 1 to 9, exact up to 4, then estimated, largest count 12"."""
     others = [s for s in STATUSES[1:] if s in status]
     num_exact = next((k for k, s in enumerate(status) if s != Status.EXACT), len(status))
     rest = (
@@ -110,7 +110,7 @@ def _describe(status: tuple[Status, ...], counts: np.ndarray) -> str:
 
 
 def weakest(status_GK: np.ndarray) -> tuple[Status, ...]:
-    """Return, for each length, the status that claims least: exact, estimated, lower bound, not counted."""
+    """Return the weakest status of each length: exact, estimated, lower_bound or not_counted, in this order."""
     if not np.count_nonzero(status_GK):
         return (Status.EXACT,) * status_GK.shape[1]
     return tuple(STATUSES[code] for code in status_GK.max(0, initial=0))

@@ -10,12 +10,12 @@ from graphgps_spse.encodings.path_counts import CountRequest, PathCountEncoding
 from graphgps_spse.encodings.random_walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
 from graphgps_spse.encodings.scaling import Scaling, check_scaling
 from graphgps_spse.jit import kernel
-from graphgps_spse.options import option
+from graphgps_spse.options import option, same_option
 from graphgps_spse.registry import encodings
 
 
 class SPSEOptions(EncodingOptions, section="posenc_SPSE"):
-    """Options of SPSE. Counting options have the defaults and bounds of `counting.CountOptions`."""
+    """Options of SPSE."""
 
     max_length: int = option(20, "K, the longest path counted, in edges", at_least=1, at_most=10_000)
     ksteps: int = option(
@@ -34,21 +34,14 @@ class SPSEOptions(EncodingOptions, section="posenc_SPSE"):
     )
     directed: bool = option(False, "count along directed edges; False: the symmetrised graph")
     method: str = option("auto", "how paths are counted: auto, exact, sampled or dag")
-    seed: int = option(
-        CountOptions.seed,
-        "seed of sampled, auto and dag; it is not the seed of the run, so all runs share one encoding",
-    )
-    budget: int = option(CountOptions.budget, "sampled, auto: work for one graph, in units of about a nanosecond")
-    max_work: int = option(CountOptions.max_work, "exact: work allowed for one graph, in the same units")
-    R: float = option(
-        CountOptions.R, "dag: share of the nodes that become roots, in (0, 1]", source="paper, appendix A"
-    )
-    D_dfs: int = option(CountOptions.D_dfs, "dag: largest number of depth-first levels before the breadth-first search")
-    N: int = option(CountOptions.N, "dag: tries for each root and depth")
-    min_roots: int = option(CountOptions.min_roots, "dag: least number of roots")
-    repeats: int = option(
-        CountOptions.repeats, "dag: how often the search is repeated, each time with other random numbers"
-    )
+    seed: int = same_option(CountOptions, "seed")
+    budget: int = same_option(CountOptions, "budget")
+    max_work: int = same_option(CountOptions, "max_work")
+    R: float = same_option(CountOptions, "R")
+    D_dfs: int = same_option(CountOptions, "D_dfs")
+    N: int = same_option(CountOptions, "N")
+    min_roots: int = same_option(CountOptions, "min_roots")
+    repeats: int = same_option(CountOptions, "repeats")
 
 
 @encodings.register("SPSE")

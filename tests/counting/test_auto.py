@@ -60,7 +60,7 @@ def test_plan_tells_what_is_done(capsys):
 
 
 def test_only_auto_has_a_plan():
-    with pytest.raises(ConfigError, match="'sampled' does not plan"):
+    with pytest.raises(ConfigError, match="explain: prints the plan of method 'auto' only, not of 'sampled'"):
         count_simple_paths(RING_SYSTEM, 11, 5, method="sampled", explain=True)
 
 

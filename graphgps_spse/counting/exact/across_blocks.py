@@ -2,7 +2,7 @@
 
 A simple path crosses each cut vertex on its way once, and stays inside one block between two cut vertices. So with
 S(u, v) = sum_k S_k[u, v] x^k, and c a cut vertex between u and v, S(u, v) = S(u, c) S(c, v). Only blocks have to be
-searched: the ring systems of a molecule, or the whole graph where no vertex separates it. Blocks are those of the
+searched: the ring systems of a molecule, or the whole graph if it has no cut vertex. Blocks are those of the
 undirected graph, which bound the paths of a directed graph just as well.
 
 Kernels here keep a span for each pair of nodes, the range of lengths that may have paths: for most pairs of a molecule
@@ -159,7 +159,7 @@ def _join_bridge(num_nodes, top, v, placed, num_placed, max_length, low, high, c
     counts[row, 0] = counts[back, 0] = 1.0
     low[row] = low[back] = 0
     high[row] = high[back] = 1
-    # Unsigned: compiled code then need not look for indices that count from the end.
+    # Unsigned indices, so that compiled code does not test for negative ones.
     size, one, end_v = np.uint64(num_nodes), np.uint64(1), np.uint64(v)
     first_of_top, first_of_v = np.uint64(top * num_nodes), np.uint64(v * num_nodes)
     for p in range(np.uint64(num_placed)):

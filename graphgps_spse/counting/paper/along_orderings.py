@@ -70,8 +70,8 @@ def count_dense(out_ptr, into_ptr, into_col, is_directed, orderings, meter, task
 def _add_rows(paths, width, ranks, low, max_length, row):
     """Set one row of `paths` to the sum of others, shifted by one; return the work.
 
-    Offsets are unsigned: the compiler then knows that no index counts from the end, and adds many numbers at a time.
-    Lengths are rounded up to 16 of them, into what is zero.
+    Offsets are unsigned: without tests for negative indices the compiler can vectorise the sums. Lengths are rounded up
+    to multiples of 16; the numbers beyond are zero.
 
     Args:
         paths: [n * width] float64.

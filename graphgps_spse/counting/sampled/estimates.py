@@ -1,8 +1,8 @@
 """Method "sampled": unbiased estimates of path counts, with standard errors.
 
-What lowers the error of f(S) most is not to miss rare paths, those little longer than the shortest between far nodes.
-So counts of lengths up to the distance + 2 have closed forms (near_shortest.py), and some of the random walks lean
-outward (random_walks.py).
+The error of f(S) is largest where walks miss rare paths, which are hardly longer than the shortest ones between distant
+nodes. Therefore counts of lengths up to the distance + 2 have closed forms (near_shortest.py), and some of the random
+walks prefer steps away from their source (random_walks.py).
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.counting.sampled.near_shortest import count_near_shortest
 from graphgps_spse.counting.sampled.random_walks import graph_key, plan_walks, symmetrize, walk_from, walk_work
 
-_TASKS = 16  # parts that a graph's sources are divided into
+_TASKS = 16  # parts of the nodes of a graph, whose walks are run as one task each
 
 
 class EstimatedCounts(NamedTuple):

@@ -5,9 +5,9 @@ its end after t steps is the end of one path of t + 1 edges, credited with 1 / p
 mean over the walks from i is an unbiased estimate of row i of every S_k at once, and in an undirected graph S_k[i, j]
 and S_k[j, i] are two independent estimates of one number.
 
-A fixed share of the walks leans outward: each step is weighted by a power of the distance from i that it gains. Both
-kinds of walk count as drawn from their mixture, 1 / (sum of share * p) (the balance heuristic, Veach and Guibas 1995),
-which keeps the estimate unbiased and the weights bounded.
+A fixed share of the walks prefers steps outward: the weight of a step is a power of the distance from i that it gains.
+All walks are weighted as draws from the mixture of both kinds, by 1 / (sum of share * p) (the balance heuristic, Veach
+and Guibas 1995). The estimate remains unbiased, and the weights are bounded.
 """
 
 import numpy as np
@@ -16,14 +16,14 @@ from graphgps_spse.counting.random_bits import mix_bits
 from graphgps_spse.jit import kernel
 
 MIN_WALKS = 16
-"""Walks of each source, however small the budget: fewer give no standard error worth the name."""
+"""Least number of walks from each node. Fewer give no useful standard error."""
 
 _TILT, _OUTWARD_SHARE = 3.0, 0.3  # measured on superpixel graphs; 2 to 8 and 0.2 to 0.5 do about as well
 _STEP_WORK, _EDGE_WORK = 50, 5  # nanoseconds: of one step, of each edge looked at
 
 
 def plan_walks(num_nodes: int, num_edges: int, max_length: int, budget: int) -> int:
-    """Return how many walks of each source a budget pays for."""
+    """Return the number of walks from each node that a budget allows."""
     return max(MIN_WALKS, budget // walk_work(num_nodes, num_edges, max_length))
 
 
@@ -75,13 +75,13 @@ def walk_from(row_ptr, col, distance, first_length, max_length, num_walks, key, 
         away = distance[i]
         found[:] = 0.0
         is_free[i] = 0.0
-        infinite, blurred = max_length, max_length  # steps from which on counts or their variances are out of range
+        infinite, blurred = max_length, max_length  # steps after which counts or variances exceed float64
         for walk in range(num_walks):
             plain, outward = 1.0, 1.0  # probability of the path so far under each kind of walk
             u, steps = i, 0
             while True:
                 probability = (1.0 - share) * plain + share * outward
-                if probability < 1e-300:  # more paths than float64 holds
+                if probability < 1e-300:  # the number of paths exceeds float64
                     infinite = min(infinite, steps)
                     break
                 weight = 1.0 / probability
@@ -117,16 +117,36 @@ def walk_from(row_ptr, col, distance, first_length, max_length, num_walks, key, 
             for t in range(1, steps):
                 is_free[path[t]] = 1.0
         is_free[i] = 1.0
-        for k in range(first_length, max_length + 1):
-            for j in range(n):
-                mean = found[k - 1, j, 0] / num_walks
-                counts[i * n + j, k - first_length] = mean
-                square = found[k - 1, j, 1] / num_walks - mean * mean
-                variance[i * n + j, k - first_length] = max(square, 0.0) / (num_walks - 1)
-                if k > blurred and mean > 0.0:
-                    variance[i * n + j, k - first_length] = np.inf
-                if k > infinite and away[j] > 0:
-                    counts[i * n + j, k - first_length] = variance[i * n + j, k - first_length] = np.inf
+        rows = slice(i * n, (i + 1) * n)
+        _write_means(found, num_walks, first_length, away, infinite, blurred, counts[rows], variance[rows])
+
+
+@kernel
+def _write_means(found, num_walks, first_length, away, infinite, blurred, counts, variance):
+    """Write the means over all walks from one node, and the variances of these means.
+
+    Args:
+        found: [K, n, 2] float64, sums of the weights and of their squares.
+        num_walks: the number of walks.
+        first_length: the first length that is wanted.
+        away: [n] int64, the distances from the node, -1 where no path leads.
+        infinite: lengths above it have counts beyond float64.
+        blurred: lengths above it have variances beyond float64.
+        counts: [n, K - first_length + 1] float64, to be filled.
+        variance: float64 of the same shape, to be filled.
+
+    """
+    max_length, n, _ = found.shape
+    for k in range(first_length, max_length + 1):
+        for j in range(n):
+            mean = found[k - 1, j, 0] / num_walks
+            counts[j, k - first_length] = mean
+            square = found[k - 1, j, 1] / num_walks - mean * mean
+            variance[j, k - first_length] = max(square, 0.0) / (num_walks - 1)
+            if k > blurred and mean > 0.0:
+                variance[j, k - first_length] = np.inf
+            if k > infinite and away[j] > 0:
+                counts[j, k - first_length] = variance[j, k - first_length] = np.inf
 
 
 @kernel
