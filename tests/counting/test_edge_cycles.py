@@ -41,7 +41,7 @@ def test_rows_follow_the_edges_given():
 
 
 def test_directed():
-    """Arcs 0 -> 1 -> 2 -> 0 and 1 -> 0: one directed triangle, one directed cycle of two arcs."""
+    """Edges 0 -> 1 -> 2 -> 0 and 1 -> 0: one directed triangle, one directed cycle of two edges."""
     cycles = count_cycles_per_edge([[0, 1, 2, 1], [1, 2, 0, 0]], 3, 3, directed=True)
     assert cycles.tolist() == [[0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 1, 0]]
 
