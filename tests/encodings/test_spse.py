@@ -237,7 +237,7 @@ def test_keys_are_the_options_of_counting():
 
 def test_compile_kernels_takes_no_time_twice():
     compile_kernels()
-    assert 0 <= compile_kernels() < 0.2
+    assert 0 <= compile_kernels() < 1  # compiling takes many seconds
 
 
 @pytest.mark.parametrize(
