@@ -182,7 +182,7 @@ def compile_counters(methods: Iterable[str] = ("auto", "exact", "sampled")) -> f
     for method in methods:
         for graph in (path, complete):
             zeros, limit = np.zeros((graph.num_pairs(0, 1), 2)), np.array([_NO_LIMIT])
-            get_counter(method)(graph, 0, 1, 2, CountOptions(budget=1), limit, run_in_turn, zeros)
+            get_counter(method)(graph, 0, 1, 2, CountOptions.of(budget=1), limit, run_in_turn, zeros)
     return time.perf_counter() - begin
 
 
