@@ -1,4 +1,4 @@
-"""Pairs cut into chunks that stay in the cache of a CPU."""
+"""Chunks of pair rows that fit into the cache of a CPU."""
 
 from typing import NamedTuple
 

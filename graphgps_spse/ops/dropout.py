@@ -1,4 +1,4 @@
-"""Dropout masks of the operations. Models draw a mask and pass it on; only ops/ looks into it."""
+"""Dropout masks of the operations. Models draw masks and pass them to the operations."""
 
 from torch import Tensor
 

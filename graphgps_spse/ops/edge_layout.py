@@ -1,4 +1,4 @@
-"""The edges of a batch sorted by receiver, and how nodes and edges exchange values.
+"""The edges of a batch sorted by receiver; gathers and sums between nodes and edges.
 
 An edge u -> v carries messages from its sender u, row 0 of the edge index, to its receiver v, row 1.
 """

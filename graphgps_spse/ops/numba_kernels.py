@@ -1,8 +1,8 @@
-"""What the CPU kernels of all operations share: how they are compiled, when they can work, matrix products.
+"""Shared code of the CPU kernels of all operations: compilation, supported input, matrix products.
 
 Kernels (cpu_kernels.py of an operation) are private and unvalidated. They are compiled for one head layout, so that
-inner loops have constant lengths, and on the promise that no two of their arrays overlap, which lets those loops become
-vector code. Scratch buffers are arguments for that reason. Not-a-number passes through: no flag promises its absence.
+inner loops have constant lengths. Callers guarantee that no two array arguments overlap, so that loops can be
+vectorised; scratch buffers are arguments for the same reason. NaN propagates: no compiler flag excludes it.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,10 @@ FASTMATH = {"contract", "arcp", "nsz"}
 
 
 class NodeArrays(NamedTuple):
-    """Queries, keys and values, or their gradients: [N, D] each."""
+    """Queries, keys and values, or their gradients: [N, D] each.
+
+    All kernels share this class: numba confuses argument types of the same name and fields, which makes calls slow.
+    """
 
     q: np.ndarray
     k: np.ndarray

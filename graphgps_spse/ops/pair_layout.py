@@ -1,4 +1,4 @@
-"""Where the node pairs of a batch lie, and how nodes and pairs exchange values.
+"""The memory layout of the node pairs of a batch; gathers and sums between nodes and pairs.
 
 Direction, the same for every model: row (i, j) holds the pair that leads from i to j. In attention, i is the query and
 j the key. As an edge, the pair is i -> j. As an encoding, it counts the walks or paths from i to j.

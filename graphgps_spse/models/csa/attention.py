@@ -1,4 +1,4 @@
-"""Chromatic self-attention: the weights of a layer, brought to ops/chromatic_attention."""
+"""Chromatic self-attention (Menegaux et al. 2023): the weights of one layer. ops/chromatic_attention computes it."""
 
 from typing import NamedTuple
 
@@ -12,19 +12,19 @@ from graphgps_spse.ops.pair_layout import PairLayout
 
 
 class CSAPairs(NamedTuple):
-    """What the attention of every layer reads of pairs."""
+    """Pair features, the same for the attention of every layer."""
 
     layout: PairLayout
     features: PairFeatures
     shared: tuple[PairMap, PairMap] | None
-    """A and B of all layers, where they are shared."""
+    """The maps A (scores) and B (values), if all layers share them."""
 
 
 class ChromaticAttention(nn.Module):
     """Attention whose scores and values are shifted, channel by channel, by maps of the pair features."""
 
     def __init__(self, dim: int, num_heads: int, *, dropout: float, has_maps: bool, kernels: str = "auto") -> None:
-        """Without `has_maps` the layer reads those that all layers share."""
+        """Without `has_maps`, the layer uses the maps that all layers share."""
         super().__init__()
         self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
         self.query, self.key, self.value = (nn.Linear(dim, dim, bias=False) for _ in range(3))
@@ -54,5 +54,8 @@ class ChromaticAttention(nn.Module):
         return self.out(choose(chromatic_attention, self.kernels, given.q_ND)(given))
 
     def prepare_kernels(self) -> None:
-        """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
+        """Compile the kernels for the device of the weights.
+
+        Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
+        """
         prepare(chromatic_attention, self.kernels, self.query.weight, self.num_heads)

@@ -40,7 +40,7 @@ class RingEdgeOptions(Options, section="dataset"):
 
 @models.register("CSAModel")
 class CSAModel(nn.Module):
-    """CSA on packed pairs, alone or beside GINE or the gated graph convolution."""
+    """CSA on packed pairs, alone or in parallel with GINE or the gated graph convolution."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CSAModel(nn.Module):
 
     @property
     def values_kept_of_pair(self) -> int:
-        """Values that training keeps of each node pair at least: three kinds, and in every layer a dropout mask."""
+        """Lower bound of the values that training stores per node pair: three kinds, and a dropout mask per layer."""
         return 3 + len(self.layers)
 
     def forward(self, batch: GraphBatch) -> Tensor:

@@ -1,10 +1,10 @@
-"""What CSA knows of each node pair: its kind and its encoding, kept as few channels until a layer needs them wide.
+"""Pair features of CSA: the type and the encoding of each node pair, stored as a few channels.
 
 The features of a pair are E = [type | encoding], half of the D columns each. The type is an edge's raw features, or
 one learned vector for the diagonal and one for pairs without an edge; the encoding is a linear map of walk or path
-channels, those of several encodings side by side, or one learned vector for each shortest-path distance. All of it but
-the raw features is linear in C channels z, and C is much less than D. So E is never stored: a layer's map W E is
-z (W basis)^T, plus W raw on the edges.
+channels, those of several encodings side by side, or one learned vector for each shortest-path distance. Everything
+except the raw features is linear in C channels z, and C is much smaller than D. Therefore E is never stored: a layer
+computes its map W E as z (W basis)^T, plus W raw on the edges.
 """
 
 from typing import NamedTuple, Self
@@ -21,7 +21,7 @@ from graphgps_spse.ops.pair_layout import PairLayout
 
 
 class PairFeatures(NamedTuple):
-    """The features of all pairs, E = z basis, and [raw | 0] more on the rows of the edges."""
+    """The features of all pairs: E = z basis, plus [raw | 0] on the rows of the edges."""
 
     z_PC: Tensor
     """The first channel is 1, for biases."""
@@ -39,13 +39,13 @@ class PairFeatures(NamedTuple):
         return PairMap(map_DC, F.linear(self.raw_ER, linear.weight[:, : self.raw_ER.shape[1]]))
 
     def dense(self) -> Tensor:
-        """Return E, [P, D], for those who want to see it."""
+        """Return E, [P, D]; models do not need it."""
         raw_ED = F.pad(self.raw_ER, (0, self.basis_CD.shape[1] - self.raw_ER.shape[1]))
         return (self.z_PC @ self.basis_CD).index_add(0, self.rows_E, raw_ED)
 
 
 class Edges(NamedTuple):
-    """Edges with raw features, [E, F]; ring pairs among them where these are made edges."""
+    """Edges with raw features, [E, F]. They include ring pairs if these count as edges."""
 
     edge_index_2E: Tensor
     raw_EF: Tensor
@@ -57,7 +57,7 @@ class Edges(NamedTuple):
 
     @classmethod
     def with_rings(cls, batch: GraphBatch, layout: PairLayout, num_types: int) -> Self:
-        """Return edges and ring pairs: type t is t + `num_types` in a ring, a ring pair that is no edge has t = 0."""
+        """Return edges and ring pairs. In a ring, type t becomes t + `num_types`; t = 0 without an edge."""
         edge = cls.of(batch)
         type_P = edge.raw_EF.new_full((layout.num_pairs,), -1)
         type_P[layout.edge_rows(edge.edge_index_2E)] = edge.raw_EF[:, 0]
@@ -73,10 +73,10 @@ class PairEncoder(nn.Module):
     def __init__(
         self, raw: nn.Module, dim: int, *, pairs: PairLinear | PairEmbedding | None, rings: str, num_types: int
     ) -> None:
-        """`pairs` is the share of the encodings, half of `dim`; without it types take all columns.
+        """`pairs` maps the encodings to half of the `dim` columns; without encodings, types take all columns.
 
-        `rings` is "none"; "kinds", a vector for ring pairs with and one for those without an edge; or "edges": ring
-        pairs are edges, and in rings the `num_types` edge types are others.
+        `rings` is "none"; "kinds", one learned vector for ring pairs with an edge and one for those without; or
+        "edges": ring pairs count as edges, and edges in rings have `num_types` types of their own.
         """
         super().__init__()
         self.raw, self.pairs, self.rings, self.num_types = raw, pairs, rings, num_types
@@ -85,7 +85,7 @@ class PairEncoder(nn.Module):
         self.ring_kind = nn.Embedding(2, self.dim_type) if rings == "kinds" else None
 
     def edges(self, batch: GraphBatch, layout: PairLayout) -> Edges:
-        """Return what counts as edges, in the order of their rows."""
+        """Return the edges in the order of their pair rows, with ring pairs if `rings` is "edges"."""
         if self.rings == "edges":
             return Edges.with_rings(batch, layout, self.num_types)
         edge = Edges.of(batch)
@@ -117,7 +117,7 @@ class PairEncoder(nn.Module):
         return PairFeatures(z_PC, torch.cat(basis), rows_E, self.raw(edges.raw_EF).to(dtype))
 
     def of_edges(self, batch: GraphBatch, features: PairFeatures) -> Tensor:
-        """Return the features of the edges alone, [E, D], without kinds: what message passing beside CSA reads."""
+        """Return the features of the edges, [E, D], without kinds, as input of message passing."""
         raw_ER, rows_E = features.raw_ER, features.rows_E
         if self.pairs is None:
             return raw_ER

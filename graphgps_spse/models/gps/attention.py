@@ -1,4 +1,4 @@
-"""Multi-head attention among the nodes of each graph: the weights of a layer, brought to ops/graph_attention."""
+"""Multi-head attention among the nodes of each graph: the weights of one layer. ops/graph_attention computes it."""
 
 from torch import Tensor, nn
 
@@ -26,5 +26,5 @@ class GraphAttention(nn.Module):
         return self.out(choose(graph_attention, self.kernels, given.qkv_NW)(given))
 
     def prepare_kernels(self) -> None:
-        """Raise ConfigError where `train.kernels` asks for kernels that the device of the weights does not have."""
+        """Raise ConfigError if `train.kernels` is fused and the device of the weights has no kernels."""
         prepare(graph_attention, self.kernels, self.qkv.weight, self.num_heads)

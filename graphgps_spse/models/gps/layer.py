@@ -46,7 +46,7 @@ class GPSLayer(nn.Module):
     def forward(
         self, x_ND: Tensor, e_ED: Tensor | None, edges: EdgeLayout | None, pairs: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the next node and edge features; `edges` is what the local part reads, `pairs` what attention does."""
+        """Return the next node and edge features; the local part reads `edges` and attention reads `pairs`."""
         parts = []
         if self.local is not None and self.norm_local is not None:
             local_ND, e_ED = self.local(x_ND, e_ED, edges)

@@ -1,4 +1,4 @@
-"""GRIT's attention: the weights of a layer's attention and of its update of pairs, brought to ops/grit_pairs."""
+"""GRIT's attention (Ma et al. 2023): the weights of one layer. ops/grit_pairs computes attention and pair update."""
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ class GritAttention(nn.Module):
         dropout: float,
         norm: PairNorm,
     ) -> tuple[Tensor, PairStream | None]:
-        """Return what nodes receive, [N, D] by head, and the updated pairs: None where `out` is None."""
+        """Return the attention output, [N, D] by head, and the updated pairs; None for pairs if `out` is None."""
         dim, heads = x_ND.shape[1], self.num_heads
         maps = [_by_position(linear.weight, heads) for linear in (self.query, self.key, self.value)]
         bias = nn.functional.pad(_by_position(self.query.bias, heads), (0, 2 * dim))
@@ -72,7 +72,10 @@ class GritAttention(nn.Module):
         return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
 
     def prepare_kernels(self) -> None:
-        """Compile the kernels for the device of the weights. Raises ConfigError where there are none to be had."""
+        """Compile the kernels for the device of the weights.
+
+        Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
+        """
         prepare(grit_pairs, self.kernels, self.query.weight, self.num_heads)
 
     def _dropout_mask(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:

@@ -1,7 +1,7 @@
 """GRIT, the graph transformer of Ma et al. (2023), whose attention reads and updates a feature of every node pair.
 
-Each layer keeps a residual stream of nodes x [N, D] and one of pairs e [P, D], normalised after each update. The work
-on pairs is ops/grit_pairs.
+There are two residual streams, nodes x [N, D] and pairs e [P, D]. Each layer updates and then normalises both.
+ops/grit_pairs computes the operations on pairs.
 """
 
 import math
@@ -40,7 +40,7 @@ class GritOptions(Options, section="gt"):
 
 @models.register("GritTransformer")
 class GritTransformer(nn.Module):
-    """GRIT on packed pairs: a linear map of the channels of all pair encodings that are enabled, side by side."""
+    """GRIT on packed pairs. A linear map reads the concatenated channels of all enabled pair encodings."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class GritTransformer(nn.Module):
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GritTransformer":
-        """Read `gt`, `gnn` and the encoders' names. Raises ConfigError where no encoding is of pairs."""
+        """Read `gt`, `gnn` and the encoders' names. Raises ConfigError if no pair encoding is enabled."""
         of_pairs = [encoding for encoding in encodings if encoding.dim_pair > 0]
         if not of_pairs:
             raise ConfigError(
@@ -111,7 +111,7 @@ class GritTransformer(nn.Module):
 
     @property
     def values_kept_of_pair(self) -> int:
-        """Values that training keeps of each node pair at least: in every layer its features, and two of each head."""
+        """Lower bound of the values that training stores per node pair: per layer, its features and two per head."""
         layers = [layer for layer in self.layers if isinstance(layer, GritLayer)]
         return sum(layer.out_pair.in_features + 2 * layer.attention.num_heads for layer in layers)
 

@@ -1,4 +1,4 @@
-"""BatchNorm of GRIT's pair features, which never needs them: their column statistics are at hand already."""
+"""BatchNorm of GRIT's pair features, from column statistics that ops/grit_pairs computes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 Moments = Callable[[Tensor, Tensor, Any], tuple[Tensor, Tensor, Tensor]]
-"""Mean [D], biased variance [D] and number of the rows of one process -> those of all."""
+"""Maps mean [D], biased variance [D] and number of rows of one process to those of all processes."""
 
 
 class PairNorm(nn.Module):
-    """BatchNorm of pair features as the scale and shift that it amounts to, from column statistics already at hand."""
+    """BatchNorm of pair features as a scale and a shift, computed from given column statistics."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -28,11 +28,11 @@ class PairNorm(nn.Module):
         self.moments: Moments | None = None
 
     def synchronise(self, moments: Moments) -> None:
-        """From now on turn a batch's statistics into those that `moments` returns: of all processes of a run."""
+        """Use the statistics that `moments` returns, those of all processes of a run, in place of one process's own."""
         self.moments = moments
 
     def forward(self, mean_D: Tensor | None, var_D: Tensor | None, num_rows: int | Tensor) -> tuple[Tensor, Tensor]:
-        """Return scale and shift: from the batch's mean and biased variance, or where None from the running ones."""
+        """Return scale and shift, [D] each, from mean and biased variance; if None, from the running statistics."""
         if mean_D is None or var_D is None:
             mean_D, var_D = self.running_mean, self.running_var
         else:

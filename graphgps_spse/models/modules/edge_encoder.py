@@ -1,4 +1,4 @@
-"""What enters the first layer for edges: raw features, and beside them the encodings of their pairs."""
+"""Edge features of the first layer: raw features concatenated with the encodings of the edges' pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from graphgps_spse.registry import edge_encoders
 
 
 class EdgeEncoder(nn.Module):
-    """Raw features of edges, and beside them the encodings of their pairs: edge u -> v reads row (u, v)."""
+    """Raw features of edges, concatenated with the encodings of their pairs. Edge u -> v reads row (u, v)."""
 
     def __init__(self, raw: nn.Module, pairs: PairLinear | PairEmbedding | None) -> None:
         super().__init__()

@@ -115,7 +115,7 @@ class SANGraphHead(nn.Module):
 
 @heads.register("san_graph_nodes")
 class SANNodesHead(SANGraphHead):
-    """The same maps on every node, then pooling: what CSA's repository calls san_graph."""
+    """The same maps on every node, then pooling. CSA's repository calls this head san_graph."""
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [B, dim_out]."""

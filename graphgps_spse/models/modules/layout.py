@@ -1,4 +1,4 @@
-"""Where the pairs of a batch lie, and the one batch that no model can be trained on."""
+"""The pair layout of a batch, with a check for batches that BatchNorm cannot use."""
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import DataError
@@ -8,7 +8,8 @@ from graphgps_spse.ops.pair_layout import PairLayout
 def layout_of(batch: GraphBatch, *, training: bool) -> PairLayout:
     """Return the pair layout of a batch.
 
-    Raises DataError for a training batch that BatchNorm cannot use: only a split of one node leads to one.
+    Raises DataError for a training batch of a single node, which BatchNorm cannot use. Only a split of one node
+    leads to such a batch.
     """
     layout = PairLayout(batch.sizes, batch.x_NF.device)
     if training and layout.num_nodes < 2:

@@ -9,7 +9,7 @@ from graphgps_spse.ops.edge_layout import EdgeLayout
 
 
 class GINE(nn.Module):
-    """x_i + Drop(MLP(x_i + sum_j ReLU(x_j + e_ji))) over the edges j -> i (Hu et al. 2020); edges stay as they are."""
+    """x_i + Drop(MLP(x_i + sum_j ReLU(x_j + e_ji))) over the edges j -> i (Hu et al. 2020); e does not change."""
 
     def __init__(self, dim: int, *, activation: str, dropout: float) -> None:
         super().__init__()
@@ -24,14 +24,14 @@ class GINE(nn.Module):
 
 
 class GatedGCN(nn.Module):
-    """The residual gated graph convolution (Bresson and Laurent 2018), in which edges gate what they carry.
+    """The residual gated graph convolution (Bresson and Laurent 2018), with learned gates on the edges.
 
     g_ji = D x_i + E x_j + C e_ji; x'_i = x_i + Drop(act(BN(A x_i + sum_j s(g_ji) B x_j / (sum_j s(g_ji) + 1e-6)))), s
     the sigmoid; e'_ji = e_ji + Drop(act(BN(g_ji))). The BN of a training batch's only edge is the bias.
     """
 
     def __init__(self, dim: int, *, activation: str, dropout: float, update_edges: bool) -> None:
-        """Without `update_edges`, for a last layer, e stays as it is; its norm is there all the same, unused."""
+        """Without `update_edges`, as in a last layer, e does not change. Its norm exists but is unused."""
         super().__init__()
         self.dropout, self.update_edges = dropout, update_edges
         self.own, self.carried, self.edge, self.receiver, self.sender = (nn.Linear(dim, dim) for _ in range(5))

@@ -22,7 +22,7 @@ class PairChannels:
     """
 
     def __init__(self, encodings: Sequence[Encoding], *, identity: bool) -> None:
-        """Without `identity` the identity of each encoding that has one is left out."""
+        """Without `identity`, the identity channels of encodings are omitted."""
         self.encodings = tuple(encodings)
         self._parts = [(e.name, e.pair_categories, e.has_identity and not identity) for e in encodings]
         self.number = sum(e.pair_categories or e.dim_pair - (e.has_identity and not identity) for e in encodings)
@@ -39,7 +39,7 @@ class PairChannels:
 
 
 class PairLinear(nn.Module):
-    """A linear map with bias of the channels of some pair encodings, but for their identities."""
+    """A linear map with bias of the channels of some pair encodings, without their identity channels."""
 
     def __init__(self, encodings: Sequence[Encoding], dim: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class PairLinear(nn.Module):
         self.linear = nn.Linear(self.channels.number - self.has_identity, dim)
 
     def weight(self) -> Tensor:
-        """Return what the channels meet, [dim, C]."""
+        """Return the weight of the channels, [dim, C]."""
         return F.pad(self.linear.weight, (1, 0)) if self.has_identity else self.linear.weight
 
     def constant(self) -> Tensor:
@@ -70,7 +70,7 @@ class PairEmbedding(nn.Module):
         self.embedding = nn.Embedding(encoding.pair_categories, dim)
 
     def weight(self) -> Tensor:
-        """Return what the channels meet, [dim, C]."""
+        """Return the weight of the channels, [dim, C]."""
         return self.embedding.weight.t()
 
     def constant(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Encoders of raw node and edge features: what enters the first layer beside the encodings.
+"""Encoders of raw node and edge features, the part of the first layer's input that is not an encoding.
 
 A class registered as a node or edge encoder is built as `Encoder.from_spec(input_spec, dim)` and maps rows of raw
 features to rows of `dim` columns. Encodings are appended by
@@ -127,7 +127,7 @@ class DummyEdge(nn.Module):
 
 @edge_encoders.register("none")
 class NoEdgeFeatures(nn.Module):
-    """Nothing: edges of which a model reads only where they are."""
+    """Zeros: the model reads the positions of the edges only."""
 
     zero: Tensor
 

@@ -1,4 +1,4 @@
-"""What the chromatic self-attention of CSA reads and returns, for every implementation.
+"""Contract of the chromatic self-attention of CSA: equations, input, output and gradients.
 
 For query i, key j and channel c of head h (Menegaux et al. 2023), each channel having a softmax of its own:
 
@@ -21,7 +21,7 @@ from graphgps_spse.ops.pair_layout import PairLayout
 
 
 class PairMap(NamedTuple):
-    """A linear map of the features of all pairs: z map^T, and `edge_ED` more on the rows of the edges."""
+    """A linear map of the features of all pairs: z map^T, plus `edge_ED` on the rows of the edges."""
 
     map_DC: Tensor
     edge_ED: Tensor

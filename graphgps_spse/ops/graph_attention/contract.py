@@ -1,4 +1,4 @@
-"""What multi-head attention among the nodes of each graph reads and returns, for every implementation.
+"""Contract of multi-head attention among the nodes of each graph: equations, input, output and gradients.
 
 For query i, key j of the same graph and each head:
 

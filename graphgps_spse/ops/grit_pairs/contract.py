@@ -1,4 +1,4 @@
-"""What GRIT's work on the pairs of one layer reads and returns, for every implementation.
+"""Contract of GRIT's operations on the pairs of one layer: equations, input, output and gradients.
 
 For query i, key j (Ma et al. 2023), with e the features of pairs and heads side by side:
 
@@ -66,7 +66,7 @@ class GritInput(NamedTuple):
     pair_dropout_mask_PD: Tensor | None
     """0 or 1 / (1 - rate) for each hidden feature on its way into the update; None for no dropout."""
     with_statistics: bool
-    """Whether mean and variance of the next u are wanted."""
+    """Whether to return mean and variance of the next u."""
 
 
 class GritOutput(NamedTuple):
@@ -77,6 +77,6 @@ class GritOutput(NamedTuple):
     u_PD: Tensor | None
     """None without `weights.out_DD`."""
     mean_D: Tensor | None
-    """None unless asked for."""
+    """None without `with_statistics`."""
     var_D: Tensor | None
-    """Biased variance; None unless asked for."""
+    """Biased variance; None without `with_statistics`."""
