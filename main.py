@@ -1,4 +1,4 @@
-"""Train, evaluate or describe what a YAML file says: python main.py --cfg configs/GRIT/zinc-SPSE.yaml seed=3."""
+"""Train, evaluate or describe the model of a YAML file: python main.py --cfg configs/GRIT/zinc-SPSE.yaml seed=3."""
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
     from graphgps_spse.training.signals import exit_at_once, listen
@@ -16,7 +16,7 @@ from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line, or `words` in its place."""
+    """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
         description="Train a configuration. The same command resumes a run that was stopped.",
         epilog="exit codes: 0 done, 1 failure, 2 bad input or configuration, 75 stopped by a signal, a full disk or a "
@@ -54,9 +54,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for and return the exit code."""
+    """Run the command and return the exit code."""
     arguments = parse_arguments(words)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow each other down on a busy machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads slow each other down on a busy machine
 
     def work() -> None:
         from graphgps_spse.config import load_config
@@ -80,7 +80,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     code = main()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # gloo's threads now and then abort a process that has done its work
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # gloo's threads sometimes abort a process at exit
         logging.shutdown()
         sys.stdout.flush()
         os._exit(code)

@@ -1,4 +1,4 @@
-"""Checks of command lines that scripts share, made before any work begins."""
+"""Checks of command-line arguments that several scripts share."""
 
 import argparse
 import tempfile
@@ -6,18 +6,18 @@ from pathlib import Path
 
 
 def at_least_one(text: str) -> int:
-    """Return the whole number of an argument, for `type=`. Raises ArgumentTypeError unless it is 1 or more."""
+    """Argument type for integers of at least 1. Raises ArgumentTypeError for other texts."""
     try:
         number = int(text)
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} must be an integer of at least 1")
     return number
 
 
 def check_out(parser: argparse.ArgumentParser, path: Path) -> None:
-    """End with a usage error where no file can be written at `path`, the value of --out. Its folder is made."""
+    """Exit with a usage error if `path`, the value of --out, cannot be written. Missing parent folders are created."""
     problem = "it is a folder"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,9 +24,9 @@ from graphgps_spse.parts import Parts, build_parts
 from graphgps_spse.preparation import check_memory_needs, compile_all_kernels
 from graphgps_spse.sizes import memory_of
 
-_SAMPLES = (32, 8, 2, 1)  # graphs that are encoded, or go through the model, to see what that takes
-_TIMED_PAIRS, _MEASURED_PAIRS = 1 << 20, 1 << 16  # how many pairs these graphs may have: a second of work or two
-_LARGE_TARGET = 100.0  # targets much larger than what a fresh model predicts take many epochs to reach
+_SAMPLES = (32, 8, 2, 1)  # sizes of samples for measurements of time and memory
+_TIMED_PAIRS, _MEASURED_PAIRS = 1 << 20, 1 << 16  # limits for the pairs of a sample, for one or two seconds of work
+_LARGE_TARGET = 100.0  # targets much larger than the initial predictions take many epochs to reach
 _LONG, _UNEVEN = 3600.0, 3.0
 
 
@@ -38,15 +38,15 @@ class DataReport:
     warnings: list[str] = field(default_factory=list)
 
     def text(self) -> list[str]:
-        """Return all lines."""
+        """Return all lines, including warnings."""
         return [*self.lines, *(f"warning: {warning}" for warning in self.warnings)]
 
 
 def check_data(cfg: Config) -> Iterator[str]:
     """Load the data of a configuration and yield lines about graphs, targets, batches, encodings and memory.
 
-    Times and memory are predictions from samples, good to a factor of about two. Raises, after the lines that come
-    first, what a run would raise for graphs or batches that take more memory than there is.
+    Times and memory are predicted from samples, with an accuracy of about a factor of two. For graphs or batches that
+    exceed the available memory, raises the errors of a run, after the lines on the data.
     """
     parts, device = build_parts(cfg), pick_device(cfg.accelerator)
     num_threads = count_threads(cfg.num_threads)
@@ -63,7 +63,7 @@ def check_data(cfg: Config) -> Iterator[str]:
 
 
 def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict[str, GraphDataset]) -> np.ndarray:
-    """Describe graphs, targets and batches; return the pairs of each batch of the first epoch."""
+    """Add lines on graphs, targets and batches. Return the number of pairs of each batch of the first epoch."""
     spec = parts.dataset.spec
     report.lines.append(
         f"{spec.name}: task {spec.task}, nodes {spec.node_input.kind} ({spec.node_input.size}), edges "
@@ -80,19 +80,19 @@ def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict
     last, num_single = len(splits["train"]) % cfg.train.batch_size, summaries["train"].of_one_node
     if num_single and 1 in (last, cfg.train.batch_size):
         report.lines.append(
-            "  where the order of an epoch leaves a graph of one node alone in a batch, as may happen here, the graph "
-            "joins a batch beside it: BatchNorm cannot train on a single row"
+            "  a training batch that consists of a single node is merged with another batch, because BatchNorm cannot "
+            "train on a single row"
         )
     if pairs.max() > _UNEVEN * pairs.mean():
         report.warnings.append(
-            f"the largest batch has {pairs.max() / pairs.mean():.1f} times the pairs of an average one, and memory "
-            "must hold it; a few graphs are much larger than the others"
+            f"the largest batch has {pairs.max() / pairs.mean():.1f} times the pairs of an average batch, because some "
+            "graphs are much larger than the others; it must fit into memory"
         )
     return pairs
 
 
 def pairs_per_batch(graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
-    """Return the pairs of each batch of the first epoch of a training split."""
+    """Return the number of pairs of each batch of the first training epoch."""
     loader, squared = options.loaders({"train": graphs})["train"], graphs.sizes_G.square()
     return np.array([int(squared[batch].sum()) for batch in loader.numbers(0)])
 
@@ -110,12 +110,12 @@ def _describe_split(
         f"{summary.with_self_loops / total:.2%}, with multi-edges {summary.with_multi_edges / total:.2%}",
     ]
     for target in summary.targets:
-        report.lines.append(f"  {_words_of(target, len(graphs.y))}")
-        report.warnings += [f"{split}, {target.name}: {words}" for words in _warnings_of(target, spec)]
+        report.lines.append(f"  {_describe_target(target, len(graphs.y))}")
+        report.warnings += [f"{split}, {target.name}: {words}" for words in _target_warnings(target, spec)]
     if summary.with_multi_edges or summary.with_self_loops:
         report.warnings.append(
-            f"{split}: path counts read multi-edges as one edge and self-loops as none; random walks (RWSE, RRWP) take "
-            "each of them as a step"
+            f"{split}: path counts treat multi-edges as one edge and ignore self-loops; random walks (RWSE, RRWP) use "
+            "both"
         )
     for what, values, size, key in (
         ("node", graphs.x_NF, spec.node_input, "node_encoder_num_types"),
@@ -123,12 +123,12 @@ def _describe_split(
     ):
         if values is not None and len(values) and size.kind == "types" and int(values.max()) >= size.size:
             report.warnings.append(
-                f"{split}: {what} type {int(values.max())} is outside 0..{size.size - 1}, so a run would stop at it; "
-                f"set dataset.{key} to at least {int(values.max()) + 1}"
+                f"{split}: {what} type {int(values.max())} is outside 0..{size.size - 1}, which would stop a run; set "
+                f"dataset.{key} to at least {int(values.max()) + 1}"
             )
 
 
-def _words_of(target: TargetSummary, num_rows: int) -> str:
+def _describe_target(target: TargetSummary, num_rows: int) -> str:
     missing = f", {target.missing / num_rows:.2%} missing" if target.missing else ""
     if target.values is None:
         return f"target {target.name}: all missing"
@@ -139,16 +139,16 @@ def _words_of(target: TargetSummary, num_rows: int) -> str:
     return f"target {target.name}: classes {shares}{missing}"
 
 
-def _warnings_of(target: TargetSummary, spec: DatasetSpec) -> Iterator[str]:
+def _target_warnings(target: TargetSummary, spec: DatasetSpec) -> Iterator[str]:
     if target.values is None:
-        yield "no target is known, so it cannot be learned or measured here"
+        yield "all targets are unknown, so they cannot be learned or measured"
     elif target.counts and 0 in target.counts:
         absent = ", ".join(str(c) for c, count in enumerate(target.counts) if not count)
-        yield f"no row has class {absent}" + (", so its ap is undefined" if spec.metric == "ap" else "")
+        yield f"no row has class {absent}" + (", so average precision is undefined" if spec.metric == "ap" else "")
     elif not target.counts and max(abs(target.values.low), abs(target.values.high)) > _LARGE_TARGET:
         yield (
-            f"values reach {max(target.values.low, target.values.high, key=abs):,.4g}; a fresh model predicts about 0, "
-            "so shift and scale them to about -1..1 and multiply the metric back"
+            f"values reach {max(target.values.low, target.values.high, key=abs):,.4g}, but an untrained model predicts "
+            "about 0; standardise the targets and rescale the metric"
         )
     elif not target.counts and target.deviation == 0:
         yield "all values are equal"
@@ -169,13 +169,13 @@ def _describe_encodings(report: DataReport, parts: Parts, splits: dict[str, Grap
             if seconds > _LONG:
                 report.warnings.append(
                     f"{encoding.name}, {part}: encoding takes {_roughly(seconds)}; "
-                    "python scripts/encode.py divides it among machines"
+                    "python scripts/encode.py can divide the work among machines"
                 )
             free = find_memory().free
             if choice.kind == MEMORY and num_bytes > free:
                 report.warnings.append(
-                    f"{encoding.name}, {part}: {as_size(num_bytes)} of arrays, and {as_size(free)} of memory are free; "
-                    "set store.min_gib lower"
+                    f"{encoding.name}, {part}: {as_size(num_bytes)} of arrays, but only {as_size(free)} of memory are "
+                    "free; lower store.min_gib"
                 )
 
 
@@ -201,7 +201,7 @@ def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
 def _sample(graphs: GraphDataset, most_pairs: int) -> tuple[GraphDataset, bool]:
     """Return graphs at evenly spaced ranks by size, with at most `most_pairs` pairs in total.
 
-    Where one alone has more, its first nodes stand for it, and the second value is True.
+    If a single graph has more pairs, the sample is the subgraph of its first nodes.
     """
     for number in _SAMPLES:
         sample = take_graphs(graphs, spread_by_size(graphs, number))
@@ -218,13 +218,13 @@ def _describe_memory(
     report: DataReport, parts: Parts, graphs: GraphDataset, pairs: np.ndarray, device: torch.device, *, amp: str
 ) -> None:
     sample, is_cut = _sample(graphs, _MEASURED_PAIRS)
-    free, told = memory_of(device).free, f"{len(sample)} graph{'s' * (len(sample) > 1)}{', cut down,' * is_cut}"
+    free, size = memory_of(device).free, f"{len(sample)} graph{'s' * (len(sample) > 1)}{', cut down,' * is_cut}"
     try:
         measured = measure_saved_bytes(parts, sample, device)
     except RuntimeError as err:
         if not is_shortage(err):
             raise
-        report.warnings.append(f"a batch of {told} is too large for the {as_size(free)} free on {device}")
+        report.warnings.append(f"a batch of {size} does not fit into the {as_size(free)} of free memory on {device}")
         return
     if measured is None:
         report.lines.append("activations: not estimated, the sample is too small for the model's normalisation")
@@ -232,11 +232,11 @@ def _describe_memory(
     mean, most = (measured * value / _num_pairs(sample) for value in (pairs.mean(), pairs.max()))
     report.lines.append(
         f"activations kept for the backward pass: about {as_size(mean)} for an average batch, {as_size(most)} for the "
-        f"largest (float32 on {device}, {told} scaled up by pairs)"
+        f"largest (float32 on {device}, {size} scaled up by pairs)"
     )
     if most > free and amp == "off":
         report.warnings.append(
-            f"the largest batch needs about {as_size(most)} for activations, and {as_size(free)} are free on {device}; "
+            f"the largest batch needs about {as_size(most)} for activations, but {as_size(free)} are free on {device}; "
             "lower train.batch_size and raise optim.batch_accumulation by the same factor"
         )
 
@@ -244,8 +244,8 @@ def _describe_memory(
 def measure_saved_bytes(parts: Parts, graphs: GraphDataset, device: torch.device) -> float | None:
     """Return the bytes that the model keeps for the backward pass of one batch of `graphs`, without its parameters.
 
-    On the device of the run: the CPU's kernels keep a fifth of what the same layers keep on a GPU. None where a single
-    node is too few for BatchNorm.
+    The measurement must use the device of the run: the CPU kernels save a fifth of the memory of the layers on a GPU.
+    Return None for a single node, on which BatchNorm cannot train.
     """
     if int(graphs.node_ptr[-1]) < 2 or not len(graphs):
         return None
@@ -266,6 +266,6 @@ def measure_saved_bytes(parts: Parts, graphs: GraphDataset, device: torch.device
             out = parts.model(batch)
             total = float(sum(kept.values()))
     except ValueError as err:
-        raise DataError(f"{graphs.name}: the model cannot read a batch of its first graphs: {err}") from err
-    parts.task.loss(out, batch.y)  # refuses a model of other outputs
+        raise DataError(f"{graphs.name}: the model cannot process a batch of sampled graphs: {err}") from err
+    parts.task.loss(out, batch.y)  # raises an error if the outputs of the model do not fit the task
     return total

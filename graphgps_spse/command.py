@@ -1,4 +1,4 @@
-"""What every script does around its work: logging, signals, errors as messages with an exit code."""
+"""Entry point of all scripts: logging, signals, and conversion of errors to messages and exit codes."""
 
 import faulthandler
 import io
@@ -23,68 +23,68 @@ def run_command(
     level: int = logging.INFO,
     line: str = "%(message)s",
 ) -> int:
-    """Do `work` and return the exit code: what it returns, or that of its SPSEError, whose message goes to stderr.
+    """Call `work` and return the exit code: its return value, or the code of its SPSEError.
 
-    What is logged from `level` on goes to `stream`, by default stdout. Where a signal or a full disk stops the work,
-    the code is 75, and later signals are ignored: none of them is to spoil that code on the way out of the process.
+    Error messages go to stderr. Log messages of `level` and above go to `stream`, by default stdout. If a signal or a
+    full disk stops the work, the exit code is 75, and later signals are ignored so that they cannot change this code.
 
-    Signals end the process at once, as is right while `work` imports its libraries. Work that writes files or holds
-    locks enters `stop_at_once()` or `StopSignals()` for it.
+    By default signals end the process immediately, which is safe while `work` imports libraries. Code that writes files
+    or holds locks must use `stop_at_once()` or `StopSignals()`.
     """
     before, code = listen(exit_at_once), 0
     if not faulthandler.is_enabled():
-        faulthandler.enable(2)  # a crash in compiled code, or of a mapped file that was cut short, says where
+        faulthandler.enable(2)  # prints the position of a crash in compiled code or in a truncated mapped file
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may contain undecodable bytes
     logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)
     try:
         code = work() or 0
         sys.stdout.flush()
     except SPSEError as err:
         code = exit_code_of(err)
-        _say(f"{err}" if isinstance(err, StoppedError) else f"error: {err}")
+        _write_error(f"{err}" if isinstance(err, StoppedError) else f"error: {err}")
     except (MemoryError, RuntimeError) as err:
         if not is_shortage(err):
             raise
         code = 1
-        _say(f"error: out of memory: {str(err).partition(chr(10))[0] or type(err).__name__}")
-    except KeyboardInterrupt:  # Ctrl-C for the second time
+        _write_error(f"error: out of memory: {str(err).partition(chr(10))[0] or type(err).__name__}")
+    except KeyboardInterrupt:  # second Ctrl-C
         code = RESUMABLE
-        _say("stopped at once; the same command goes on from what was saved last")
+        _write_error("stopped immediately; run the same command to resume from the last checkpoint")
     except BrokenPipeError:
-        if not _reader_is_gone():
+        if not _reader_has_closed():
             raise
     except OSError as err:
         if not is_full_disk(err):
             raise
         code = RESUMABLE
-        _say(f"error: {err}; make room and run the same command again")
+        _write_error(f"error: {err}; free some space and run the same command again")
     finally:
         if code == RESUMABLE:
             listen(signal.SIG_IGN)
         else:
             restore(before)
-    _give_up_unwritten(sys.stdout)
+    _discard_unwritten(sys.stdout)
     return code
 
 
-def _say(line: str) -> None:
-    """Write a line to stderr, if it can be written: the exit code tells the same."""
+def _write_error(line: str) -> None:
+    """Write a line to stderr. Failures are ignored, because the exit code also reports the error."""
     with suppress(OSError):
         sys.stderr.write(line + "\n")
-    _give_up_unwritten(sys.stderr)
+    _discard_unwritten(sys.stderr)
 
 
-def _give_up_unwritten(stream: TextIO) -> None:
-    """Drop what a stream cannot write: Python would try again at its end, and return 120 in place of our exit code."""
+def _discard_unwritten(stream: TextIO) -> None:
+    """Discard output that cannot be written. Otherwise Python would retry at exit and return exit code 120."""
     try:
         stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _reader_is_gone() -> bool:
-    """Whether who reads what is printed, e.g. head, has seen enough: no other broken pipe is an end like any other."""
-    asked = select.poll()
-    asked.register(sys.stdout.fileno(), 0)
-    return any(events & select.POLLERR for _, events in asked.poll(0))
+def _reader_has_closed() -> bool:
+    """Return whether the reader of stdout, such as head, has closed the pipe. Other broken pipes are errors."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))

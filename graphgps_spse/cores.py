@@ -1,4 +1,4 @@
-"""How many CPU cores there are to share out."""
+"""Number of CPU cores and threads."""
 
 import os
 
@@ -6,7 +6,7 @@ from graphgps_spse.options import Options, option
 
 
 class ThreadOptions(Options, section=""):
-    """How many CPU cores a run uses."""
+    """Option of the number of CPU threads."""
 
     num_threads: int = option(
         0,
@@ -17,5 +17,5 @@ class ThreadOptions(Options, section=""):
 
 
 def count_cores() -> int:
-    """Return the number of cores that this process may use; where the system does not say, all of the machine's."""
+    """Return the number of cores available to this process, or all cores if the system does not report affinity."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Where and with what a run is carried out: device, threads, versions, commit."""
+"""Environment of a run: device, threads, package versions and commit."""
 
 import platform
 import socket
@@ -19,42 +19,42 @@ PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "ogb", "rdkit
 
 
 class DeviceOptions(Options, section=""):
-    """Where the model is trained."""
+    """Option of the device."""
 
     accelerator: str = option("auto", "device: cpu, cuda or cuda:N; auto: the first CUDA device, or else the CPU")
 
 
 def pick_device(accelerator: str, local_rank: int = 0) -> torch.device:
-    """Return the device that `accelerator` (auto, cpu, cuda, cuda:1) names. Raises ConfigError where there is none.
+    """Return the device for `accelerator` (auto, cpu, cuda or cuda:N). Raises ConfigError if it does not exist.
 
-    Of several processes on a machine, number `local_rank` gets the CUDA device of that number: cuda:N names one of all.
+    With auto and cuda, the process with number `local_rank` on a machine uses the CUDA device of this number.
     """
     kind, _, number = accelerator.partition(":")
     if accelerator == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
     elif kind not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise ConfigError(f"accelerator: '{accelerator}' is none of auto, cpu, cuda, cuda:N")
+        raise ConfigError(f"accelerator: unknown device '{accelerator}'. Known: auto, cpu, cuda, cuda:N")
     if kind == "cpu":
         return torch.device("cpu")
     index = int(number or local_rank)
     if index >= torch.cuda.device_count():
-        cure = "start fewer processes, or set accelerator=cuda:0 where each sees only a device of its own"
+        advice = "start fewer processes, or set accelerator=cuda:0 if each process has its own visible device"
         raise ConfigError(
-            f"accelerator: {accelerator} asks for CUDA device {index} and torch sees {torch.cuda.device_count()} here; "
-            + (cure if local_rank and not number else "set accelerator to cpu, or to a device that is here")
+            f"accelerator: {accelerator} needs CUDA device {index}, but PyTorch finds {torch.cuda.device_count()}; "
+            + (advice if local_rank and not number else "set accelerator to cpu or to an existing device")
         )
     return torch.device("cuda", index) if number or local_rank else torch.device("cuda")
 
 
 def count_threads(num_threads: int, num_processes: int = 1) -> int:
-    """Return `num_threads`, or for 0 one thread for each core that is there for one of `num_processes` processes."""
+    """Return `num_threads`, or for 0 the number of available cores divided by `num_processes`."""
     if num_threads:
         return num_threads
     return max(1, count_cores() // num_processes)
 
 
 def describe_environment(device: torch.device, num_threads: int) -> dict[str, Any]:
-    """Return what a record keeps of this machine and this code."""
+    """Return the description of machine, code and package versions that result.json and env.json store."""
     return {
         "command": sys.argv,
         "host": socket.gethostname(),
@@ -70,12 +70,12 @@ def describe_environment(device: torch.device, num_threads: int) -> dict[str, An
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of this package and of those that its numbers rest on."""
+    """Return the versions of this package and of the packages that affect its results."""
     return {"graphgps_spse": __version__, **{name: _version(name) for name in PACKAGES}}
 
 
 def processor_name() -> str:
-    """Return the model of the CPU as the system names it."""
+    """Return the name of the CPU model."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         names = [
@@ -87,20 +87,20 @@ def processor_name() -> str:
 
 
 def find_commit() -> str:
-    """Return the commit of the checkout that this package lies in, or "".
+    """Return the git commit of this package, or "" if the package is not in a checkout.
 
-    "+changes" follows where files differ from it, or where modules lie in the package that it does not have: components
-    are found by their files, whether git knows them or not.
+    "+changes" is appended if tracked files were changed, or if the package contains untracked modules, because
+    components are found by their files.
     """
     git = ["git", "-C", str(Path(__file__).parent)]
-    try:  # installed below another project's checkout, this file is none of that project's
+    try:  # fails if this file belongs to an installed package inside the checkout of another project
         subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], capture_output=True, check=True)
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         changes = ""
         for words in (["status", "--porcelain", "-uno"], ["ls-files", "--others", "--exclude-standard", "*.py"]):
             changes += subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        return ""  # an installed package, or no git here
+        return ""  # an installed package, or git is not available
     return head + ("+changes" if changes.strip() else "")
 
 

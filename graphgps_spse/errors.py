@@ -1,44 +1,44 @@
-"""The errors that users see. Each says what is wrong, where, and what to do; main.py turns them into exit codes."""
+"""User-facing errors. Messages state the problem, its location and a remedy; main.py returns their exit codes."""
 
 import errno
 import math
 
 RESUMABLE = 75
-"""Exit code: nothing was wrong with the work, and the same command goes on."""
+"""Exit code of work that was interrupted without an error and that the same command resumes."""
 
 
 class SPSEError(Exception):
-    """Something a user can act on. `exit_code` is what main.py returns for it."""
+    """Base class of errors that a user can resolve. `exit_code` is the exit code of main.py."""
 
     exit_code = 1
 
 
 class ConfigError(SPSEError):
-    """A configuration file or override that cannot be used."""
+    """An invalid configuration file or override."""
 
     exit_code = 2
 
 
 class DataError(SPSEError):
-    """A graph, data set or target that cannot be used."""
+    """An invalid graph, data set or target."""
 
     exit_code = 2
 
 
 class RunDirError(SPSEError):
-    """A run directory that belongs to something else or cannot be written."""
+    """A run directory that belongs to another run or cannot be written."""
 
     exit_code = 2
 
 
 class CheckpointError(SPSEError):
-    """A checkpoint that cannot be saved, or none left that can be trusted."""
+    """A checkpoint that cannot be saved, or the lack of a valid checkpoint."""
 
     exit_code = 2
 
 
 class StoreError(SPSEError):
-    """Stored encodings that cannot be written, or not be trusted."""
+    """Stored encodings that are damaged or cannot be written."""
 
     exit_code = 2
 
@@ -50,7 +50,7 @@ class LaunchError(SPSEError):
 
 
 class ShortageError(SPSEError):
-    """Memory ran out in the middle of the work."""
+    """Memory was exhausted during a run."""
 
 
 class DivergedError(SPSEError):
@@ -58,7 +58,7 @@ class DivergedError(SPSEError):
 
 
 class LoaderError(SPSEError):
-    """A process that builds batches was lost. The same command goes on; 75 where something from outside ended it."""
+    """A loader process ended or hung. The exit code is 75 if an external signal ended the process."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class LoaderError(SPSEError):
 
 
 class ProcessLostError(SPSEError):
-    """Another process of the same run has ended. Its own exit code tells what kind of end that was; this one's is 1."""
+    """Another process of the same distributed run has ended. The exit code of that process states the reason."""
 
 
 class StoppedError(SPSEError):
@@ -76,7 +76,7 @@ class StoppedError(SPSEError):
 
 
 def is_full_disk(err: BaseException | None) -> bool:
-    """Return whether an error, or one that it was raised from, says that a disk or a quota is full."""
+    """Return whether an error, or one of its causes, is a full disk or an exceeded quota."""
     while err is not None:
         if isinstance(err, OSError) and err.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
@@ -85,16 +85,16 @@ def is_full_disk(err: BaseException | None) -> bool:
 
 
 def exit_code_of(err: SPSEError) -> int:
-    """Return what a program that ends with this error returns: RESUMABLE where a disk was full, as it may have room."""
+    """Return the exit code for an error. A full disk is RESUMABLE, because space may become available."""
     return RESUMABLE if is_full_disk(err) else err.exit_code
 
 
 def show(value: object, limit: int = 80) -> str:
-    """Return a value as messages show it: its repr, cut where it is long.
+    """Return the repr of a value for messages, truncated to `limit` characters.
 
-    Python itself refuses to print whole numbers of many digits.
+    Large integers are described, because Python limits the conversion of integers to text.
     """
     if isinstance(value, int) and value.bit_length() > 128:
-        return f"a whole number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
+        return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"

@@ -1,13 +1,13 @@
-"""What an encoding can see: whether it separates two graphs, in exact arithmetic.
+"""Expressivity of encodings: whether an encoding distinguishes two graphs, in exact arithmetic.
 
-A view of a graph is an int64 array [n, n, C]: channel c of the pair (i, j), where (i, i) is a node value. Rational and
-irrational encodings are compared without rounding:
+A view of a graph is an int64 array [n, n, C] with C channels for each pair (i, j); (i, i) holds node values. Encodings
+with rational or irrational values are compared without rounding errors:
 
-- random walks and resistances as residues modulo two primes: equal numbers have equal residues, so a separation that is
-  found is real; two different numbers are confused with a chance of about 2^-50;
-- heat kernels exp(-tL) at all t > 0 through the powers of L, and the Laplacian spectrum through its power sums, which
-  determine each other;
-- path counts as the integers that they are; a length with a count of 2^53 or more is left out.
+* Random walks and resistances are represented by residues modulo two primes. Equal numbers have equal residues, so
+  graphs with different residues are certainly different; different numbers have equal residues with probability 2^-50.
+* Heat kernels exp(-tL) for all t > 0 are represented by the powers of L, and the Laplacian spectrum by its power sums,
+  because they determine each other.
+* Path counts are integers. Lengths with a count of 2^53 or more are omitted.
 """
 
 from typing import Any, NamedTuple
@@ -22,23 +22,23 @@ PRIMES = (67108859, 67108837)
 MAX_NODES = 1 << 11
 
 
-class Verdict(NamedTuple):
-    """Whether two graphs differ in what they show."""
+class Distinction(NamedTuple):
+    """Which tests distinguish two graphs."""
 
     nodes: bool
-    """The multisets of node values differ."""
+    """Whether the multisets of node values differ."""
     pairs: bool
-    """The multisets of values of ordered pairs differ."""
+    """Whether the multisets of values of ordered pairs differ."""
     refined: bool
-    """Colour refinement, each node reading the values of all its pairs, ends in different multisets of colours."""
+    """Whether colour refinement with the values of all pairs ends in different multisets of colours."""
 
 
 def path_view(adjacency: np.ndarray, max_length: int, *, method: str = "exact", **options: Any) -> np.ndarray:
-    """Return [n, n, C] counts of simple paths of 1 .. C edges; C < `max_length` where `max_work` ends exact counting.
+    """Return counts of simple paths of 1..C edges, [n, n, C]; C < `max_length` if counting exceeds `max_work`.
 
-    `adjacency` is a symmetric bool array [n, n], `options` are those of `count_simple_paths`. On the diagonal stand the
-    numbers of simple cycles of k + 1 edges through the node (the paper, Proposition 3), as no path leads from a node to
-    itself. With `method` "dag" the counts are the lower bounds of the paper's Algorithms 1 to 3.
+    `adjacency` is a symmetric bool array [n, n]. `options` are those of `count_simple_paths`. The diagonal, where path
+    counts are zero, holds the numbers of simple cycles of k + 1 edges through the node (paper, Proposition 3). With
+    `method` "dag", counts are the lower bounds of Algorithms 1 to 3 of the paper.
     """
     n = len(adjacency)
     found = count_simple_paths(np.stack(np.nonzero(adjacency)), n, max_length, method=method, **options)
@@ -46,13 +46,13 @@ def path_view(adjacency: np.ndarray, max_length: int, *, method: str = "exact", 
     usable_K = np.isfinite(counts).all((0, 1)) & (np.nan_to_num(counts).max((0, 1), initial=0.0) < 2.0**53)
     num_lengths = max_length if usable_K.all() else int(np.argmin(usable_K))
     view = counts[..., :num_lengths].astype(np.int64)
-    through = (view * adjacency[..., None]).sum(1)  # paths of k edges between the ends of an edge: cycles, met twice
+    through = (view * adjacency[..., None]).sum(1)  # paths between the ends of an edge close cycles, each counted twice
     view[np.arange(n), np.arange(n), 1:] = through[:, 1:] // 2
     return view
 
 
 def walk_view(adjacency: np.ndarray, num_powers: int) -> np.ndarray:
-    """Return residues of P^0 .. P^(num_powers - 1), P = D^-1 A, [n, n, 2 num_powers]; isolated nodes have zero rows."""
+    """Return residues of the powers P^0 .. P^(num_powers - 1) of P = D^-1 A, [n, n, 2 num_powers]."""
     views = []
     for prime in PRIMES:
         inverse = np.array([pow(int(d), -1, prime) if d else 0 for d in adjacency.sum(1)])
@@ -66,7 +66,10 @@ def walk_view(adjacency: np.ndarray, num_powers: int) -> np.ndarray:
 
 
 def laplacian_powers(adjacency: np.ndarray) -> np.ndarray:
-    """Return residues of L^1 .. L^(n - 1), L = D - A, [n, n, 2 (n - 1)]: what heat kernels at all times determine."""
+    """Return residues of the powers L^1 .. L^(n - 1) of L = D - A, [n, n, 2 (n - 1)].
+
+    The powers determine the heat kernels at all times and vice versa.
+    """
     n, views = len(adjacency), []
     for prime in PRIMES:
         laplacian = (np.diag(adjacency.sum(1)) - adjacency.astype(np.int64)) % prime
@@ -79,7 +82,7 @@ def laplacian_powers(adjacency: np.ndarray) -> np.ndarray:
 
 
 def spectrum_view(adjacency: np.ndarray) -> np.ndarray:
-    """Return the power sums of the Laplacian eigenvalues in each node, [n, n, C]: they determine the spectrum."""
+    """Return the power sums of the Laplacian eigenvalues, which determine the spectrum, as node values [n, n, C]."""
     n = len(adjacency)
     powers = laplacian_powers(adjacency)
     sums = np.trace(powers)
@@ -91,22 +94,22 @@ def spectrum_view(adjacency: np.ndarray) -> np.ndarray:
 def resistance_view(adjacency: np.ndarray) -> np.ndarray:
     """Return residues of effective resistances, [n, n, 2]; -1 between components.
 
-    R_ij = M_ii + M_jj - M_ij - M_ji with M the inverse of L + J, J all ones within each component.
+    R_ij = M_ii + M_jj - M_ij - M_ji, where M is the inverse of L + J, and J is all ones within each component.
     """
     n = len(adjacency)
-    together = distance_view(adjacency)[..., 0] >= 0
+    connected = distance_view(adjacency)[..., 0] >= 0
     view = np.full((n, n, 2), -1, np.int64)
-    for place, prime in enumerate(PRIMES):
+    for channel, prime in enumerate(PRIMES):
         laplacian = np.diag(adjacency.sum(1)) - adjacency.astype(np.int64)
-        inverse = _invert(laplacian + together, prime)
-        own = np.diag(inverse)
-        resistance = (own[:, None] + own[None, :] - inverse - inverse.T) % prime
-        view[..., place] = np.where(together, resistance, -1)
+        inverse = _invert(laplacian + connected, prime)
+        diagonal = np.diag(inverse)
+        resistance = (diagonal[:, None] + diagonal[None, :] - inverse - inverse.T) % prime
+        view[..., channel] = np.where(connected, resistance, -1)
     return view
 
 
 def _invert(matrix: np.ndarray, prime: int) -> np.ndarray:
-    """Return the inverse of a matrix modulo a prime, by Gauss and Jordan. Raises DataError where it has none."""
+    """Return the inverse of a matrix modulo a prime by Gauss-Jordan elimination. Raises DataError if it is singular."""
     n = len(matrix)
     rows = np.concatenate([matrix % prime, np.eye(n, dtype=np.int64)], axis=1)
     for column in range(n):
@@ -137,31 +140,31 @@ def distance_view(adjacency: np.ndarray) -> np.ndarray:
 
 
 def degree_view(adjacency: np.ndarray) -> np.ndarray:
-    """Return degrees on the diagonal and edges elsewhere, [n, n, 1]: its refinement is the 1-WL test."""
+    """Return degrees on the diagonal and edges elsewhere, [n, n, 1]. Refinement of this view is the 1-WL test."""
     return (adjacency + np.diag(adjacency.sum(1)))[..., None].astype(np.int64)
 
 
 def edges_only(view: np.ndarray, adjacency: np.ndarray) -> np.ndarray:
-    """Return a view in which only nodes and edges show their values: all other pairs are alike."""
+    """Return a view with the values of nodes and edges only. All other pairs have equal values."""
     seen = adjacency | np.eye(len(adjacency), dtype=bool)
     return np.concatenate([view * seen[..., None], adjacency[..., None]], axis=-1)
 
 
 def nodes_only(view: np.ndarray, adjacency: np.ndarray) -> np.ndarray:
-    """Return a view in which only nodes show their values; of other pairs, edges differ from the rest."""
-    own = view * np.eye(len(adjacency), dtype=np.int64)[..., None]
-    return np.concatenate([own, adjacency[..., None]], axis=-1)
+    """Return a view with the values of nodes only. Other pairs only show whether they are edges."""
+    node_values = view * np.eye(len(adjacency), dtype=np.int64)[..., None]
+    return np.concatenate([node_values, adjacency[..., None]], axis=-1)
 
 
-def compare(view_a: np.ndarray, view_b: np.ndarray) -> Verdict:
-    """Compare two graphs by what an encoding shows of them, [n, n, C] each, with the same number of channels.
+def compare_views(view_a: np.ndarray, view_b: np.ndarray) -> Distinction:
+    """Compare the views of two graphs, [n, n, C] and [m, m, C].
 
-    Refinement starts from node values; a node's next colour is its colour and the multiset over all nodes j of (value
-    of the pair (i, j), colour of j), in both graphs at once, until no colour class is divided any more.
+    Colour refinement starts from node values. The next colour of node i is given by its colour and the multiset of
+    (value of pair (i, j), colour of j) over all nodes j. Both graphs are refined together until no colour class splits.
     """
     sizes = len(view_a), len(view_b)
     if sizes[0] != sizes[1]:
-        return Verdict(True, True, True)
+        return Distinction(True, True, True)
     n = sizes[0]
     rows = np.concatenate([view.reshape(n * n, -1) for view in (view_a, view_b)])
     value = _label_rows(rows).reshape(2, n, n)
@@ -172,14 +175,14 @@ def compare(view_a: np.ndarray, view_b: np.ndarray) -> Verdict:
         num_colours = count
         seen = np.sort(value * num_colours + colour[:, None, :], axis=2).reshape(2 * n, n)
         colour = _label_rows(np.concatenate([colour.reshape(-1, 1), seen], axis=1)).reshape(2, n)
-    return Verdict(nodes, pairs, _differ(*colour))
+    return Distinction(nodes, pairs, _differ(*colour))
 
 
 def _label_rows(rows: np.ndarray) -> np.ndarray:
-    """Return a number for each row, equal exactly where rows are equal."""
+    """Return a label for each row, such that labels are equal if and only if rows are equal."""
     packed = np.ascontiguousarray(rows, dtype=np.int64)
-    whole = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
-    return np.unique(whole, return_inverse=True)[1]
+    row_bytes = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
+    return np.unique(row_bytes, return_inverse=True)[1]
 
 
 def _differ(a: np.ndarray, b: np.ndarray) -> bool:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and files that one process has for itself."""
+"""Atomic writes, records with digests, and file locks."""
 
 import errno
 import fcntl
@@ -17,12 +17,12 @@ from typing import IO, Any, TextIO
 log = logging.getLogger(__name__)
 
 BEFORE_DIGESTS = 1
-"""The schema of records that were written before records had a digest."""
+"""Schema of old records, which have no digest."""
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write `content` beside `path`, flush it to the disk and rename it into place; a failure leaves no trace."""
-    tmp = _temporary_beside(path)
+    """Write a file atomically: write to a temporary file, flush it to disk and rename it. Failures leave no file."""
+    tmp = _temporary_path(path)
     try:
         with tmp.open("wb") as file:
             file.write(content)
@@ -36,21 +36,22 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextmanager
 def write_new(path: Path) -> Iterator[TextIO]:
-    """Give a text file (UTF-8, line ends as they are) that becomes `path` when the block ends, or leaves no trace.
+    """Open a temporary UTF-8 text file that is renamed to `path` at the end of the block, or removed on an error.
 
-    Nothing is replaced: of several writers the first to finish has the name, and the others get FileExistsError.
+    Existing files are never replaced: the first of several writers succeeds, and the others raise FileExistsError. Line
+    endings are not converted.
     """
-    tmp = _temporary_beside(path)
+    tmp = _temporary_path(path)
     try:
         with tmp.open("x", encoding="utf-8", newline="") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(tmp, path)  # a rename would replace what is there
+            os.link(tmp, path)  # a rename would replace an existing file
         except FileExistsError:
             raise
-        except OSError:  # a file system without hard links: whoever makes the empty file may replace it
+        except OSError:  # a file system without hard links: the process that creates the empty file may replace it
             path.touch(exist_ok=False)
             tmp.replace(path)
     finally:
@@ -60,11 +61,12 @@ def write_new(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Give the name of a folder to make and fill; it becomes `path` when the block ends, or leaves no trace.
+    """Yield the path of a temporary folder for the caller to create, and rename it to `path` at the end of the block.
 
-    Raises OSError where `path` is there and not empty: of several writers the first to finish has the name.
+    On an error the temporary folder is removed. Raises OSError if `path` exists and is not empty, so the first of
+    several writers succeeds.
     """
-    tmp = _temporary_beside(path)
+    tmp = _temporary_path(path)
     try:
         yield tmp
         tmp.rename(path)
@@ -72,9 +74,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(tmp, ignore_errors=True)
 
 
-def _temporary_beside(path: Path) -> Path:
-    """Return a hidden name in the same folder that no other process uses."""
-    # Not the process's number: on a shared disk those of two containers are often equal.
+def _temporary_path(path: Path) -> Path:
+    """Return a unique hidden path in the same folder."""
+    # Random rather than the process number, because processes in two containers often have the same number.
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
@@ -83,14 +85,14 @@ def _flush_folder(path: Path) -> None:
     try:
         os.fsync(folder)
     except OSError as err:
-        if err.errno != errno.EINVAL:  # a file system that cannot do this for folders
+        if err.errno != errno.EINVAL:  # EINVAL: the file system cannot flush folders
             raise
     finally:
         os.close(folder)
 
 
 def move_aside(path: Path) -> Path:
-    """Rename a damaged file to the first of path.damaged-1, path.damaged-2, ... that is free, and return that."""
+    """Rename a damaged file to the first free name of path.damaged-1, path.damaged-2, .., and return the new path."""
     return path.rename(next(name for k in count(1) if not (name := Path(f"{path}.damaged-{k}")).exists()))
 
 
@@ -116,63 +118,64 @@ def keep_copy(path: Path, copy: Path) -> None:
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Write a record as indented JSON; floats keep every digit."""
+    """Write a record as indented JSON, atomically."""
     write_atomic(path, (json.dumps(record, indent=2) + "\n").encode())
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Write a record with a digest of its content, for `read_record`; it needs a key "schema" above BEFORE_DIGESTS."""
+    """Write a record with a digest, for `read_record`. Its "schema" must be above BEFORE_DIGESTS."""
     write_json(path, with_digest(record))
 
 
 def with_digest(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record and, under "digest", the SHA-256 of its content: keys in any order, any spaces between them."""
-    content = json.loads(json.dumps(record))  # keys are texts from here on, and sort as texts
+    """Return a copy of the record with the SHA-256 of its content under "digest", independent of order and spaces."""
+    content = json.loads(json.dumps(record))  # converts keys to strings, which are sorted as strings
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return {**content, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def read_record(path: Path, schemas: Sequence[int]) -> dict[str, Any]:
-    """Return what `write_record` wrote, once its digest fits; a record of schema BEFORE_DIGESTS need not have one.
+    """Return a record that `write_record` wrote, after checking its digest (except for schema BEFORE_DIGESTS).
 
-    Raises ValueError saying what is wrong with the content, OSError where there is none to read.
+    Raises ValueError with the reason if the content is invalid, and OSError if the file cannot be read.
     """
     try:
         record = json.loads(path.read_bytes())
         if not isinstance(record, dict):
-            raise ValueError(f"it holds a {type(record).__name__}, not keys and values")
+            raise ValueError(f"it holds a {type(record).__name__}, not a JSON object")
         schema, digest = record.get("schema"), record.pop("digest", "")
         if schema not in schemas or type(schema) is not int:
-            raise ValueError(f"schema {schema!r}, this version reads {' and '.join(map(str, schemas))}")
-        fitting = with_digest(record)["digest"]
+            raise ValueError(f"it has schema {schema!r}, but this version reads {' and '.join(map(str, schemas))}")
+        expected = with_digest(record)["digest"]
     except RecursionError as err:
         raise ValueError("it is nested too deeply") from err
     if digest == "" and schema != BEFORE_DIGESTS:
-        raise ValueError("it lacks its digest")
-    if digest not in ("", fitting):
-        raise ValueError("it does not fit its digest, so it was damaged or changed by hand")
+        raise ValueError("it has no digest")
+    if digest not in ("", expected):
+        raise ValueError("it does not match its digest, so it was damaged or edited")
     return record
 
 
 def try_lock(file: IO[str]) -> bool | None:
-    """Lock an open file against other processes until all who inherit it have ended.
+    """Try to lock an open file until this process and all processes that inherit the file have closed it.
 
-    True; False where another has it; None where the file system has no locks, as Lustre mounted without them.
+    Return True on success, False if another process holds the lock, and None if the file system has no locks, such as
+    Lustre mounted without them.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as err:
-        log.debug("%s: no locks here (%s)", file.name, err)
+        log.debug("%s: the file system has no locks (%s)", file.name, err)
         return None
     return True
 
 
 def wait_for_lock(file: IO[str]) -> bool:
-    """Lock an open file, when others that have it are done; return whether the file system has locks."""
+    """Lock an open file, waiting for other processes. Return whether the file system supports locks."""
     locked = try_lock(file)
     if locked is False:
-        log.info("another process works under %s; waiting for it", file.name)
+        log.info("waiting for another process that holds the lock %s", file.name)
         fcntl.flock(file, fcntl.LOCK_EX)
     return locked is not None

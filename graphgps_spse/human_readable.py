@@ -1,8 +1,8 @@
-"""Sizes and times for people to read."""
+"""Text for sizes and durations."""
 
 
 def as_size(num_bytes: float) -> str:
-    """Return a size for people to read."""
+    """Return a size with a decimal unit, e.g. "1.5 GB"."""
     for unit in ("bytes", "kB", "MB"):
         if num_bytes < 1000:
             return f"{num_bytes:.3g} {unit}"
@@ -11,7 +11,7 @@ def as_size(num_bytes: float) -> str:
 
 
 def as_duration(seconds: float) -> str:
-    """Return a time for people to read."""
+    """Return a duration with a suitable unit, e.g. "2.5 min"."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}" if seconds >= 10 * length else f"{seconds / length:.1f} {unit}"

@@ -20,12 +20,12 @@ from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.registry import nearest
 
 LARGEST_INT = 2**63 - 1
-"""Bound of every whole number that declares none: what numpy and torch can hold."""
+"""Upper bound of integers without a declared bound, the limit of NumPy and PyTorch."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a key means and which values it takes."""
+    """Meaning of a key, and its valid values."""
 
     doc: str
     at_least: float | None = None
@@ -34,11 +34,11 @@ class Rule:
     below: float | None = None
     choices: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
-    """Numbers of items that a list may have; empty: any."""
+    """Valid lengths of a list; empty if all are valid."""
     key: str = ""
-    """The key within its section where it is not the field's name, e.g. `eigen.max_freqs`."""
+    """Key within the section if it differs from the name of the field, e.g. `eigen.max_freqs`."""
     source: str = ""
-    """Where the default comes from: a paper, a code base."""
+    """Origin of the default, such as a paper or a code base."""
 
 
 def option(
@@ -54,9 +54,9 @@ def option(
     key: str = "",
     source: str = "",
 ) -> Any:
-    """Return a dataclass field that declares a key. Bounds of a list hold for each of its items.
+    """Return a dataclass field that declares a key. Bounds of a list apply to its items.
 
-    `default` is a bool, int, float, str or tuple; the annotation of a tuple tells the type of its items.
+    `default` is a bool, int, float, str or tuple. The annotation of a tuple gives the type of its items.
     """
     rule = Rule(doc, at_least, above, at_most, below, tuple(choices), tuple(lengths), key, source)
     return dataclasses.field(default=default, metadata={"rule": rule})
@@ -73,26 +73,26 @@ class Key:
     """One key of the configuration."""
 
     path: str
-    """Dotted, e.g. `posenc_RRWP.ksteps`."""
+    """Dotted path, e.g. `posenc_RRWP.ksteps`."""
     field: str
-    """The attribute of the options that holds its value."""
+    """Name of the field of the options."""
     kind: type
     """bool, int, float, str or tuple."""
     item: type | None
-    """The type of the items of a tuple."""
+    """Type of the items of a tuple; None for other types."""
     default: Any
     rule: Rule
 
     @property
     def type_name(self) -> str:
-        """The type in words, e.g. `list of int`."""
+        """Type as text, e.g. `list of int`."""
         return f"list of {self.item.__name__}" if self.item else self.kind.__name__
 
     def check(self, value: Any) -> Any:
-        """Return `value` in the type of the key. Raises ConfigError, which begins with the path, for a bad value."""
+        """Return `value`, converted to the type of the key. Raises ConfigError that begins with the path."""
         if not self.item:
             checked = convert(value, self.kind, f"{self.path}: must be of type {self.type_name}", self.default)
-            if isinstance(checked, str):  # choices are found however they are capitalised
+            if isinstance(checked, str):  # choices are case-insensitive
                 checked = next((c for c in self.rule.choices if c.lower() == checked.lower()), checked)
             self._check_bounds(checked)
             return checked
@@ -136,9 +136,9 @@ def _bound(value: float) -> str:
 
 
 def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
-    """Return `value` as `kind`: whole numbers and the strings of PyYAML's `1e-5` are floats, None is an empty string.
+    """Convert `value` to `kind`. Floats may be integers or text such as `1e-5`; None becomes an empty string.
 
-    Raises ConfigError, which begins with `must_be`, for anything else.
+    Raises ConfigError that begins with `must_be` for other values.
     """
     if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
@@ -157,15 +157,15 @@ def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
 class Options:
-    """Base of all options. A subclass is a frozen dataclass; its instances hold checked values."""
+    """Base class of options. Subclasses are frozen dataclasses, whose instances hold checked values."""
 
     section: ClassVar[str | None] = None
-    """Where the keys stand in the configuration; empty for the top level. Several classes may share a section.
+    """Section of the keys in the configuration; empty for the top level. Several classes can share a section.
 
-    None: the class declares no keys by itself. Others inherit it, or include it.
+    None for classes that other classes inherit or include, and that declare no keys themselves.
     """
     includes: "ClassVar[tuple[type[Options], ...]]" = ()
-    """Classes without a section of their own, whose keys stand in this section too. They are read apart."""
+    """Classes without a section whose keys are added to this section. Their values are read separately."""
 
     def __init_subclass__(cls, *, section: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -179,7 +179,7 @@ class Options:
 
     @classmethod
     def keys(cls, section: str | None = None) -> list[Key]:
-        """Return the keys in the order of declaration, under `section` instead of the class's own where it is given."""
+        """Return the keys in order of declaration. `section` overrides the section of the class."""
         prefix = cls.section if section is None else section
         hints, keys = typing.get_type_hints(cls), []
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
@@ -192,19 +192,19 @@ class Options:
 
     @classmethod
     def all_keys(cls) -> list[Key]:
-        """Return the keys of this class and of those that it includes."""
+        """Return the keys of this class and of the included classes."""
         return [*cls.keys(), *(key for other in cls.includes for key in other.keys(cls.section))]
 
     @classmethod
     def check(cls, **values: Any) -> None:
-        """Raise ConfigError, beginning with the name of the field, for a value that it does not take."""
+        """Raise ConfigError that begins with the name of the field for an invalid value."""
         for key in cls.keys(""):
             if key.field in values:
                 key.check(values[key.field])
 
     @classmethod
     def from_cfg(cls, cfg: Any, section: str | None = None) -> Self:
-        """Read every key of these options from a configuration."""
+        """Return the options with the values in a configuration."""
         return cls(**{key.field: key.check(_value_at(cfg, key.path)) for key in cls.keys(section)})
 
 

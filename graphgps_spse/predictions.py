@@ -38,13 +38,13 @@ from graphgps_spse.training.options import TrainOptions
 
 log = logging.getLogger(__name__)
 
-_CHUNK = 8192  # molecules that are in memory at a time
-_MOLECULES = (("ogb", 9), ("ogb", 3))  # inputs of atoms and bonds
+_CHUNK = 8192  # molecules that are predicted at a time
+_MOLECULES = (("ogb", 9), ("ogb", 3))  # input specifications of atoms and bonds
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The model of a run with the weights of its best epoch, and what is needed to feed it graphs as in training."""
+    """Model of a run with the weights of its best epoch, and the configuration for reading graphs."""
 
     path: Path
     cfg: Config
@@ -54,9 +54,9 @@ class TrainedRun:
 
     @torch.inference_mode()
     def predict(self, graphs: GraphDataset, storage: StoragePolicy) -> Tensor:
-        """Return the model's outputs for the graphs, or nodes, in their order: [rows, dim_out], float32, on the CPU.
+        """Return the output of the model for each graph (or node), in order: [rows, dim_out] float32 on the CPU.
 
-        Code and batches are those of the evaluation, so the numbers are the same.
+        Code and batches are those of evaluation, so that outputs are equal.
         """
         splits, _ = encode({graphs.split: graphs}, self.parts.encodings, self.num_threads, storage)
         loaders = LoaderOptions.from_cfg(self.cfg).loaders(splits, pin_memory=self.device.type == "cuda")
@@ -80,11 +80,10 @@ class TrainedRun:
 
 
 def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
-    """Return the model of a run directory, `results/NAME/SEED`, as it was at its best epoch.
+    """Return the model of a run directory, `results/NAME/SEED`, at its best epoch.
 
-    `overrides` may change how it is carried out (accelerator, num_threads, dataset.dir). Raises CheckpointError, naming
-    the keys, where configuration, inputs or encodings are not those that it was trained with, or where the weights are
-    not of the epoch that its result is of.
+    `overrides` can change runtime keys, such as accelerator, num_threads and dataset.dir. Raises CheckpointError if
+    configuration, inputs or encodings differ from training, or if the weights are not of the epoch in result.json.
     """
     _require_run(path)
     cfg = load_config(path / "config.yaml", overrides)
@@ -98,7 +97,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
         parts.model.load_state_dict(state["model"])
         epoch = state["epoch"]
     except (KeyError, RuntimeError) as err:
-        raise CheckpointError(f"the best epoch in {path} does not fit this model: {err}") from err
+        raise CheckpointError(f"the weights in {path} do not fit this model: {err}") from err
     check_best_epoch(path, epoch)
     task, reported = parts.task.metric, parts.dataset.spec.metric
     chosen = f", the best by {task} on validation" + (f" ({reported} is reported)" if reported != task else "")
@@ -117,20 +116,21 @@ def _require_run(path: Path) -> None:
         seeds = sorted(str(p.parent) for p in path.glob("*/config.yaml"))
     except OSError as err:
         raise RunDirError(f"{path} cannot be read ({err.strerror}); name the folder NAME/SEED of a run") from err
-    hint = f"; there is {', '.join(seeds[:3])}" if seeds else "; name the folder NAME/SEED of a run"
-    raise RunDirError(f"{path} holds no run, for there is no config.yaml in it{hint}")
+    hint = f"; did you mean {', '.join(seeds[:3])}?" if seeds else "; name the folder NAME/SEED of a run"
+    raise RunDirError(f"{path} is not a run directory, because it has no config.yaml{hint}")
 
 
 def predict_molecules(run: TrainedRun, data: Path, out: Path, smiles_column: str = "") -> tuple[int, int]:
-    """Write a prediction for each row of a CSV of SMILES; return the numbers of rows and of rows without one.
+    """Write predictions for the rows of a CSV of SMILES. Return the number of rows, and of rows without a prediction.
 
-    Columns: row, its line in the file; smiles; the predictions; error, the reason where there is none.
+    Columns are the line number in the file (row), the SMILES (smiles), the predictions, and the reason of a missing
+    prediction (error).
     """
     spec = run.parts.dataset.spec
     if (spec.node_input, spec.edge_input) != _MOLECULES or spec.level != "graph":
         raise ConfigError(
-            f"{run.path} was trained on {spec.name}, which is not molecules with OGB's features and one target a "
-            "graph, so it cannot read SMILES; --split test predicts for its own data"
+            f"{run.path} was trained on {spec.name}, which does not consist of molecules with OGB's features and graph "
+            "targets, so it cannot read SMILES; use --split test for predictions on its own data"
         )
     if not smiles_column:
         smiles_column = run.cfg.dataset.smiles.smiles_column
@@ -155,22 +155,23 @@ def predict_molecules(run: TrainedRun, data: Path, out: Path, smiles_column: str
 def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str] | str]:
     """Return the cells of each row by row number, or the reason why there are none."""
     block = featurise_rows([row.smiles for row in rows], run.num_threads)
-    found: dict[int, list[str] | str] = {rows[place].number: reason for place, reason in block.bad}
+    found: dict[int, list[str] | str] = {rows[index].number: reason for index, reason in block.bad}
     if not len(block.rows):
         return found
     spec = replace(run.parts.dataset.spec, may_miss_targets=True)
     unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
     graphs = molecule_split(block, unknown, spec=spec, split="new molecules")
     columns = run.columns(run.predict(graphs, run.parts.storage.without_store()))
-    for place, cells in zip(block.rows.tolist(), zip(*columns.values())):
-        found[rows[place].number] = list(cells)
+    for index, cells in zip(block.rows.tolist(), zip(*columns.values())):
+        found[rows[index].number] = list(cells)
     return found
 
 
 def predict_split(run: TrainedRun, split: str, out: Path) -> int:
     """Write a prediction for each graph, or each node, of a split of the run's data set; return their number.
 
-    Columns: row and smiles for data sets that come from a CSV, else graph (and node), counted from 0 in the split.
+    Columns are row and smiles for data sets from a CSV, otherwise graph and node, counted from 0 in the split, and the
+    predictions.
     """
     dataset = run.parts.dataset
     graphs = _own_split(run, dataset, split)
@@ -194,7 +195,7 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
     if run.cfg.dataset.format != "OGB" or not run.cfg.dataset.name.startswith("PCQM4Mv2-"):
         raise ConfigError(f"{run.path} was trained on {run.parts.dataset.spec.name}; --submission is for PCQM4Mv2")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder} is there already; name another folder")
+        raise DataError(f"{folder} already exists; name another folder")
     overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={run.cfg.dataset.dir}"]
     inference = build_parts(load_config(run.path / "config.yaml", overrides)).dataset
     splits = load_splits(inference)
@@ -213,13 +214,13 @@ def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
     """Return a split of the run's data set. Raises DataError if there is no such split, or if its data changed."""
     splits = load_splits(dataset)
     if split not in splits:
-        raise DataError(f"--split {split}: {dataset.spec.name} has {', '.join(splits)}")
+        raise DataError(f"--split {split}: {dataset.spec.name} has the splits {', '.join(splits)}")
     result = run.path / "result.json"
     trained_on = RunResult.read(result).fingerprints.get(split) if result.is_file() else None
     if trained_on is not None and splits[split].fingerprint() != trained_on:
         raise DataError(
-            f"{dataset.spec.name}, {split} split: the data are not those that {run.path} was measured on (its "
-            "result.json keeps a fingerprint of them); bring those back, or train anew"
+            f"{dataset.spec.name}, {split} split: the data differ from those of {run.path}, according to the "
+            "fingerprint in result.json; restore the data or train again"
         )
     return splits[split]
 
@@ -228,18 +229,16 @@ def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
 def _table(path: Path, header: Sequence[str]) -> Iterator[Any]:
     """Yield a writer of CSV rows. The file appears when all rows are written; no existing file is overwritten."""
     if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise DataError(f"{path}: two columns would be called '{twice}'; rename that target")
+        duplicate = next(name for name in header if header.count(name) > 1)
+        raise DataError(f"{path}: two columns would have the name '{duplicate}'; rename this target")
     try:
         if path.exists():
-            raise DataError(f"{path} is there already; name another file with --out")
+            raise DataError(f"{path} already exists; name another file with --out")
         with write_new(path) as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
             yield writer
     except FileExistsError as err:
-        raise DataError(
-            f"{path} was written by another process in the meantime and stays as it is; name another file with --out"
-        ) from err
+        raise DataError(f"{path} was written by another process in the meantime; name another file with --out") from err
     except OSError as err:
         raise DataError(f"{path} cannot be written ({err.strerror or err}); name another file with --out") from err

@@ -1,4 +1,4 @@
-"""The one record of a finished run, and the collection of many."""
+"""Record of a finished run (result.json), checks of records, and aggregation over seeds."""
 
 import hashlib
 import json
@@ -15,12 +15,12 @@ from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_atomic, write
 
 SCHEMA = 2
 LARGEST = 1e70
-"""No number of a record is larger: float32 ends at 3.4e38, and the fourth powers that tests need still fit a float."""
-HOW_NOT_WHAT = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
-"""Keys of an encoding's record that say how it was made; with other values of them it is the same encoding."""
-OF_ALL_GRAPHS = frozenset({"status", "share_exact", "graphs_exact_at_every_length"})
-"""Keys that cannot be compared where one run saw a sample of the graphs only, as it encodes them on the fly."""
-KINDS: dict[Any, tuple[str, ...]] = {
+"""Largest valid number in a record. It is above float32, and its fourth power, which tests need, is a finite float."""
+STORAGE_KEYS = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
+"""Keys of an encoding's entry that describe its storage and cost, and not its values."""
+STATISTICS_KEYS = frozenset({"status", "share_exact", "graphs_exact_at_every_length"})
+"""Keys of statistics over graphs. Runs that encode on the fly have them for a sample of graphs only."""
+FIELDS_BY_TYPE: dict[Any, tuple[str, ...]] = {
     str: ("name", "dataset", "model", "encoding", "metric", "config_hash", "selection_metric"),
     list: ("extended_from",),
     dict: (
@@ -35,14 +35,15 @@ KINDS: dict[Any, tuple[str, ...]] = {
         "initial_weights",
     ),
 }
-WHOLE, NUMBERS = ("seed", "best_epoch", "epochs", "num_params"), ("seconds", "seconds_per_epoch")
-"""What the fields of a record are, whoever wrote it."""
-CURE = "; move it aside and start the run again: its last checkpoint holds the same numbers"
+"""Type -> names of the fields that must have this type."""
+INTEGER_FIELDS = ("seed", "best_epoch", "epochs", "num_params")
+NUMBER_FIELDS = ("seconds", "seconds_per_epoch")
+ADVICE = "; move the file away and start the run again, which restores it from the last checkpoint"
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What result.json holds: enough to print a table, and to say where each number comes from."""
+    """Content of result.json: results of a run, and the origin of each number."""
 
     name: str
     dataset: str
@@ -50,61 +51,61 @@ class RunResult:
     encoding: str
     seed: int
     metric: str
-    """The metric of the report, which is the data set's."""
+    """Reported metric, the metric of the data set."""
     direction: str
     """"min" or "max"."""
     best_epoch: int
-    """Counted from 0. The best validation value of `selected_by` is at this epoch."""
+    """Epoch with the best validation value of `selected_by`, counted from 0."""
     best: dict[str, dict[str, float]]
-    """Every metric of train, val and test at the best epoch. Train's are running means with dropout on."""
+    """Split (train, val, test) -> metric -> value at the best epoch. Training metrics are means with dropout."""
     epochs: int
     seconds: float
-    """Wall time of all sessions of the run, evaluation included."""
+    """Wall-clock time of all sessions of the run, including evaluation."""
     seconds_per_epoch: float
     num_params: int
     config_hash: str
-    """SHA-256 of the resolved configuration without the keys that only say how it is run, and without the seed."""
+    """SHA-256 of `config`."""
     fingerprints: dict[str, str]
-    """SHA-256 of each split."""
+    """Split -> SHA-256 of its data."""
     encodings: dict[str, Any]
-    """For each encoding, how it was computed and whether it is exact."""
+    """Name of an encoding -> split -> options, storage and status of counts."""
     expected: dict[str, Any]
     environment: dict[str, Any]
-    """Versions, commit, device of the last session."""
+    """Versions, commit and device of the last session."""
     config: dict[str, Any] = field(default_factory=dict)
-    """What config_hash is the hash of, with dotted keys. Empty in records older than this field."""
+    """Resolved configuration without runtime keys, seed and name, with dotted keys. Empty in old records."""
     resources: dict[str, Any] = field(default_factory=dict)
-    """Peak memory and energy as far as this machine tells (training/resources.py). Empty in older records."""
+    """Peak memory and energy, if the machine reports them (training/resources.py). Empty in old records."""
     history_digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each split's stats.json. Empty in older records."""
+    """Split -> SHA-256 of its stats.json. Empty in old records."""
     selection_metric: str = ""
-    """The metric that picked the best epoch. Empty in older records; `selected_by` knows it for them, too."""
+    """Metric that selected the best epoch. Empty in old records; `selected_by` is also defined for these."""
     extended_from: list[int] = field(default_factory=list)
-    """For each `--extend`, the number of epochs before it. result-<epochs>.json holds the result from before."""
+    """Number of epochs before each `--extend`. result-<epochs>.json holds the earlier result."""
     initial_weights: dict[str, Any] = field(default_factory=dict)
-    """Where the initial weights came from (`train.init_from`): file, epoch, SHA-256, tensors. Empty: random."""
+    """Origin of the initial weights (`train.init_from`): file, epoch, SHA-256 and tensors. Empty for random weights."""
     schema: int = SCHEMA
 
     @property
     def score(self) -> float:
-        """The metric on test at the best validation epoch."""
+        """Test metric at the best validation epoch."""
         return self.best["test"][self.metric]
 
     @property
     def selected_by(self) -> str:
-        """The metric that picked the best epoch. Older records name it in their configuration, `metric_best`."""
+        """Metric that selected the best epoch. Old records name it in their configuration, `metric_best`."""
         configured = self.config.get("metric_best", "auto")
         return self.selection_metric or (self.metric if configured == "auto" else str(configured))
 
     def write(self, path: Path) -> None:
-        """Write result.json with a digest of itself, whole or not at all."""
+        """Write result.json with a digest, atomically."""
         write_record(path, asdict(self))
 
     @classmethod
     def read(cls, path: Path) -> "RunResult":
-        """Read result.json. Raises DataError where it is damaged, of another schema, or contradicts itself.
+        """Read result.json. Raises DataError if it is damaged, has an unknown schema, or is inconsistent.
 
-        A record must fit its digest. Records of the first schema have none; they are read as they are.
+        The digest is verified, except for records of the first schema, which have none.
         """
         try:
             record = read_record(path, (BEFORE_DIGESTS, SCHEMA))
@@ -117,77 +118,80 @@ class RunResult:
             result = cls(**{key: value for key, value in record.items() if key in known})
             contradiction = result.find_contradiction()
         except KeyError as err:
-            raise DataError(f"{path} cannot be read as a result: it lacks {err}{CURE}") from err
+            raise DataError(f"{path} is not a valid result: it lacks {err}{ADVICE}") from err
         except (OSError, ValueError, AttributeError, TypeError) as err:
-            raise DataError(f"{path} cannot be read as a result: {err}{CURE}") from err
+            raise DataError(f"{path} is not a valid result: {err}{ADVICE}") from err
         if contradiction:
-            raise DataError(f"{path}: {contradiction}{CURE}")
+            raise DataError(f"{path}: {contradiction}{ADVICE}")
         return result
 
     def find_contradiction(self) -> str:
-        """Return what in this record cannot be true of a run, or "". Raises TypeError or KeyError for a foreign one."""
+        """Return a message about the first invalid or inconsistent field, or "".
+
+        Raises TypeError or KeyError for records with another structure.
+        """
         values = vars(self)
-        foreign = [name for kind, names in KINDS.items() for name in names if not isinstance(values[name], kind)]
-        foreign += [name for name in (*WHOLE, *NUMBERS) if not is_measurement(values[name])]
-        foreign += [name for name in WHOLE if type(values[name]) is not int]
-        if foreign:
-            return f"{foreign[0]} is {show(values[foreign[0]])}"
+        invalid = [n for kind, names in FIELDS_BY_TYPE.items() for n in names if not isinstance(values[n], kind)]
+        invalid += [name for name in (*INTEGER_FIELDS, *NUMBER_FIELDS) if not is_measurement(values[name])]
+        invalid += [name for name in INTEGER_FIELDS if type(values[name]) is not int]
+        if invalid:
+            return f"{invalid[0]} is {show(values[invalid[0]])}"
         if self.direction not in ("min", "max"):
-            return f"direction is '{self.direction}', not min or max"
+            return f"direction is '{self.direction}', but must be min or max"
         for split in ("train", "val", "test"):
             if self.metric not in self.best[split]:
-                return f"it has no number for {self.metric} on {split}"
+                return f"{self.metric} on {split} is missing"
             for name, value in self.best[split].items():
                 if not is_measurement(value) and not (isinstance(value, float) and not math.isfinite(value)):
                     return f"{name} on {split} is {show(value)}"
         if self.selection_metric and self.selection_metric not in self.best["val"]:
-            return f"it has no number for {self.selection_metric} on val, which picked the best epoch"
-        foreign = [name for name, splits in self.encodings.items() if _is_foreign_encoding(splits)]
-        if foreign:
-            return f"encodings.{foreign[0]} is {show(self.encodings[foreign[0]])}, not a record for each split"
+            return f"{self.selection_metric} on val, which selects the best epoch, is missing"
+        invalid = [name for name, splits in self.encodings.items() if not _is_encoding_entry(splits)]
+        if invalid:
+            return f"encodings.{invalid[0]} is {show(self.encodings[invalid[0]])}, without an entry for each split"
         for name in ("peak_process_bytes", "peak_device_bytes", "energy_joules"):
             if self.resources.get(name) is not None and not is_measurement(self.resources[name]):
                 return f"{name} is {show(self.resources[name])}"
         if not 0 <= self.best_epoch < self.epochs:
             return f"the best epoch is {self.best_epoch} of {self.epochs}"
         if self.config and hash_config(self.config) != self.config_hash:
-            return "its configuration does not have the hash that it names: one of them was changed by hand"
+            return "config does not match config_hash, so one of them was edited"
         return ""
 
 
 def is_measurement(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number that can be computed with: finite, and no larger than LARGEST."""
+    """Return whether a value is an int or float with absolute value at most LARGEST."""
     return type(value) in (int, float) and -LARGEST <= value <= LARGEST
 
 
-def _is_foreign_encoding(splits: Any) -> bool:
-    """Whether what stands for an encoding is something else than its record for each split."""
+def _is_encoding_entry(splits: Any) -> bool:
+    """Return whether a value is a valid entry of an encoding: a dict for each split, with valid status and numbers."""
     if not isinstance(splits, dict) or not all(isinstance(of_split, dict) for of_split in splits.values()):
-        return True
+        return False
     for of_split in splits.values():
         status = of_split.get("status", [])
         numbers = [of_split.get(key, 0) for key in ("sampled_graphs", "num_graphs")]
         if not isinstance(status, list) or not all(isinstance(word, str) for word in status):
-            return True
+            return False
         if not all(map(is_measurement, numbers)):
-            return True
-    return False
+            return False
+    return True
 
 
 def group_name(*, dataset: str, model: str, encoding: str, name: str) -> str:
-    """Return the W&B group of a configuration: its seeds and their aggregate share it, and no other model does."""
+    """Return the W&B group of a configuration, which its seeds and their aggregate share."""
     return f"{dataset}/{model}/{encoding}/{name}"
 
 
 def hash_config(config: dict[str, Any]) -> str:
-    """Return the SHA-256 of a configuration with dotted keys: what tells the seeds of one experiment from others."""
+    """Return the SHA-256 of a configuration with dotted keys, which identifies an experiment."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def read_history(run_dir: Path, split: str, digest: str = "") -> list[dict[str, Any]]:
-    """Read a split's stats.json: one record for each evaluated epoch.
+    """Return the records in the stats.json of a split, one for each evaluated epoch.
 
-    Raises DataError where it is damaged, or does not have this digest, one of `RunResult.history_digests`.
+    Raises DataError if the file is damaged, or does not match `digest` (an entry of `RunResult.history_digests`).
     """
     path = run_dir / split / "stats.json"
     try:
@@ -196,16 +200,16 @@ def read_history(run_dir: Path, split: str, digest: str = "") -> list[dict[str, 
     except (OSError, ValueError, RecursionError) as err:
         raise DataError(f"{path} cannot be read: {err}") from err
     if digest and hashlib.sha256(content).hexdigest() != digest:
-        raise DataError(f"{path} is not as the run wrote it: it was damaged or changed, or the disk was full then")
+        raise DataError(f"{path} does not match its digest: it was damaged or edited, or the disk was full")
     if not all(isinstance(line, dict) for line in lines):
-        raise DataError(f"{path} cannot be read: a line of it is no record of an epoch")
+        raise DataError(f"{path} cannot be read: a line is not a JSON object")
     return lines
 
 
 def compare_with_history(result: RunResult, run_dir: Path) -> list[str]:
-    """Compare a record with the best epoch's lines of the stats.json files; return what cannot be compared, and why.
+    """Compare a record with the lines of the best epoch in the stats.json files. Return messages about missing lines.
 
-    Raises DataError where a line has another value than the record.
+    Raises DataError if a line and the record have different values.
     """
     unknown = []
     for split in ("train", "val", "test"):
@@ -215,23 +219,23 @@ def compare_with_history(result: RunResult, run_dir: Path) -> list[str]:
         try:
             lines = [line for line in read_history(run_dir, split) if line.get("epoch") == result.best_epoch]
         except DataError as err:
-            unknown.append(f"{err}; {run_dir / 'result.json'} could not be compared with it")
+            unknown.append(f"{err}; {run_dir / 'result.json'} was not compared with it")
             continue
         if not lines:
-            unknown.append(f"{path} has no line of epoch {result.best_epoch}, the best one, to compare the record with")
+            unknown.append(f"{path} has no line of the best epoch, {result.best_epoch}, to compare the record with")
         for name, value in result.best[split].items():
-            for there in (line[name] for line in lines if name in line):
-                if there != value and not (there != there and value != value):
+            for logged in (line[name] for line in lines if name in line):
+                if logged != value and not (logged != logged and value != value):
                     raise DataError(
                         f"{run_dir / 'result.json'}: {split} {name} is {value!r} at its best epoch, "
-                        f"{result.best_epoch}, and {show(there)} in {path}: one of the two was damaged or "
-                        "changed. Bring back the right one from a copy, or move both aside and start the run again"
+                        f"{result.best_epoch}, but {show(logged)} in {path}, so one of the files was damaged or "
+                        "edited. Restore it from a copy, or move both files away and start the run again"
                     )
     return unknown
 
 
 def check_one_cell(results: Sequence[RunResult]) -> None:
-    """Raise DataError, naming runs and keys, unless `results` are seeds of one configuration, data and encoding."""
+    """Raise DataError that names runs and keys unless all results have the same configuration, data and encodings."""
     kinds: list[list[RunResult]] = []
     for result in results:
         for kind in kinds:
@@ -242,17 +246,19 @@ def check_one_cell(results: Sequence[RunResult]) -> None:
             kinds.append([result])
     if len(kinds) > 1:
         rows = [f"seeds {seed_list(kind)} differ from {_describe(kinds[0], kind)}" for kind in kinds[1:]]
-        raise DataError(f"'{results[0].name}' mixes runs that are not one: {'; '.join(rows)}. Give each its own name")
+        raise DataError(
+            f"'{results[0].name}' mixes runs of different experiments: {'; '.join(rows)}. Give each its own name"
+        )
 
 
 def differing_parts(one: RunResult, other: RunResult) -> list[str]:
-    """Return in what two runs differ, with values: configuration, data, encoding, initial weights, metric, size."""
+    """Return texts about differences in configuration, data, encodings, initial weights, metric and size."""
     parts = []
     if one.config_hash != other.config_hash:
         keys = sorted({*one.config, *other.config}) if one.config and other.config else []
         changed = [key for key in keys if one.config.get(key) != other.config.get(key)]
-        told = [f"{key} {one.config.get(key)!r} and {other.config.get(key)!r}" for key in changed]
-        parts.append(f"config_hash ({', '.join(told) or 'older records do not say which keys'})")
+        values = [f"{key} {one.config.get(key)!r} and {other.config.get(key)!r}" for key in changed]
+        parts.append(f"config_hash ({', '.join(values) or 'old records do not contain the keys'})")
     splits = sorted({*one.fingerprints, *other.fingerprints})
     changed = [split for split in splits if one.fingerprints.get(split) != other.fingerprints.get(split)]
     if changed:
@@ -269,7 +275,7 @@ def differing_parts(one: RunResult, other: RunResult) -> list[str]:
 
 
 def seed_list(results: Sequence[RunResult]) -> str:
-    """Return the seeds as text."""
+    """Return the seeds of some results, separated by commas."""
     return ", ".join(str(result.seed) for result in results)
 
 
@@ -278,24 +284,26 @@ def _describe(reference: Sequence[RunResult], others: Sequence[RunResult]) -> st
 
 
 def _differing_encodings(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Return "name.split.key" of what differs in how two runs were encoded; where counts were kept does not matter."""
+    """Return "name.split.key" of all differences in the encodings of two runs, ignoring storage."""
     found = []
     for name in sorted({*one, *other}):
         for split in sorted({*one.get(name, {}), *other.get(name, {})}):
             first, second = (records.get(name, {}).get(split, {}) for records in (one, other))
             of_sample = ("sampled_graphs" in first) != ("sampled_graphs" in second)
-            keys = sorted({*first, *second} - HOW_NOT_WHAT - (OF_ALL_GRAPHS if of_sample else frozenset()))
+            keys = sorted({*first, *second} - STORAGE_KEYS - (STATISTICS_KEYS if of_sample else frozenset()))
             found += [f"{name}.{split}.{key}" for key in keys if first.get(key) != second.get(key)]
     return found
 
 
 def aggregate(name_dir: Path) -> None:
-    """Write agg/{train,val,test}/best.json over the finished seeds of one configuration, as GraphGym lays them out.
+    """Write agg/{train,val,test}/best.json with means and deviations over the finished seeds, in GraphGym's layout.
 
-    Each seed counts at its own best epoch; `<metric>_std` is the sample deviation (ddof 1, 0.0 for one seed). Derived
-    from result.json alone, so it may run at any time, twice, or in several processes. Folders with other names than
-    seeds have, such as 0.old, do not count. Raises DataError where the seeds are not of one configuration, or a record
-    is damaged or contradicts its stats.json.
+    Each seed contributes its own best epoch. `<metric>_std` is the sample standard deviation (ddof 1; 0.0 for one
+    seed). Only result.json files are read, so the function can be called at any time, repeatedly, or by several
+    processes. Folders that are not named like a seed, such as 0.old, are ignored.
+
+    Raises DataError if the seeds are of different configurations, or if a record is damaged or contradicts its
+    stats.json.
     """
     paths = _find_results(name_dir)
     while paths:
@@ -304,7 +312,7 @@ def aggregate(name_dir: Path) -> None:
             compare_with_history(result, path.parent)
         _write_aggregate(name_dir / "agg", results)
         before, paths = paths, _find_results(name_dir)
-        if paths == before:  # or a seed ended meanwhile, and its own aggregate may just have been overwritten
+        if paths == before:  # otherwise a seed has finished in the meantime, and its aggregate may be overwritten
             return
 
 
@@ -320,7 +328,7 @@ def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
         record: dict[str, Any] = {"seeds": [r.seed for r in results]}
         for metric in (name for name in results[0].best[split] if all(name in r.best[split] for r in results)):
             values = [r.best[split][metric] for r in results]
-            known = all(map(math.isfinite, values))  # statistics knows no deviation of inf and nan
+            known = all(map(math.isfinite, values))  # statistics.stdev does not support inf and nan
             record[metric] = statistics.fmean(values) if known else math.nan
             record[f"{metric}_std"] = (statistics.stdev(values) if len(values) > 1 else 0.0) if known else math.nan
         (folder / split).mkdir(parents=True, exist_ok=True)

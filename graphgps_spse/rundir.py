@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class OutputOptions(Options, section=""):
-    """Where runs are kept."""
+    """Option of the folder of all runs."""
 
     out_dir: str = option("results", "folder of all runs; a run is in out_dir/name/seed")
 
@@ -37,12 +37,12 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path, config: dict[str, Any], *, extend: bool = False) -> "RunDir":
-        """Create or reopen the directory of a resolved configuration (nested dicts).
+        """Create or reopen the directory for a resolved configuration (nested dicts).
 
-        With `extend`, `config` may have more epochs than the run in the directory: an earlier result is kept beside.
+        With `extend`, `config` may have more epochs than the run in the directory, whose result is then renamed.
 
-        Raises RunDirError where it cannot be written, is in use or holds a run of another configuration; one that never
-        reached a checkpoint is no run yet, and a corrected configuration may take its place.
+        Raises RunDirError if the directory cannot be written, is in use, or holds a run of another configuration. A run
+        without a checkpoint or result may be replaced by another configuration.
         """
         run_dir = cls(path)
         try:
@@ -50,7 +50,7 @@ class RunDir:
             run_dir._take_lock()
         except OSError as err:
             raise RunDirError(
-                f"{path}: cannot be written ({err.strerror}). Choose another with out_dir=FOLDER"
+                f"{path} cannot be written ({err.strerror}); choose another folder with out_dir=FOLDER"
             ) from err
         with ExitStack() as unless_kept:
             unless_kept.callback(run_dir.close)
@@ -70,9 +70,9 @@ class RunDir:
         if self._lock is not None:
             try:
                 self._lock.truncate(0)
-            except OSError as err:  # which must not hide the error that this directory is closed for
-                told = "%s cannot be emptied (%s); do so before another host goes on"
-                log.warning(told, self._lock_path, err.strerror)
+            except OSError as err:  # not raised, because it would hide the error that closes the directory
+                message = "%s cannot be emptied (%s); empty it before another host resumes the run"
+                log.warning(message, self._lock_path, err.strerror)
             self._lock.close()
             self._lock = None
 
@@ -83,8 +83,8 @@ class RunDir:
             yield
         except OSError as err:
             raise RunDirError(
-                f"{self.path}: cannot be written ({err.strerror}). Make room there and run the same command again, "
-                "which keeps what is done, or choose another with out_dir=FOLDER"
+                f"{self.path} cannot be written ({err.strerror}). Free some space and run the same command again to "
+                "resume, or choose another folder with out_dir=FOLDER"
             ) from err
 
     @property
@@ -99,7 +99,7 @@ class RunDir:
             return self.result_path.is_file()
         except OSError as err:
             raise RunDirError(
-                f"{self.path}: cannot be read ({err.strerror}). Choose another with out_dir=FOLDER"
+                f"{self.path} cannot be read ({err.strerror}); choose another folder with out_dir=FOLDER"
             ) from err
 
     @property
@@ -110,21 +110,21 @@ class RunDir:
     def keep_environment(self, environment: dict[str, Any]) -> None:
         """Add the environment of this session to env.json, which has one entry for each start of the run.
 
-        Raises RunDirError where it cannot be read or written.
+        Raises RunDirError if the file cannot be read or written.
         """
         path = self.path / "env.json"
         sessions: list[dict[str, Any]] = []
         try:
             found = json.loads(path.read_text())["sessions"]
             if not isinstance(found, list):
-                raise TypeError("its sessions are no list")
+                raise TypeError("sessions is not a list")
             sessions = found
         except FileNotFoundError:
             pass
         except OSError as err:
-            raise RunDirError(f"{path}: cannot be read ({err.strerror}); make it readable, or move it aside") from err
+            raise RunDirError(f"{path} cannot be read ({err.strerror}); make it readable, or move it away") from err
         except (ValueError, KeyError, TypeError, RecursionError) as err:
-            log.warning("%s is damaged (%s) and now called %s; a new one begins", path, err, move_aside(path).name)
+            log.warning("%s is damaged (%s) and was renamed to %s", path, err, move_aside(path).name)
         with self.writing():
             write_json(path, {"sessions": [*sessions, environment]})
 
@@ -173,11 +173,11 @@ class RunDir:
         lock.seek(0)
         owner = lock.read()
         in_use = _is_alive_here(owner) if locked is None else not locked
-        if in_use or _is_elsewhere(owner):  # a lock may not reach across a network file system: the text does
+        if in_use or _is_elsewhere(owner):  # locks may not work across hosts, therefore the content is checked, too
             lock.close()
             raise RunDirError(
-                f"{self.path} is in use by another process (host, process, SLURM job: {owner}). Wait for it; if that "
-                f"machine has died, empty {self._lock_path.name} there and run the same command again"
+                f"{self.path} is in use by another process (host, process, SLURM job: {owner}). Wait for it to end. If "
+                f"its host has failed, empty {self._lock_path.name} in this folder and run the same command again"
             )
         lock.truncate(0)
         lock.write(f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}")
@@ -207,7 +207,7 @@ def _is_alive_here(owner: str) -> bool:
         os.kill(int(process), 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # process of another user
         return True
     return True
 
@@ -217,31 +217,33 @@ def load_saved_config(path: Path) -> dict[str, Any]:
     try:
         return read_mapping(path, "configuration").plain()
     except ConfigError as err:
-        raise RunDirError(f"the saved configuration cannot be read: {err}; start beside it with --fresh") from err
+        raise RunDirError(f"the saved configuration cannot be read: {err}; start in a new folder with --fresh") from err
 
 
 @contextmanager
 def claimed_name(out_dir: Path, name: str) -> Iterator[str]:
-    """Give `name`, or the first of name-2, name-3, ... that no run uses, to this process: where `--fresh` starts.
+    """Yield the first unused name of name, name-2, name-3, .., for `--fresh`.
 
-    The folder of the name is made, which one process alone can do: several that start at the same time, such as W&B's
-    agents, get one each. It goes again if no run comes into it. Raises RunDirError where it cannot be made.
+    The folder of the name is created, so that processes that start at the same time, such as W&B agents, get different
+    names. An empty folder is removed at the end of the block. Raises RunDirError if the folder cannot be created.
     """
-    folder = next(made for k in count(1) if (made := _make(out_dir / (name if k == 1 else f"{name}-{k}"))))
+    folder = next(made for k in count(1) if (made := _create(out_dir / (name if k == 1 else f"{name}-{k}"))))
     try:
         yield str(folder.relative_to(out_dir))
     finally:
-        with suppress(OSError):  # which is what a folder says that is not empty
+        with suppress(OSError):  # the folder is not empty
             folder.rmdir()
 
 
-def _make(folder: Path) -> Path | None:
-    """Make a folder and return it, or None where something of that name is there."""
+def _create(folder: Path) -> Path | None:
+    """Create a folder and return it; None if the path exists."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
     except OSError as err:
         if os.path.lexists(folder):
             return None
-        raise RunDirError(f"{folder}: cannot be made ({err.strerror}). Choose another with out_dir=FOLDER") from err
+        raise RunDirError(
+            f"{folder} cannot be created ({err.strerror}); choose another folder with out_dir=FOLDER"
+        ) from err
     return folder

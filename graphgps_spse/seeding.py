@@ -1,4 +1,4 @@
-"""Every random choice follows from the run's seed, and every generator's state can be saved and put back."""
+"""Random seeds derived from the seed of a run, and the state of global random generators."""
 
 import hashlib
 import random
@@ -11,33 +11,33 @@ from graphgps_spse.options import Options, option
 
 
 class SeedOptions(Options, section=""):
-    """The seed of a run."""
+    """Option of the seed."""
 
     seed: int = option(0, "seed of initial weights, the order of the data and dropout", at_least=0)
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
-    """Return a 63-bit seed for one purpose, e.g. `derive_seed(3, "order", epoch)`: independent of all others."""
+    """Return a 63-bit seed for a purpose, e.g. `derive_seed(3, "order", epoch)`, independent of other purposes."""
     text = "/".join(str(part) for part in (seed, *purpose))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
 def seed_all(seed: int) -> None:
-    """Seed the global generators of random, numpy and torch (all devices); torch's drives init and dropout."""
+    """Seed the global generators of random, NumPy and PyTorch. Initialisation and dropout use that of PyTorch."""
     random.seed(derive_seed(seed, "random"))
     np.random.seed(derive_seed(seed, "numpy") % 2**32)
     torch.manual_seed(derive_seed(seed, "torch"))
 
 
 def seed_worker(worker_id: int) -> None:
-    """Seed random and numpy in a loader worker from the seed that torch gave it."""
+    """Seed random and NumPy in a loader process from its PyTorch seed."""
     seed = torch.initial_seed()
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
 
 def capture_rng() -> dict[str, Any]:
-    """Return the state of every global generator as plain types and tensors (loads with weights_only=True)."""
+    """Return the state of all global generators as plain types and tensors, for torch.load(weights_only=True)."""
     version, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     return {
         "random": random.getstate(),
@@ -48,12 +48,12 @@ def capture_rng() -> dict[str, Any]:
 
 
 def restore_rng(state: dict[str, Any]) -> None:
-    """Put back what `capture_rng` returned; devices that are not here are left out."""
+    """Restore a state returned by `capture_rng`. Devices that do not exist are skipped."""
     version, internal, gauss = state["random"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
     num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for device, saved in zip(range(num_devices), state["cuda"]):  # a run may go on where there are fewer
+    for device, saved in zip(range(num_devices), state["cuda"]):  # a run may be resumed on a machine with fewer devices
         torch.cuda.set_rng_state(saved.cpu(), device)

@@ -1,4 +1,4 @@
-"""Count the paths of a data set into the store ahead of training: python scripts/encode.py --cfg FILE --workers 8."""
+"""Count the paths of a data set before training, into the store: python scripts/encode.py --cfg FILE --workers 8."""
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
     from graphgps_spse.training.signals import exit_at_once, listen
@@ -15,7 +15,7 @@ from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description="Count the paths that the store does not contain yet, for all splits of a data set. Training does "
         "the same; this script can divide the work among machines and predict its cost.",
@@ -36,8 +36,7 @@ def parse_arguments() -> argparse.Namespace:
         "--slurm",
         nargs="*",
         metavar="key=value",
-        help="submit an array with one task for each of --shards N, e.g. partition=cpu cpus=16 hours=4 array=8; last, "
-        "after overrides",
+        help="submit an array with --shards N tasks, e.g. partition=cpu cpus=16 hours=4 array=8; must follow overrides",
     )
     parser.add_argument("--shards", type=int, metavar="N", help="with --slurm: number of tasks")
     parser.add_argument("--dry-run", action="store_true", help="with --slurm: print a plain sbatch script instead")
@@ -50,16 +49,16 @@ def parse_arguments() -> argparse.Namespace:
     if arguments.workers is not None and arguments.workers < 1:
         parser.error(f"--workers {arguments.workers} is below 1")
     if (arguments.slurm is None) != (arguments.shards is None) or (arguments.shards or 1) < 1:
-        parser.error("--slurm partition=... and --shards N, at least 1, go together: N tasks share the work")
+        parser.error("--slurm partition=... and --shards N (at least 1) must be given together")
     if arguments.slurm is not None and (arguments.estimate or arguments.workers or arguments.shard != "1/1"):
-        parser.error("--estimate, --workers and --shard are for this machine; with --slurm use cpus=N and --shards N")
+        parser.error("--estimate, --workers and --shard exclude --slurm; use cpus=N and --shards N instead")
     if arguments.dry_run and arguments.slurm is None:
-        parser.error("--dry-run prints a SLURM script; give --slurm partition=... too")
+        parser.error("--dry-run prints a SLURM script and needs --slurm partition=...")
     return arguments
 
 
 def submit(arguments: argparse.Namespace) -> None:
-    """Submit this same script once for each shard, or print the script that would."""
+    """Submit one task of this script for each shard, or print an sbatch script."""
     from graphgps_spse.config import load_config
     from graphgps_spse.sweeps import slurm
     from graphgps_spse.sweeps.launch import LaunchTask
@@ -80,11 +79,11 @@ def submit(arguments: argparse.Namespace) -> None:
         print(slurm.sbatch_script(tasks, options, f"encode-{name}"))
         return
     jobs = slurm.submit(tasks, options, f"encode-{name}", folder / "slurm")
-    logging.info("submitted %d tasks, jobs %s to %s; each one's log is in %s", len(jobs), jobs[0], jobs[-1], folder)
+    logging.info("submitted %d tasks, jobs %s to %s; logs are in %s", len(jobs), jobs[0], jobs[-1], folder)
 
 
 def count(arguments: argparse.Namespace) -> None:
-    """Count one shard, or say what it would take."""
+    """Count one part of the shards, or print an estimate."""
     from graphgps_spse.config import load_config
 
     part, num_parts = (int(word) for word in arguments.shard.split("/"))
@@ -96,10 +95,10 @@ def count(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Do what the command line asks for and return the exit code."""
+    """Run the command and return the exit code."""
     arguments = parse_arguments()
     work = count if arguments.slurm is None else submit
-    # A script that is printed stands alone on stdout.
+    # stdout must hold only the sbatch script.
     return run_command(lambda: work(arguments), stream=sys.stderr if arguments.dry_run else sys.stdout)
 
 

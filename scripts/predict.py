@@ -15,10 +15,10 @@ from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line, or `words` in its place."""
+    """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
-        description="Predict with the best epoch of a run, for new molecules or for a split of its own data set. "
-        "Rows that are no molecule stay in the table, with the reason in the column error.",
+        description="Predict with the best epoch of a run, for new molecules or for a split of its data set. Rows that "
+        "are not molecules stay in the table, with the reason in the column error.",
         epilog="exit codes: 0 done, 2 bad input, 75 stopped by a signal",
     )
     parser.add_argument("--run", required=True, type=Path, metavar="DIR", help="run directory, results/NAME/SEED")
@@ -38,12 +38,12 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     arguments = parser.parse_intermixed_args(words)
     if (arguments.out is None) != (arguments.submission is not None):
-        parser.error("--out FILE.csv is missing" if arguments.out is None else "--submission has a folder, not --out")
+        parser.error("--out FILE.csv is missing" if arguments.out is None else "--submission excludes --out")
     return arguments
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for and return the exit code."""
+    """Run the command and return the exit code."""
     arguments = parse_arguments(words)
 
     def work() -> None:

@@ -1,6 +1,6 @@
-"""From finished runs to tables and figures: python scripts/report.py results --out report.
+"""Create tables and figures from finished runs: python scripts/report.py results --out report.
 
-Reads NAME/SEED/result.json at any depth, from a sweep or by hand. --paper recomputes the paper's stars instead.
+Reads NAME/SEED/result.json at any depth. --paper checks the paper's stars instead.
 """
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
@@ -18,7 +18,7 @@ from graphgps_spse.command import run_command
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line, or `words` in its place."""
+    """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, nargs="?", help="folder with NAME/SEED/result.json files at any depth")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report (default: report)")
@@ -38,7 +38,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def write_report(arguments: argparse.Namespace) -> None:
-    """Write the report, print its tables and what could not be used."""
+    """Write the report, print its tables, and list unusable runs."""
     from graphgps_spse.reports.collect import collect_runs
     from graphgps_spse.reports.comparison import build_report
     from graphgps_spse.reports.markdown import cell_lines, pair_lines, remark_sections, stars_text
@@ -61,11 +61,11 @@ def write_report(arguments: argparse.Namespace) -> None:
         for line in lines:
             print(f"{title.lower()}: {line}", file=sys.stderr)
     if paths:
-        print(f"\n{len(paths)} files in {arguments.out}; begin with {arguments.out / 'report.html'}")
+        print(f"\n{len(paths)} files in {arguments.out}; open {arguments.out / 'report.html'} first")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for and return the exit code."""
+    """Run the command and return the exit code."""
     arguments = parse_arguments(words)
     return run_command(lambda: write_report(arguments), stream=sys.stderr, level=logging.WARNING)
 

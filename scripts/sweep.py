@@ -1,4 +1,4 @@
-"""Run what a sweep file lists and what is not done yet: python scripts/sweep.py configs/sweeps/table1.yaml --plan."""
+"""Run the unfinished runs of a sweep file: python scripts/sweep.py configs/sweeps/table1.yaml --plan."""
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
     from graphgps_spse.training.signals import exit_at_once, listen
@@ -27,7 +27,7 @@ log = logging.getLogger("sweep")
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line, or `words` in its place."""
+    """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
         description="Do the missing runs of a sweep file, each in a separate process. Each run directory gets a log "
         "and all results. The same command, started again or on another machine, does the runs that are still missing.",
@@ -51,21 +51,21 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     if arguments.jobs is not None and arguments.jobs < 1:
         parser.error(f"--jobs {arguments.jobs} is below 1")
     if arguments.jobs is not None and arguments.slurm is not None:
-        parser.error("--jobs is for this machine, --slurm for a cluster (array=N is its number at a time); give one")
+        parser.error("--jobs is for this machine and excludes --slurm; use --slurm array=N for parallel jobs")
     if arguments.dry_run and arguments.slurm is None:
-        parser.error("--dry-run prints a SLURM script; give --slurm partition=... too")
+        parser.error("--dry-run prints a SLURM script and needs --slurm partition=...")
     return arguments
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for and return the exit code."""
+    """Run the command and return the exit code."""
     arguments = parse_arguments(words)
-    stream = sys.stderr if arguments.dry_run else sys.stdout  # where nothing but the script belongs
+    stream = sys.stderr if arguments.dry_run else sys.stdout  # stdout must hold only the sbatch script
     return run_command(lambda: sweep(arguments), stream=stream)
 
 
 def sweep(arguments: argparse.Namespace) -> int:
-    """Read the file and the run directories, then plan, submit or run; return the exit code."""
+    """Read the sweep and the states of its runs, then plan, submit or run. Return the exit code."""
     from graphgps_spse.cores import count_cores
     from graphgps_spse.parts import check_config
     from graphgps_spse.sweeps import pool, slurm, states

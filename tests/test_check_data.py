@@ -16,7 +16,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.memory import Memory
+from graphgps_spse.memory import MemoryLimit
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import reference
 from graphgps_spse.parts import build_parts
@@ -82,7 +82,7 @@ def test_lines(config, tmp_path):
 
 
 def test_single_nodes_that_may_be_left_alone_in_a_batch_are_told(config):
-    told = "leaves a graph of one node alone in a batch"
+    told = "consists of a single node"
     one_node = {"node_ptr": [0, 10, 11, 13, 15], "edge_ptr": [0, 20, 20, 22, 24], "x": [0] * 15}
     ring = [(i, (i + 1) % 10) for i in range(10)]
     one_node["edge_index"] = np.array([*ring, *((j, i) for i, j in ring), *[(0, 1), (1, 0)] * 2]).T
@@ -111,15 +111,15 @@ def test_pairs_are_those_of_the_batches_that_a_run_gets(config):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"y": [1.0, 2.0, 3.0, 4e4]}, "val, target0: values reach 4e+04; a fresh model predicts about 0"),
+        ({"y": [1.0, 2.0, 3.0, 4e4]}, "val, target0: values reach 4e+04, but an untrained model predicts about 0"),
         ({"y": [1.0] * 4}, "train, target0: all values are equal"),
         (
             {"edge_index": np.zeros((2, 26), int)},
-            "path counts read multi-edges as one edge and self-loops as none; random walks (RWSE, RRWP) take each",
+            "path counts treat multi-edges as one edge and ignore self-loops; random walks (RWSE, RRWP) use both",
         ),
         (
             {"meta": META | {"task": "multilabel", "may_miss_targets": True}, "y": [1.0, np.nan, 1.0, 1.0]},
-            "test, target0: no row has class 0, so its ap is undefined",
+            "test, target0: no row has class 0, so average precision is undefined",
         ),
         (
             {"meta": META | {"may_miss_targets": True}, "y": [np.nan] * 4},
@@ -134,12 +134,12 @@ def test_warnings_of_what_will_hurt(config, changes, words):
 def test_warnings_of_size(config, monkeypatch):
     monkeypatch.setattr(checks, "_LONG", -1.0)
     monkeypatch.setattr(checks, "_UNEVEN", 1.5)
-    memory = Memory(10**12, 1000, "this machine")
+    memory = MemoryLimit(10**12, 1000, "this machine")
     monkeypatch.setattr(checks, "find_memory", lambda: memory)
     monkeypatch.setattr(checks, "memory_of", lambda device: memory)
     text = "\n".join(check_data(config()))
     for words in (
-        "the largest batch has 1.9 times the pairs of an average one",
+        "the largest batch has 1.9 times the pairs of an average batch",
         "SPSE, train: encoding takes under 1 s; python scripts/encode.py",
         "SPSE, train: 2.56 kB of arrays, and 1 kB of memory are free",
         "are free on cpu; lower train.batch_size",

@@ -47,7 +47,7 @@ def test_a_second_ctrl_c_ends_with_one_line(capsys):
         raise KeyboardInterrupt
 
     assert run_command(work) == 75
-    assert capsys.readouterr().err == "stopped at once; the same command goes on from what was saved last\n"
+    assert capsys.readouterr().err == "stopped immediately; run the same command to resume from the last checkpoint\n"
 
 
 def test_a_command_returns_what_its_work_returns():

@@ -56,7 +56,7 @@ def test_refinement_equals_its_plain_twin(seed):
     order = rng.permutation(8)
     for other in (second, first[np.ix_(order, order)]):
         for show in (see.degree_view, see.distance_view, lambda a: see.walk_view(a, 4), see.resistance_view):
-            assert tuple(see.compare(show(first), show(other))) == plain_compare(show(first), show(other))
+            assert tuple(see.compare_views(show(first), show(other))) == plain_compare(show(first), show(other))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -91,7 +91,7 @@ def test_paths_and_cycles_of_a_hexagon():
 
 def test_known_verdicts():
     def separates(show, a=HEXAGON, b=TRIANGLES):
-        return tuple(see.compare(show(a), show(b)))
+        return tuple(see.compare_views(show(a), show(b)))
 
     assert separates(see.degree_view) == (False, False, False)  # 1-WL
     assert separates(see.distance_view)[2] and separates(see.spectrum_view)[2]
@@ -121,9 +121,9 @@ def test_rows_of_brec_that_are_known_from_elsewhere():
         (lambda a: see.path_view(a, 6, max_work=10**9), 0),
         (lambda a: see.path_view(a, 7, max_work=10**9), 10),
     ):
-        found = [see.compare(show(graphs[2 * p]), show(graphs[2 * p + 1])).refined for p in pairs]
+        found = [see.compare_views(show(graphs[2 * p]), show(graphs[2 * p + 1])).refined for p in pairs]
         assert sum(found) == expected
-    assert sum(see.compare(*map(see.distance_view, graphs[2 * p : 2 * p + 2])).refined for p in range(60)) == 16
+    assert sum(see.compare_views(*map(see.distance_view, graphs[2 * p : 2 * p + 2])).refined for p in range(60)) == 16
 
 
 def test_the_script_writes_a_record_and_prints_it_again(tmp_path):

@@ -147,10 +147,10 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"score": 0.3}, "does not fit its digest"),
-        ({"more": 1}, "does not fit its digest"),
-        ({"digest": None}, "does not fit its digest"),
-        ({"schema": 3}, "schema 3, this version reads 1 and 2"),
+        ({"score": 0.3}, "does not match its digest"),
+        ({"more": 1}, "does not match its digest"),
+        ({"digest": None}, "does not match its digest"),
+        ({"schema": 3}, "schema 3, but this version reads 1 and 2"),
         ({"schema": "2"}, "schema '2'"),
         ({"name": "\ud800"}, "surrogates"),
     ],
@@ -175,7 +175,7 @@ def test_only_the_first_schema_has_no_digest(tmp_path):
     path.write_text('{"schema": 1, "score": 0.5}')
     assert read_record(path, (1, 2)) == {"schema": 1, "score": 0.5}
     path.write_text('{"schema": 2, "score": 0.5}')
-    with pytest.raises(ValueError, match="lacks its digest"):
+    with pytest.raises(ValueError, match="has no digest"):
         read_record(path, (1, 2))
 
 

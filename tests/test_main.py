@@ -259,7 +259,7 @@ def test_another_config_is_refused_and_nothing_is_touched(tiny, capsys):
     assert tiny("optim.max_epoch=1") == 0
     before = {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
     assert tiny("optim.max_epoch=2") == 2
-    assert "optim.max_epoch: 1 there, 2 here" in capsys.readouterr().err
+    assert "optim.max_epoch: 1 there, 2 in this run" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
 
 
@@ -345,7 +345,7 @@ def test_a_full_disk_at_the_end_loses_nothing(tiny, capsys, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(results, "write_record", full)
         assert tiny("optim.max_epoch=1") == 75
-    assert "tiny/0: cannot be written (No space left on device). Make room" in capsys.readouterr().err
+    assert "tiny/0 cannot be written (No space left on device). Free some space" in capsys.readouterr().err
     with monkeypatch.context() as patched:
         patched.setattr(results, "write_atomic", full)
         assert tiny("optim.max_epoch=1") == 0
@@ -360,7 +360,7 @@ def test_a_damaged_result_is_refused_and_made_again_from_the_checkpoint(tiny, ca
     written = json.loads(path.read_text())
     path.write_text(path.read_text().replace('"best_epoch": 0', '"best_epoch": 1'))
     assert tiny("optim.max_epoch=1") == 2
-    assert f"{path} cannot be read as a result: it does not fit its digest" in capsys.readouterr().err
+    assert f"{path} is not a valid result: it does not match its digest" in capsys.readouterr().err
     path.rename(path.with_name("result.json.damaged-1"))
     assert tiny("optim.max_epoch=1") == 0
     again = json.loads(path.read_text())

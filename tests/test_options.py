@@ -90,7 +90,7 @@ def test_whole_numbers_stay_within_64_bits():
         count: int = option(0, "a count")
 
     assert Wide(count=-(2**63 - 1)).count == -(2**63 - 1)
-    with pytest.raises(ConfigError, match="wide.count: a whole number of about 5000 digits is beyond 64 bits"):
+    with pytest.raises(ConfigError, match="wide.count: an integer of about 5000 digits is beyond 64 bits"):
         Wide(count=10**4999)
 
 

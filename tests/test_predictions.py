@@ -157,7 +157,7 @@ def test_classes_of_nodes_of_your_own_graphs(tmp_path):
     for row in rows:
         shares = [float(row[f"p{c}"]) for c in range(3)]
         assert abs(sum(shares) - 1) < 1e-6 and int(row["class"]) == int(np.argmax(shares))
-    with pytest.raises(ConfigError, match="cannot read SMILES; --split test predicts"):
+    with pytest.raises(ConfigError, match="cannot read SMILES; use --split test"):
         predictions.predict_molecules(run_, tmp_path / "x.csv", tmp_path / "q.csv")
     # Rows are in the order of the split, not of the batch, which is sorted by size.
     graphs = run_.parts.dataset.load()["val"]
@@ -236,7 +236,7 @@ def test_checkpoints_describe_themselves(trained):
 def test_changed_data_are_not_predicted_as_the_run_s_own(own, tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text(file.read_text().replace("CN,1,0", "CNC,1,0"))
-    with pytest.raises(DataError, match="test split: the data are not those that .* was measured on"):
+    with pytest.raises(DataError, match="test split: the data differ from those of"):
         predictions.predict_split(predictions.load_run(own), "test", tmp_path / "p.csv")
 
 
@@ -248,10 +248,10 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
         predictions.predict_molecules(run_, tmp_path / "none.csv", out)
     assert list(tmp_path.iterdir()) == []
     out.write_text("mine")
-    with pytest.raises(DataError, match=r"p\.csv is there already"):
+    with pytest.raises(DataError, match=r"p\.csv already exists"):
         predictions.predict_split(run_, "test", out)
     assert out.read_text() == "mine"
-    with pytest.raises(RunDirError, match=r"holds no run, for there is no config.yaml in it; there is .*results/c/0"):
+    with pytest.raises(RunDirError, match=r"is not a run directory.*; did you mean .*results/c/0"):
         predictions.load_run(trained.parent)
     with pytest.raises(DataError, match="cannot be written"):
         predictions.predict_split(run_, "test", tmp_path / "none" / "p.csv")
@@ -389,7 +389,7 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
     assert list(written) == ["test-dev", "test-challenge"]
     assert np.allclose(written["test-dev"], [gaps[row % len(gaps)] for row in range(42, 46)], atol=1e-5)
     assert np.allclose(written["test-challenge"], [gaps[row % len(gaps)] for row in range(46, 51)], atol=1e-5)
-    with pytest.raises(DataError, match="sub is there already; name another folder"):
+    with pytest.raises(DataError, match="sub already exists; name another folder"):
         predictions.predict_submission(run_, tmp_path / "sub")
 
     def write_after_another(values, folder):

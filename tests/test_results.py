@@ -34,7 +34,7 @@ def test_the_metric_that_picked_the_best_epoch_is_known_of_old_records_too():
     assert record(config={"metric_best": "loss"}).selected_by == "loss"
     assert record(config={"metric_best": "auto"}, selection_metric="loss").selected_by == "loss"
     told = record(selection_metric="rmse", best={split: {"mae": 0.1} for split in ("train", "val", "test")})
-    assert told.find_contradiction() == "it has no number for rmse on val, which picked the best epoch"
+    assert told.find_contradiction() == "rmse on val, which selects the best epoch, is missing"
 
 
 def test_seeds_from_other_initial_weights_are_not_one_experiment():
@@ -99,7 +99,7 @@ def test_records_older_than_config_resources_and_digests_are_read(tmp_path):
 def test_a_record_without_its_digest_is_refused(tmp_path):
     """Whoever takes the digest away would have to call the record one of an older version as well."""
     (tmp_path / "result.json").write_text(json.dumps(asdict(RESULT)))
-    with pytest.raises(DataError, match="result.json .*it lacks its digest; move it aside"):
+    with pytest.raises(DataError, match="result.json .*it has no digest; move the file away"):
         RunResult.read(tmp_path / "result.json")
 
 
@@ -129,9 +129,7 @@ def test_damage_is_told_with_what_to_do(tmp_path):
     path = tmp_path / "result.json"
     record(0.1234).write(path)
     path.write_text(path.read_text().replace("0.1234", "0.0234"))
-    with pytest.raises(
-        DataError, match="result.json .*does not fit its digest.* move it aside and start the run again"
-    ):
+    with pytest.raises(DataError, match="result.json .*does not match its digest.* start the run again"):
         RunResult.read(path)
 
 
@@ -146,7 +144,7 @@ def test_damage_is_told_with_what_to_do(tmp_path):
         (json.dumps({**asdict(RESULT), "name": "\ud800", "schema": 1}), "cannot be read .*surrogates"),
         (stamped({"seed": True}), "seed is True"),
         (stamped({"seconds": math.nan}), "seconds is nan"),
-        (stamped({"num_params": 10**400}), "num_params is a whole number of about 401 digits"),
+        (stamped({"num_params": 10**400}), "num_params is an integer of about 401 digits"),
         (stamped({"resources": {"energy_joules": 1e308}}), r"energy_joules is 1e\+308"),
         (
             stamped({"encodings": {"SPSE": {"train": {"status": [None]}}}}),
@@ -158,7 +156,7 @@ def test_damage_is_told_with_what_to_do(tmp_path):
         ),
         (stamped({"seed": "0"}), "seed is '0'"),
         (stamped({"best": {"test": {"mae": 0.1}}}), "cannot be read .*it lacks 'train'"),
-        (stamped({"metric": "ap"}), "no number for ap on train"),
+        (stamped({"metric": "ap"}), "ap on train is missing"),
         (stamped({"direction": "up"}), "direction is 'up'"),
         (stamped({"best_epoch": 5}), "best epoch is 5 of 5"),
         (stamped({"encodings": []}), r"encodings is \[\]"),
@@ -166,7 +164,7 @@ def test_damage_is_told_with_what_to_do(tmp_path):
         (stamped({"encodings": {"SPSE": {"train": None}}}), "encodings.SPSE is {'train': None}"),
         (stamped({"resources": {"peak_device_bytes": "1 GiB"}}), "peak_device_bytes is '1 GiB'"),
         (stamped({"best": {**RESULT.best, "test": {"mae": 0.1, "x": []}}}), r"x on test is \[\]"),
-        (stamped({"config": CONFIG}), "does not have the hash"),
+        (stamped({"config": CONFIG}), "does not match config_hash"),
     ],
 )
 def test_damaged_foreign_and_contradictory_records_are_named(tmp_path, text, message):

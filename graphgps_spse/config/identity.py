@@ -1,4 +1,4 @@
-"""What makes a run the run it is: its resolved configuration without the keys that only say how it is carried out."""
+"""Identity of a run: its resolved configuration without the keys that do not affect results."""
 
 from typing import Any
 
@@ -28,9 +28,9 @@ RUNTIME_KEYS = (
     "wandb",
     "worker_timeout",
 )
-"""Keys and sections that say how or where a run is carried out; a run may be resumed with other values of them.
+"""Keys and sections that set how or where a run is executed. A run can be resumed with other values.
 
-Folders and files of data are among them, as checkpoints know the data by its fingerprint.
+Folders and files of data belong to these keys, because checkpoints identify data by fingerprints.
 """
 
 
@@ -41,11 +41,11 @@ LENGTH_KEY = "optim.max_epoch"
 """The length of a run. It belongs to the identity, and `--extend` may raise it."""
 
 RUNTIME_KEYS_OF_DATA = ("dataset.folder.dir", "dataset.smiles.file")
-"""Those among them that name data of one's own: they may be moved, but other data is another experiment."""
+"""Runtime keys that name user data. Runs accept moved files, but expected results apply to the original data only."""
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested dicts as one dict of dotted keys."""
+    """Return nested dicts as a flat dict with dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat.update(flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
@@ -62,12 +62,12 @@ def identity_of(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def experiment_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Return, with dotted keys, what the seeds of one experiment share: `identity_of` without seed and name."""
+    """Return the entries that all seeds of an experiment share: `identity_of` without seed and name."""
     return {key: value for key, value in identity_of(config).items() if key not in ("seed", "name")}
 
 
 def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return (dotted key, old value, new value) wherever two nested configurations are different runs."""
+    """Return (dotted key, old value, new value) for all entries in which the identities of two runs differ."""
     before, now = identity_of(old), identity_of(new)
     keys = sorted({*before, *now})
     return [(key, before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)]

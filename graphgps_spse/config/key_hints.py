@@ -1,4 +1,4 @@
-"""The key that a user means by an unknown one: by the names of other frameworks, by its last word, by its spelling."""
+"""Suggestions for unknown keys: names of other frameworks, keys in other sections, and similar spellings."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -39,11 +39,11 @@ ALIASES = {
     "name": ("run_name", "exp_name", "experiment", "experiment_name"),
     "metric_best": ("metric", "monitor", "best_metric"),
 }
-"""Keys, and what other frameworks call them. What is a last word of our own keys already need not be here."""
+"""Key -> names in other frameworks. Names that equal the last part of a key are found without an entry."""
 
 
 def nearest_key(key: str, known: Sequence[str]) -> str:
-    """Return " Did you mean 'x'?" for the known key that an unknown one most likely means, or an empty string."""
+    """Return " Did you mean 'x'?" with the most likely key, or an empty string."""
     last = key.rpartition(".")[2].lower()
     for candidates in (
         [name for name, aliases in ALIASES.items() if last in aliases and name in known],

@@ -1,7 +1,7 @@
-"""What a configuration file expects (`expected:`) is of that configuration; of any other one it is said why it is not.
+"""Check whether the expected result of a configuration file (`expected:`) applies to a resolved configuration.
 
-A file that has a published one as its `base:`, or an override, changes what is trained with a few words and inherits
-the numbers that were reported for something else. They are kept in the record, and not compared with its results.
+An override, or a file with a published file as its `base:`, changes the experiment but inherits the expected result.
+Such a result is stored with the reason why it does not apply, and is not compared with the results of the run.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _SHOWN = 3
 
 
 class ExpectedOptions(Options, section="expected"):
-    """What the paper or the official code reports for this file; kept in result.json and never used in training."""
+    """Result of the paper or the official code for this file. It is stored in result.json and not used in training."""
 
     mean: float = option(0.0, "the reported mean, as printed: accuracies in %")
     std: float = option(0.0, "standard deviation of the reported scores over seeds", at_least=0)
@@ -26,27 +26,28 @@ class ExpectedOptions(Options, section="expected"):
 
 
 def judge_expectation(config: dict[str, Any], published: dict[str, Any], file: Path) -> dict[str, str]:
-    """Return `file` and `why_not` of the section `expected` of a nested configuration that took it from `file`.
+    """Return the values of `expected.file` and `expected.why_not` for a configuration that inherits `expected`.
 
-    A reason that the file gives itself, as the saved configuration of a run does, stays.
+    `published` is the configuration in `file`, the file that sets `expected`. Values that the file itself sets, such as
+    a saved configuration of a run, are kept.
     """
     if not config["expected"]["seeds"]:
         return {"file": "", "why_not": ""}
-    said = config["expected"]
+    expected = config["expected"]
     difference = compare_with_published(config, published)
-    if not difference and (said["file"] or said["why_not"]):
-        return {"file": said["file"], "why_not": said["why_not"]}
+    if not difference and (expected["file"] or expected["why_not"]):
+        return {"file": expected["file"], "why_not": expected["why_not"]}
     return {"file": str(file), "why_not": difference}
 
 
 def compare_with_published(config: Mapping[str, Any], published: Mapping[str, Any]) -> str:
-    """Return which keys of a nested configuration differ from the published one, in words; "" where none counts.
+    """Return a text that lists the keys in which an experiment differs from the published one; "" if they agree.
 
-    Keys that only say how a run is carried out do not count, nor do name and seed; files and folders of data do.
+    Name, seed and keys that do not affect results are ignored, except for files and folders of user data.
     """
-    ours, theirs = (_what_is_trained(dict(tree)) for tree in (config, published))
+    ours, theirs = (_experiment_with_data(dict(tree)) for tree in (config, published))
     differing = [
-        f"{key} is {ours.get(key)!r} here and {theirs.get(key)!r} there"
+        f"{key} is {ours.get(key)!r} instead of {theirs.get(key)!r}"
         for key in sorted({*ours, *theirs})
         if ours.get(key) != theirs.get(key)
     ]
@@ -54,6 +55,6 @@ def compare_with_published(config: Mapping[str, Any], published: Mapping[str, An
     return ", ".join(differing[:_SHOWN]) + more
 
 
-def _what_is_trained(config: dict[str, Any]) -> dict[str, Any]:
+def _experiment_with_data(config: dict[str, Any]) -> dict[str, Any]:
     flat = flatten(config)
     return experiment_of(config) | {key: flat[key] for key in RUNTIME_KEYS_OF_DATA if key in flat}

@@ -1,8 +1,8 @@
-"""The only reader of YAML: text becomes nodes that know their lines, strictly and within limits.
+"""Strict reader of YAML files, whose nodes know their lines.
 
-A configuration needs nested keys, lists, texts, numbers, True, False and null. Everything else that YAML offers is
-refused with its line: anchors and aliases, merge keys, tags, dates, keys that are not text, keys that stand twice,
-control characters. Nothing is ever executed, and no input takes longer than about a second.
+Configurations consist of nested keys, lists, strings, numbers, True, False and null. Other features of YAML are errors
+with a line: anchors and aliases, merge keys, tags, dates, keys that are not strings, duplicate keys and control
+characters. Size and depth of files are limited. Nothing is ever executed, and reading takes at most about a second.
 """
 
 import re
@@ -18,79 +18,79 @@ from graphgps_spse.options import LARGEST_INT
 from graphgps_spse.registry import nearest
 
 MAX_BYTES = 100_000
-"""Of a file; the shipped configurations have up to 3,000."""
+"""Largest size of a file. The shipped configurations have up to 3,000 bytes."""
 MAX_NODES = 5_000
-"""Keys and values of a file; a resolved configuration has about 500."""
+"""Largest number of keys and values in a file. A resolved configuration has about 500."""
 MAX_DEPTH = 20
-"""Levels of sections and lists in each other; a configuration has up to 4."""
+"""Largest depth of nested sections and lists. Configurations have up to 4 levels."""
 MAX_KEY = 200
-"""Characters of one key."""
+"""Largest number of characters of a key."""
 MAX_TEXT = 4_096
-"""Characters of one value: the longest path that Linux opens."""
+"""Largest number of characters of a value, the longest path on Linux."""
 
-_TOO_DEEP = f"more than {MAX_DEPTH} sections and lists in each other, the limit"
+_TOO_DEEP = f"sections and lists are nested more than {MAX_DEPTH} levels deep, the limit"
 
 _LAYOUT = "\t\r\n"
 _PRINTABLE = " -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff"
 
 
-class Entry(NamedTuple):
-    """One key of a mapping."""
+class MappingEntry(NamedTuple):
+    """Key and value of a mapping."""
 
     key: str
     where: str
-    """The line of the key; its value may begin on a later one."""
+    """Position file:line of the key; the value may begin on a later line."""
     node: "Node"
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value, and where it stands."""
+    """A value and its position."""
 
     where: str
-    """file:line, or the override."""
+    """Position file:line, or the override."""
     value: Any
-    """A mapping is a tuple of entries, a list is a list of nodes; otherwise a text, number, bool or None."""
+    """Tuple of entries for a mapping, list of nodes for a list; otherwise a string, number, bool or None."""
     text: str = ""
-    """A text, number, bool or null as it is written, without quotes."""
+    """Text of a string, number, bool or null as written, without quotes."""
 
     @property
     def is_mapping(self) -> bool:
-        """Whether `value` holds entries."""
+        """Whether this is a mapping."""
         return isinstance(self.value, tuple)
 
     @property
     def is_list(self) -> bool:
-        """Whether `value` holds nodes."""
+        """Whether this is a list."""
         return isinstance(self.value, list)
 
     def plain(self) -> Any:
-        """Return the value with everything in it: dicts, lists, texts, numbers, bools, None."""
+        """Return the value as dicts, lists, strings, numbers, bools and None."""
         if self.is_mapping:
             return {entry.key: entry.node.plain() for entry in self.value}
         return [node.plain() for node in self.value] if self.is_list else self.value
 
 
 def read_mapping(path: Path, kind: str) -> Node:
-    """Return the mapping in a YAML file. Raises ConfigError with file and line, and calls the file a `kind` file."""
+    """Return the mapping in a YAML file. Raises ConfigError with file and line. `kind` names the file in messages."""
     node = _parse(_read_text(path, kind), str(path), has_lines=True)
     if not node.is_mapping:
-        raise ConfigError(f"{path}: not a YAML mapping of keys to values")
+        raise ConfigError(f"{path} is not a YAML mapping of keys to values")
     return node
 
 
 def parse_word(text: str, where: str) -> Any:
-    """Return the value of a word of the command line, which stands at `where`. Raises ConfigError."""
+    """Return the value of a command-line word. Raises ConfigError that begins with `where`."""
     text = text.strip()
     _check_characters(text, where)
     value = _parse(text, where, has_lines=False).plain()
-    # A word is whole: " #", which begins a comment in a file, may be in the name of a folder.
+    # A word has no comments: " #", which begins a comment in a file, may be part of the name of a folder.
     is_cut = text.startswith("#") or (isinstance(value, str) and value != "" and text.startswith(value))
     return text if is_cut else value
 
 
 def check_key(key: str, where: str) -> None:
-    """Raise ConfigError for a key that no configuration can have, before other messages repeat it."""
+    """Raise ConfigError for a key that is too long or contains control characters, before messages print it."""
     if len(key) > MAX_KEY:
         raise ConfigError(f"{where}: the key {show(key)} has {len(key):,} characters; the limit is {MAX_KEY}")
     _check_characters(key, where)
@@ -110,11 +110,11 @@ def _read_text(path: Path, kind: str) -> str:
             f"{path}:{line}: cannot be read as text: byte {content[err.start]:#04x} is not UTF-8"
         ) from err
     except OSError as err:
-        raise ConfigError(f"{path}: cannot be read ({err.strerror})") from err
+        raise ConfigError(f"{path} cannot be read ({err.strerror})") from err
     except ValueError as err:
-        raise ConfigError(f"no {kind} file can be called {show(str(path))}: {err}") from err
+        raise ConfigError(f"{show(str(path))} is not a valid name of a {kind} file: {err}") from err
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: longer than {MAX_BYTES:,} bytes, the limit of a {kind} file")
+        raise ConfigError(f"{path} is longer than {MAX_BYTES:,} bytes, the limit of a {kind} file")
     return text
 
 
@@ -143,14 +143,14 @@ def _parse(text: str, source: str, *, has_lines: bool) -> Node:
     except yaml.YAMLError as err:
         mark, reason = getattr(err, "problem_mark", None), getattr(err, "problem", None) or str(err).partition("\n")[0]
         if "'\\t'" in reason:
-            reason = "a tab where YAML allows spaces only; indent with spaces"
+            reason = "tabs are not allowed; indent with spaces"
         raise ConfigError(f"{locate(mark.line if mark else loader.line)}: not valid YAML: {reason}") from err
-    except (ValueError, OverflowError) as err:  # PyYAML's own conversions, as of the escape "\UFFFFFFFF"
-        raise ConfigError(f"{locate(loader.line)}: not valid YAML: a number that is out of range") from err
+    except (ValueError, OverflowError) as err:  # raised by PyYAML's conversions, e.g. of the escape "\UFFFFFFFF"
+        raise ConfigError(f"{locate(loader.line)}: not valid YAML: a number is out of range") from err
 
 
 class _Refused(Exception):
-    """What YAML allows and configurations do not."""
+    """A feature of YAML that configurations must not use."""
 
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(reason)
@@ -158,7 +158,7 @@ class _Refused(Exception):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Composes nodes as yaml does, within the limits and without anchors, aliases and tags."""
+    """PyYAML loader with limits, and without anchors, aliases and tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -170,10 +170,10 @@ class _StrictLoader(yaml.SafeLoader):
         self.num_nodes += 1
         self.depth += 1
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise _Refused("anchors and aliases (& and *) are not read; write the value out", line)
+            raise _Refused("anchors and aliases (& and *) are not supported; write the value out", line)
         if event.tag is not None:
             tag = show(event.tag.replace("tag:yaml.org,2002:", "!!"))
-            raise _Refused(f"the tag {tag} is not read; write the value without it, a text in quotes", line)
+            raise _Refused(f"the tag {tag} is not supported; remove it, and quote strings if necessary", line)
         if self.num_nodes > MAX_NODES:
             raise _Refused(f"more than {MAX_NODES:,} keys and values, the limit of a file", line)
         if self.depth > MAX_DEPTH:
@@ -183,22 +183,22 @@ class _StrictLoader(yaml.SafeLoader):
         return node
 
     def fetch_flow_collection_start(self, TokenClass: type[yaml.Token]) -> None:
-        """Refuse depth before the scanner, whose work grows with its square, has read ahead."""
+        """Check the depth early, because the time of the scanner grows quadratically with it."""
         if self.flow_level > MAX_DEPTH:
             raise _Refused(_TOO_DEEP, self.line)
         super().fetch_flow_collection_start(TokenClass)
 
 
 def _convert(node: yaml.Node, locate: Callable[[int], str]) -> Node:
-    """Return a node of yaml as one of ours, every value checked."""
+    """Convert a node of PyYAML to a Node, and check all values."""
     where = locate(node.start_mark.line)
     if isinstance(node, yaml.MappingNode):
-        entries: dict[str, Entry] = {}
+        entries: dict[str, MappingEntry] = {}
         for key_node, value in node.value:
-            key, place = _key_of(key_node, locate), locate(key_node.start_mark.line)
+            key, key_where = _key_of(key_node, locate), locate(key_node.start_mark.line)
             if key in entries:
-                raise ConfigError(f"{place}: key '{key}' stands twice, first at {entries[key].where}")
-            entries[key] = Entry(key, place, _convert(value, locate))
+                raise ConfigError(f"{key_where}: duplicate key '{key}', first at {entries[key].where}")
+            entries[key] = MappingEntry(key, key_where, _convert(value, locate))
         return Node(where, tuple(entries.values()))
     if isinstance(node, yaml.SequenceNode):
         return Node(where, [_convert(item, locate) for item in node.value])
@@ -208,10 +208,10 @@ def _convert(node: yaml.Node, locate: Callable[[int], str]) -> Node:
 def _key_of(node: yaml.Node, locate: Callable[[int], str]) -> str:
     where = locate(node.start_mark.line)
     if node.tag == "tag:yaml.org,2002:merge":
-        raise ConfigError(f"{where}: merge keys (<<) are not read; write the keys out, or use base:")
+        raise ConfigError(f"{where}: merge keys (<<) are not supported; write the keys out, or use base:")
     if node.tag != "tag:yaml.org,2002:str":
         written = show(node.value) if isinstance(node, yaml.ScalarNode) else "a section or list"
-        raise ConfigError(f"{where}: a key must be a text, and {written} is none in YAML; in quotes it is one")
+        raise ConfigError(f"{where}: a key must be a string, but YAML reads {written} as another type; quote it")
     check_key(node.value, where)
     return str(node.value)
 
@@ -228,7 +228,7 @@ def _scalar_of(node: yaml.ScalarNode, where: str) -> Any:
     if kind in ("int", "float"):
         return _number_of(node, kind, where)
     if kind == "timestamp":
-        raise ConfigError(f"{where}: YAML reads {show(text)} as a date, which no key takes; in quotes it is a text")
+        raise ConfigError(f"{where}: YAML reads {show(text)} as a date; quote it to make it a string")
     return text
 
 
@@ -237,9 +237,9 @@ def _number_of(node: yaml.ScalarNode, kind: str, where: str) -> int | float:
     try:
         number = convert.construct_yaml_int(node) if kind == "int" else convert.construct_yaml_float(node)
     except (ValueError, OverflowError) as err:
-        raise ConfigError(f"{where}: {show(node.value)} is no number that YAML can hold") from err
+        raise ConfigError(f"{where}: {show(node.value)} is not a valid number") from err
     if kind == "int" and abs(number) > LARGEST_INT:
-        raise ConfigError(f"{where}: the number {show(node.value)} is beyond {LARGEST_INT:,}, the largest")
+        raise ConfigError(f"{where}: the number {show(node.value)} exceeds the limit of {LARGEST_INT:,}")
     return number
 
 
@@ -249,4 +249,4 @@ def _check_characters(text: str, where: str) -> None:
 
 
 def _refuse_character(character: str, where: str) -> None:
-    raise ConfigError(f"{where}: the character U+{ord(character):04X} may not stand in a key or a value; remove it")
+    raise ConfigError(f"{where}: the character U+{ord(character):04X} is not allowed in keys and values; remove it")

@@ -55,7 +55,7 @@ def test_a_shipped_file_expects_what_it_says_however_it_is_carried_out():
 
 def test_an_override_of_what_is_trained_ends_it_and_is_named():
     cfg = load_config(SHIPPED, ["gt.layers=2", "optim.max_epoch=5"])
-    assert cfg.expected.why_not == "gt.layers is 2 here and 10 there, optim.max_epoch is 5 here and 2000 there"
+    assert cfg.expected.why_not == "gt.layers is 2 instead of 10, optim.max_epoch is 5 instead of 2000"
     assert cfg.expected.mean == 0.059  # kept for the record
     many = [f"posenc_SPSE.{key}=2" for key in ("max_length", "n", "alpha", "beta")]
     assert load_config(SHIPPED, many).expected.why_not.endswith(" and 1 more")
@@ -71,8 +71,8 @@ def test_who_says_what_is_expected_is_believed(lab):
 
 def test_a_base_that_is_changed_ends_it_at_any_depth(lab):
     assert judged(lab({"base": "zinc.yaml", "num_threads": 2})) == ("zinc.yaml", "")
-    assert judged(lab({"base": "zinc.yaml", "gt": {"layers": 2}})) == ("zinc.yaml", "gt.layers is 2 here and 1 there")
-    assert lab({"base": "own.yaml"}, name="third.yaml").expected.why_not == "gt.layers is 2 here and 1 there"
+    assert judged(lab({"base": "zinc.yaml", "gt": {"layers": 2}})) == ("zinc.yaml", "gt.layers is 2 instead of 1")
+    assert lab({"base": "own.yaml"}, name="third.yaml").expected.why_not == "gt.layers is 2 instead of 1"
 
 
 def test_the_saved_configuration_of_a_run_keeps_the_reason(lab):
@@ -80,13 +80,15 @@ def test_the_saved_configuration_of_a_run_keeps_the_reason(lab):
     saved = lab(cfg.to_dict() | {"resolved": True}, name="config.yaml")
     assert judged(saved) == judged(cfg) and saved.to_dict()["expected"] == cfg.to_dict()["expected"]
     again = load_config("config.yaml", ["gt.layers=3"])
-    assert judged(again) == ("config.yaml", "gt.layers is 3 here and 2 there")
+    assert judged(again) == ("config.yaml", "gt.layers is 3 instead of 2")
 
 
 def test_data_of_ones_own_has_neither_the_name_nor_the_expectation_of_another(lab):
     own = {"base": "zinc.yaml", "dataset": {"format": "smiles", "smiles": {"file": "my.csv", "target_columns": ["y"]}}}
     cfg = lab(own)
-    assert cfg.dataset.name == "" and cfg.expected.why_not.startswith("dataset.format is 'smiles' here and 'PyG-ZINC'")
+    assert cfg.dataset.name == "" and cfg.expected.why_not.startswith(
+        "dataset.format is 'smiles' instead of 'PyG-ZINC'"
+    )
     assert load_config("zinc.yaml", ["dataset.format=folder", "dataset.folder.dir=mine"]).dataset.name == ""
     own["dataset"]["name"] = "mine"
     assert lab(own).dataset.name == "mine"
@@ -95,7 +97,7 @@ def test_data_of_ones_own_has_neither_the_name_nor_the_expectation_of_another(la
     lab({"expected": EXPECTED} | own, name="c.yaml")
     assert (
         load_config("c.yaml", ["dataset.smiles.file=b.csv"]).expected.why_not
-        == "dataset.smiles.file is 'b.csv' here and 'my.csv' there"
+        == "dataset.smiles.file is 'b.csv' instead of 'my.csv'"
     )
 
 
@@ -111,7 +113,7 @@ def test_a_report_of_ones_own_data_shows_no_foreign_name_or_expectation(lab):
     (result,) = run_seeds(cfg)
     assert result.dataset == "solubility"
     assert result.expected["file"] == "zinc.yaml" and result.expected["source"] == EXPECTED["source"]
-    assert result.expected["why_not"].startswith("dataset.folder.dir is 'solubility' here and '' there")
+    assert result.expected["why_not"].startswith("dataset.folder.dir is 'solubility' instead of ''")
     report = build_report(collect_runs(Path("results")))
     text = report_text(report, build_table(report))
     assert "solubility" in text and "ZINC" not in text.replace("PyG-ZINC", "") and "1/1" in text

@@ -89,7 +89,7 @@ def test_epochs_that_cannot_be_compared_are_noted(tmp_path):
         (tmp_path / f"exp/{seed}/val/stats.json").write_text(text)
     found = collect_runs(tmp_path)
     assert [run.result.seed for runs in found.finished.values() for run in runs] == [0, 1, 2] and not found.problems
-    assert "1/val/stats.json cannot be read" in found.notes[0] and "no line of epoch 3" in found.notes[1]
+    assert "1/val/stats.json cannot be read" in found.notes[0] and "no line of the best epoch, 3" in found.notes[1]
 
 
 def test_a_folder_whose_name_is_no_text(tmp_path):

@@ -176,7 +176,7 @@ def test_damaged_records_are_said(runs):
     (runs[0].run_dir / "config.yaml").write_text("[broken")
     assert read_state(runs[0]).kind == "differs" and "cannot be read" in read_state(runs[0]).detail
     (runs[0].run_dir / "result.json").write_text("{")
-    assert read_state(runs[0]).kind == "failed" and "move it aside" in read_state(runs[0]).detail
+    assert read_state(runs[0]).kind == "failed" and "move the file away" in read_state(runs[0]).detail
 
 
 def test_a_run_directory_that_cannot_be_read_is_said(runs, open_folder):

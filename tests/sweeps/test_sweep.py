@@ -153,7 +153,7 @@ def test_included_sweeps_keep_their_own_folder(lab):
         ("configs: [../A/x.yaml]\ngrid:\n  gt.layers: []\n", ["s.yaml:3", "gt.layers", "must be a non-empty list"]),
         ("configs: [../A/x.yaml]\ngrid: 3\n", ["s.yaml:2", "grid"]),
         ("configs: [[a]]\n", ["s.yaml:1", "must be a single value"]),
-        ("configs: [../A/x.yaml]\nconfigs: [../B/x.yaml]\n", ["s.yaml:2", "stands twice"]),
+        ("configs: [../A/x.yaml]\nconfigs: [../B/x.yaml]\n", ["s.yaml:2", "duplicate key"]),
         ("include: [s.yaml]\n", ["s.yaml:1", "cannot include others"]),
         ("include: [one.yaml]\nseeds: 3\n", ["s.yaml:1", "include excludes all other keys"]),
         ("include: [absent.yaml]\n", ["no sweep file", "absent.yaml"]),
@@ -279,7 +279,7 @@ def test_manifest_that_is_damaged_or_cannot_be_written_is_said(lab):
     write_manifest("s", runs)
     changed = (lab / "t" / "sweep.json").read_text().replace("A/x/0", "A/x/8")
     (lab / "t" / "sweep.json").write_text(changed)
-    with pytest.raises(DataError, match=r"sweep\.json .*does not fit its digest.*move it aside"):
+    with pytest.raises(DataError, match=r"sweep\.json .*does not match its digest.*move it aside"):
         read_manifest(lab / "t" / "sweep.json")
 
 
