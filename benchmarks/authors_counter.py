@@ -1,4 +1,4 @@
-"""The authors' own counter, run from a clone of their repository that the user has made: nothing of it is kept here.
+"""Counter of the paper's authors, run from the user's clone of their repository. This package contains none of it.
 
     git clone https://github.com/LouisBearing/Graph-SPSE-Encoding CLONE
 
@@ -36,15 +36,15 @@ PATTERN = {"R": 0.4, "D_dfs": 2, "N": 7}
 def count(
     clone: Path, edges: np.ndarray, num_nodes: int, max_length: int, *, R: float, D_dfs: int, N: int, seed: int = 0
 ) -> np.ndarray:
-    """[K, N, N] float32 counts of one undirected graph by the authors' code in `clone`; `edges` is [2, E].
+    """Return counts of one undirected graph by the authors' code in `clone`, [K, N, N] float32; `edges` is [2, E].
 
     Their `max_bfs_depth` is the paper's D_dfs + 1. An isolated last node would be lost, and a disconnected graph
     comes out as all zeros, as in their own runs.
     """
     both = np.unique(np.concatenate([edges, edges[::-1]], axis=1), axis=1)
-    np.random.seed(seed)  # their code shuffles with numpy's global generator
+    np.random.seed(seed)  # the authors' code uses NumPy's global generator
     module, num_roots = load_authors(clone), max(8, round(R * num_nodes))
-    module.inverse_permutation = np.argsort  # theirs fails on one element, the last of all roots, with current numpy
+    module.inverse_permutation = np.argsort  # the original fails for a single element with current NumPy
     return module.get_simple_paths_count(torch.as_tensor(both), max_length, num_roots, D_dfs + 1, N)[0].numpy()
 
 
@@ -61,14 +61,14 @@ def load_authors(clone: Path) -> ModuleType:
 
 
 def measure(work: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
-    """Counts, and the seconds of process CPU time that they took."""
+    """Return counts and CPU seconds."""
     begin = time.process_time()
     counts = work()
     return counts, time.process_time() - begin
 
 
 def compare(exact: np.ndarray, found: np.ndarray) -> dict[str, list[float]]:
-    """Of each length with known counts, the share of paths found and the mean error of f (alpha .2, beta -.2, n 3)."""
+    """Return recall and mean error of f (alpha 0.2, beta -0.2, n 3) for each length with exact counts."""
     pairs = ~np.eye(exact.shape[1], dtype=bool)
     known = zip(exact, found[: len(exact)], strict=True)
     rows = [
@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clone", type=Path, help="folder of a clone of Graph-SPSE-Encoding")
     parser.add_argument("--graphs", type=at_least_one, default=2)
-    parser.add_argument("--seed", type=int, default=0, help="of the graphs and of both counters")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the graphs and of both counters")
     parser.add_argument("--max-length", type=at_least_one, default=16)
     parser.add_argument("--exact-length", type=at_least_one, default=4, help="longest length with exact counts")
     args = parser.parse_args()

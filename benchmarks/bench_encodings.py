@@ -1,4 +1,4 @@
-"""What the encodings of the shipped configurations cost: for each data set, milliseconds of one core for a graph.
+"""Time of the encodings of the shipped configurations: milliseconds per graph on one core, for each data set.
 
     python benchmarks/bench_encodings.py --data DATA
 
@@ -26,7 +26,7 @@ from graphgps_spse.encodings.base import Encoding, GraphArrays
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("GPS/{}-RWSE.yaml", "GRIT/{}-RWSE.yaml", "GRIT/{}-SPSE.yaml")
-SAMPLES: dict[str, tuple[Callable[[Path], GraphArrays], int]] = {  # and the graphs of the whole data set
+SAMPLES: dict[str, tuple[Callable[[Path], GraphArrays], int]] = {  # loader, size of data set
     "zinc": (lambda data: select(sources.zinc(data), range(1000)), 12_000),
     "peptides-func": (lambda data: sources.peptides(data, 100), 15_535),
     "pcqm4mv2": (sources.pcqm4mv2, 3_746_620),
@@ -38,7 +38,7 @@ SAMPLES: dict[str, tuple[Callable[[Path], GraphArrays], int]] = {  # and the gra
 
 
 def check(encoding: Encoding, graphs: GraphArrays) -> None:
-    """Raise AssertionError unless a graph's rows are the same alone as among others."""
+    """Raise AssertionError if the rows of a graph depend on the other graphs."""
     whole, pair_row, node_row = encoding.compute(select(graphs, range(4))), 0, 0
     for g in range(2):
         alone, size = encoding.compute(select(graphs, [g])), int(np.diff(graphs.node_ptr)[g])
@@ -49,7 +49,7 @@ def check(encoding: Encoding, graphs: GraphArrays) -> None:
 
 
 def main() -> None:
-    """Measure, print and store."""
+    """Run the benchmark, and print and store its results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks", help="folder of graphs")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/encodings.json")

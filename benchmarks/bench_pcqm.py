@@ -1,4 +1,4 @@
-"""A million molecules from disk: what writing them takes, and what a training process holds and loads.
+"""Data loading with a million molecules on disk: time of writing, and memory and speed of loading.
 
     python benchmarks/bench_pcqm.py --data DATA [--molecules 1000000] [--folder FOLDER]
 
@@ -44,7 +44,7 @@ CHECKED_BATCHES = 2
 
 
 def smiles_of(data: Path, number: int) -> list[str]:
-    """The first different molecules."""
+    """Return the first distinct molecules."""
     texts: list[str] = []
     for name in ("train", "valid"):
         with lzma.open(data / "zinc/jtnn_smiles" / f"{name}.txt.xz", "rt") as file:
@@ -53,7 +53,7 @@ def smiles_of(data: Path, number: int) -> list[str]:
 
 
 def write(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Turn the SMILES into graphs and write them to a folder; targets are the numbers of the molecules."""
+    """Convert SMILES to graphs and write them to a folder. Targets are the numbers of the molecules."""
     texts = smiles_of(args.data, args.different)
     begin = time.perf_counter()
     blocks = list(featurise_many(texts, num_workers=args.workers))
@@ -91,19 +91,19 @@ def write(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def resident(pid: int | str = "self") -> dict[str, float]:
-    """MiB of a process: resident, its proportional share, and what is its own and not of a file."""
+    """Return resident, proportional and anonymous private memory of a process, in MiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     values = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
     return {"rss_mib": values["Rss"], "pss_mib": values["Pss"], "pss_of_no_file_mib": values["Pss_Anon"]}
 
 
 def children() -> list[int]:
-    """Processes that this one has started."""
+    """Return the numbers of the child processes."""
     return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
 
 
 def check(batches: list[Any], encoding: Encoding, graphs: Any) -> int:
-    """Compare batches with the computation in memory, bit by bit; return how many graphs were compared."""
+    """Compare batches bitwise with encodings in memory. Return the number of compared graphs."""
     arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
     for batch in batches:
         expected = encoding.compute(select_graphs(arrays, batch.index_B.tolist()))
@@ -114,7 +114,7 @@ def check(batches: list[Any], encoding: Encoding, graphs: Any) -> int:
 
 
 def measure(folder: Path, name: str, num_workers: int, num_batches: int) -> dict[str, Any]:
-    """Load an epoch as a training run does: seconds until it starts, graphs/s, memory."""
+    """Load an epoch as in training, and return the seconds until the first batch, graphs per second and memory."""
     torch.set_num_threads(1)
     compile_kernels()
     encoding: Encoding = SPSE.of(max_length=15) if name == "SPSE" else RRWP.of(ksteps=16)
@@ -134,7 +134,7 @@ def measure(folder: Path, name: str, num_workers: int, num_batches: int) -> dict
         starts.append(time.perf_counter() - begin)
         if epoch == 0:
             checked = check([first, *islice(batches, CHECKED_BATCHES - 1)], encoding, graphs)
-            for _ in islice(batches, 20):  # pages that training would have read long since
+            for _ in islice(batches, 20):  # fill the page cache, as in the middle of training
                 pass
     begin, cpu, loaded = time.perf_counter(), time.process_time(), 0
     for batch in islice(batches, num_batches):
@@ -161,11 +161,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks")
     parser.add_argument("--molecules", type=at_least_one, default=1_000_000)
-    parser.add_argument("--different", type=at_least_one, default=244_456, help="molecules that are turned into graphs")
-    parser.add_argument("--workers", type=at_least_one, default=2, help="processes that turn SMILES into graphs")
-    parser.add_argument("--batches", type=at_least_one, default=100, help="of which graphs/s is the mean")
-    parser.add_argument("--folder", type=Path, help="where the arrays are kept; default: a temporary folder")
-    parser.add_argument("--measure", nargs=2, metavar=("ENCODING", "WORKERS"), help="one measurement, of --folder")
+    parser.add_argument(
+        "--different", type=at_least_one, default=244_456, help="molecules that are converted to graphs"
+    )
+    parser.add_argument("--workers", type=at_least_one, default=2, help="processes that convert SMILES to graphs")
+    parser.add_argument("--batches", type=at_least_one, default=100, help="batches over which graphs/s is averaged")
+    parser.add_argument("--folder", type=Path, help="folder of the arrays; default: a temporary folder")
+    parser.add_argument(
+        "--measure", nargs=2, metavar=("ENCODING", "WORKERS"), help="run a single measurement on --folder"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/pcqm.json")
     args = parser.parse_args()
     if args.measure:

@@ -1,4 +1,4 @@
-"""Training steps of every model on graphs of every data set's sizes, against its peers.
+"""Time and memory of training steps of all models, on graphs of the sizes of all data sets, compared with other code.
 
     python benchmarks/bench_training.py [--data datasets/ZINC] [--cases GPS-zinc CSA-pattern GRIT-zinc:256 ...]
                                         [--steps 6] [--official CLONE ...]
@@ -57,7 +57,7 @@ MAX_DENSE_GIB = 12.0
 
 
 class Case(NamedTuple):
-    """A model on a family of graphs."""
+    """Model and family of graphs."""
 
     model: str
     family: str
@@ -65,7 +65,7 @@ class Case(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Case":
-        """Read MODEL-family or MODEL-family:batch size."""
+        """Parse MODEL-family or MODEL-family:batch size."""
         name, _, size = text.partition(":")
         model, _, family = name.partition("-")
         if model not in MARKS or family not in training_cases.FAMILIES:
@@ -75,7 +75,7 @@ class Case(NamedTuple):
 
 
 class Runner:
-    """One implementation behind one interface: loss of a batch."""
+    """Common interface of the implementations."""
 
     def __init__(self, name: str, case: Case, clones: dict[str, Path], dtype: torch.dtype, *, dropout: bool) -> None:
         self.name, self.case, self.dtype, self.names = name, case, dtype, str
@@ -100,7 +100,7 @@ class Runner:
 
             self.model = official.build_official(clone, OFFICIAL_CONFIG[kind]).to(self.dtype)
         self.module, self.names = official, lambda name: our_name(name, NAMES[kind])
-        for module in self.model.modules() if not dropout else ():  # its own configuration has our rates
+        for module in self.model.modules() if not dropout else ():  # its configuration has the same rates
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
             if isinstance(module, torch.nn.MultiheadAttention):
@@ -130,7 +130,7 @@ class Runner:
         return (out - batch.y).abs().mean()
 
     def gradients(self, batch: Any) -> dict[str, torch.Tensor]:
-        """Return the loss and every parameter's gradient under our names."""
+        """Return the loss and the gradients of all parameters, by the names in this package."""
         loss = self.loss(batch)
         loss.backward()
         found = {
@@ -142,7 +142,7 @@ class Runner:
 
 
 def check(names: list[str], case: Case, args: argparse.Namespace) -> dict[str, float]:
-    """Return each runner's largest relative difference from ours, over the loss and all gradients, in float64.
+    """Return the largest relative difference of each runner from this package, over loss and gradients, in float64.
 
     Relative to a tensor's norm, or to a millionth of the largest: some gradients are zero but for rounding.
     """
@@ -169,7 +169,7 @@ def check(names: list[str], case: Case, args: argparse.Namespace) -> dict[str, f
 
 
 def command_of(name: str, case: Case, args: argparse.Namespace) -> list[str]:
-    """Return the command that runs one implementation in a process of its own."""
+    """Return the command that runs one implementation in a separate process."""
     command = [sys.executable, __file__, "--steps", str(args.steps), "--worker", name]
     command += ["--cases", f"{case.model}-{case.family}:{case.batch_size}"]
     command += ["--data", str(args.data)] if args.data else []
@@ -177,7 +177,7 @@ def command_of(name: str, case: Case, args: argparse.Namespace) -> list[str]:
 
 
 def work(args: argparse.Namespace) -> None:
-    """Be one runner: for each line on standard input do one step, and print its times and the peak memory."""
+    """Run one implementation: for each line on stdin take a step, and print times and peak memory."""
     torch.set_num_threads(1)
     case, clones = args.cases[0], clones_of(args.official)
     dtype = torch.float64 if args.check else torch.float32
@@ -190,7 +190,7 @@ def work(args: argparse.Namespace) -> None:
         return
     if args.worker == "ours":
         prepare_kernels(runner.model)
-    # Each as its users run it: our training loop asks for the fused kernel, the official one does not.
+    # As in the training loop of each implementation: only this package uses the fused kernel.
     fused = args.worker == "ours"
     optimizer = torch.optim.AdamW(runner.model.parameters(), lr=1e-3, weight_decay=1e-5, fused=fused)
     for line in sys.stdin:
@@ -205,13 +205,13 @@ def work(args: argparse.Namespace) -> None:
 
 
 def peak_memory() -> float:
-    """MiB resident at most since this program started (rusage would count the parent that forked it as well)."""
+    """Return the peak resident memory of this program in MiB (getrusage would include the parent before exec)."""
     line = next(line for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
 def measure(names: list[str], case: Case, allocator: str, args: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Step every runner through the same batches in turns; the first step of each is not counted."""
+    """Run all implementations on the same batches, alternating. The first step of each is not counted."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **ALLOCATORS[allocator]}
     workers = {
         name: subprocess.Popen(
@@ -244,7 +244,7 @@ def summary(records: list[dict[str, float]], batch_size: int) -> dict[str, float
 
 
 def peers_of(case: Case, clones: dict[str, Path]) -> tuple[list[str], float]:
-    """Return whom to compare with, ourselves first, and what the dense twin would take of memory at least, GiB."""
+    """Return the implementations to compare, this package first, and the least memory of the dense one in GiB."""
     cfg, family = training_cases.load(case.model, case.family, True), training_cases.FAMILIES[case.family]
     mean, deviation, _, largest = family.sizes
     padded = case.batch_size * min(largest, mean + 2 * deviation) ** 2
@@ -258,7 +258,7 @@ def peers_of(case: Case, clones: dict[str, Path]) -> tuple[list[str], float]:
 
 
 def clones_of(paths: list[Path]) -> dict[str, Path]:
-    """Tell the clones apart by what they hold. Raises ArgumentTypeError for a folder that is none."""
+    """Identify clones by their files. Raises ArgumentTypeError for other folders."""
     clones = {next((kind for kind, mark in MARKS.items() if (path / mark).exists()), ""): path for path in paths}
     if "" in clones:
         raise argparse.ArgumentTypeError(f"{clones['']} is no clone of an official repository")
@@ -266,7 +266,7 @@ def clones_of(paths: list[Path]) -> dict[str, Path]:
 
 
 def hardware(where: dict[str, Any]) -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """Return the environment and the settings of the benchmark."""
     return {
         **{key: where[key] for key in ("cpu", "cores", "python", "numpy", "numba")},
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -344,7 +344,7 @@ def main() -> None:
 
 
 def write(path: Path, records: list[dict[str, Any]]) -> None:
-    """Put a case's records into the file, in the place of older ones of the same case."""
+    """Write the records of a case to the file, replacing older records of the case."""
     key = ("model", "data", "real", "batch_size")
     old = json.loads(path.read_text())["results"] if path.is_file() else []
     kept = [r for r in old if [r[k] for k in key] != [records[0][k] for k in key]]

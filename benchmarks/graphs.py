@@ -1,4 +1,4 @@
-"""The graphs that benchmarks and figures count on, as flat arrays: real ones from disk, SBM ones from their generator.
+"""Graphs of benchmarks as flat arrays: real graphs from disk, and generated SBM graphs.
 
 `data` is a folder with `zinc/`, `peptides/`, `pcqm4mv2/` and `superpixels/`: SMILES lists and superpixel sums.
 """
@@ -20,25 +20,30 @@ from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 
 
 def flatten(graphs: Iterable[tuple[np.ndarray, int]]) -> GraphArrays:
-    """Graphs given as (edges [2, E], number of nodes), as flat arrays."""
+    """Convert graphs given as (edges [2, E], number of nodes) to flat arrays."""
     edges, sizes = zip(*graphs, strict=True)
     node_ptr, edge_ptr = (np.cumsum([0, *x]) for x in (sizes, [e.shape[1] for e in edges]))
     return GraphArrays(node_ptr, edge_ptr, np.concatenate(edges, axis=1).astype(np.int64))
 
 
+def size(graphs: GraphArrays) -> int:
+    """Return the number of graphs."""
+    return len(graphs.node_ptr) - 1
+
+
 def one_graph(graphs: GraphArrays, g: int) -> tuple[np.ndarray, int]:
-    """Edges [2, E] and number of nodes of graph g."""
+    """Return edges [2, E] and number of nodes of graph g."""
     edges = graphs.edge_index[:, graphs.edge_ptr[g] : graphs.edge_ptr[g + 1]]
     return edges, int(graphs.node_ptr[g + 1] - graphs.node_ptr[g])
 
 
 def select(graphs: GraphArrays, chosen: Iterable[int]) -> GraphArrays:
-    """The chosen graphs as flat arrays."""
+    """Return the chosen graphs as flat arrays."""
     return flatten(one_graph(graphs, int(g)) for g in chosen)
 
 
 def pattern(num_graphs: int, seed: int = 0) -> GraphArrays:
-    """PATTERN graphs, each with a pattern of its own."""
+    """PATTERN graphs, each with a different pattern."""
     rng = np.random.default_rng(seed)
     graphs = (generate_pattern_graph(rng, generate_pattern(rng)) for _ in range(num_graphs))
     return flatten((g.edge_index_2E, len(g.label_N)) for g in graphs)

@@ -1,4 +1,4 @@
-"""Loading the modules of an official repository from a user's own clone, for bench_training.py --official.
+"""Import of modules of an official repository from the user's clone, for bench_training.py --official.
 
 The repositories' packages import everything they know of; here only a model's own modules are loaded. torch_scatter,
 torch_sparse and opt_einsum, where they are not installed, are stood in for by the operations of PyTorch and PyG.
@@ -18,7 +18,7 @@ from yacs.config import CfgNode
 
 
 def load_modules(clone: Path, package: str, names: Sequence[str]) -> None:
-    """Import modules of a package below empty packages, whose own __init__ would import the rest."""
+    """Import modules of a package without running the __init__ of its packages, which would import other modules."""
     for parent in (package, *sorted({f"{package}.{name.split('.')[0]}" for name in names})):
         module = ModuleType(parent)
         module.__path__ = [str(clone.joinpath(*parent.split(".")))]
@@ -28,14 +28,14 @@ def load_modules(clone: Path, package: str, names: Sequence[str]) -> None:
 
 
 def stand_in_for(name: str, **contents: Any) -> None:
-    """Put a module in the place of one that is not installed, or that a model imports and does not use."""
+    """Replace a module that is not installed, or that a model imports without using it."""
     module = ModuleType(name)
     vars(module).update(contents)
     sys.modules[name] = module
 
 
 def fill(node: CfgNode, values: dict[str, Any]) -> None:
-    """Set the keys that a configuration file leaves out and that are there only after the full import."""
+    """Set keys that are missing in a configuration file and that only a full import would register."""
     for key, value in values.items():
         if isinstance(value, dict):
             fill(node[key], value)
@@ -44,7 +44,7 @@ def fill(node: CfgNode, values: dict[str, Any]) -> None:
 
 
 def stand_in() -> None:
-    """Provide torch_scatter, torch_sparse and opt_einsum where they are missing."""
+    """Replace torch_scatter, torch_sparse and opt_einsum if they are not installed."""
     for name, contents in {
         "torch_scatter": {"scatter": _scatter, "scatter_add": _scatter, "scatter_max": _scatter_max},
         "torch_sparse": {"coalesce": _coalesce},

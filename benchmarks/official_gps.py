@@ -1,4 +1,4 @@
-"""The official GPS and CSA models from a user's own clones of them, for bench_training.py --official.
+"""The official GPS and CSA models from the user's clones, for bench_training.py --official.
 
 CSA's repository is a fork of GPS's under the same package name, so that a process can hold only one of the two.
 """
@@ -27,7 +27,7 @@ UNUSED = {"performer_pytorch": "SelfAttention", "graphgps.layer.bigbird_layer": 
 
 
 def build_official(clone: Path, config: str) -> torch.nn.Module:
-    """Return the model of one of the clone's own configurations, with the clone's code."""
+    """Return the model of a configuration of the clone, built with the code of the clone."""
     stand_in()
     is_csa = (clone / "graphgps" / "layer" / "csa_layer.py").is_file()
     for name, contents in UNUSED.items():
@@ -40,13 +40,13 @@ def build_official(clone: Path, config: str) -> torch.nn.Module:
     kernel = cfg.posenc_RWSE.kernel
     kernel.times = list(range(*(int(bound) for bound in kernel.times_func[len("range(") : -1].split(","))))
     cfg.share.dim_in, cfg.share.dim_out = 1, 1
-    if is_csa:  # it was written for activations as objects; since PyG 2.1 they are classes
+    if is_csa:  # CSA expects activations as objects; since PyG 2.1 they are classes
         register.act_dict["relu"] = torch.nn.ReLU()
     return register.network_dict["GPSModel"](1, 1)
 
 
 def official_batch(batch: GraphBatch) -> Data:
-    """Return our batch as the official code's transforms and collation would have made it."""
+    """Convert a batch to the form that the transforms and the collation of the official code give."""
     sizes_B = torch.tensor(batch.sizes)
     data = Data(
         x=batch.x_NF,

@@ -1,4 +1,4 @@
-"""The official GRIT model from a user's own clone of it, for bench_training.py --official."""
+"""The official GRIT model from the user's clone, for bench_training.py --official."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def build_official(clone: Path) -> torch.nn.Module:
 
 
 def official_batch(batch: GraphBatch) -> Data:
-    """Return our batch as the official code's transforms and collation would have made it."""
+    """Convert a batch to the form that the transforms and the collation of the official code give."""
     encoding = "RRWP"
     layout = PairLayout(batch.sizes)
     rows = batch.pair[encoding].any(dim=1).nonzero()[:, 0]

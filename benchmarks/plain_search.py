@@ -1,4 +1,4 @@
-"""The obvious compiled counter, for comparison: depth-first from every node, one step for each path, nothing else."""
+"""Plain compiled path counter for comparison: depth-first search from each node, with one step per path."""
 
 import numba
 import numpy as np
@@ -7,7 +7,7 @@ from graphgps_spse.encodings.base import GraphArrays
 
 
 def count(graphs: GraphArrays, max_length: int) -> list[np.ndarray]:
-    """[K, n, n] counts of every graph, edges leading both ways."""
+    """Return the counts of each graph, [K, n, n], where each edge is given in both directions."""
     found = []
     for g in range(len(graphs.node_ptr) - 1):
         n = int(graphs.node_ptr[g + 1] - graphs.node_ptr[g])

@@ -1,4 +1,4 @@
-"""GPS from PyG's own layer, torch_geometric.nn.GPSConv, on our weights: the peer of bench_training.py for GINE."""
+"""GPS with PyG's layer torch_geometric.nn.GPSConv and the weights of this package, for bench_training.py."""
 
 import copy
 
@@ -22,7 +22,7 @@ PARTS = (
 
 
 class PyGStack(nn.Module):
-    """Our encoders and head around PyG's layers."""
+    """Model with PyG's layers, and the encoders and head of this package."""
 
     def __init__(self, ours: GPSModel) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class PyGStack(nn.Module):
 
 
 def our_part(name: str) -> str:
-    """Return our name, within a layer, of one of PyG's tensors."""
+    """Return the name in this package of a tensor of PyG's layer."""
     for ours, theirs in PARTS:
         if name.startswith(theirs):
             return ours + name[len(theirs) :]
@@ -64,6 +64,6 @@ def our_part(name: str) -> str:
 
 
 def our_name(name: str) -> str:
-    """Return our name of a parameter of the whole model."""
+    """Return the name in this package of a parameter of the model."""
     parts = name.split(".", 2)
     return ".".join([*parts[:2], our_part(parts[2])]) if parts[0] == "layers" else name

@@ -1,4 +1,4 @@
-"""What the figures of a benchmark depend on besides what it measures."""
+"""Environment of a benchmark."""
 
 import platform
 import subprocess
@@ -11,14 +11,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def environment() -> dict[str, Any]:
-    """Return processor, versions, commit and command; folders of this machine are left out of the command."""
+    """Return processor, versions, commit and command. Absolute paths are removed from the command."""
     cpuinfo = Path("/proc/cpuinfo")
     models = [x for x in cpuinfo.read_text().splitlines() if x.startswith("model name")] if cpuinfo.exists() else []
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    options = [word for word in sys.argv[1:] if not Path(word).is_absolute()]  # folders of this machine say nothing
+    options = [word for word in sys.argv[1:] if not Path(word).is_absolute()]  # no paths of this machine
     return {
         "cpu": models[0].split(":")[1].strip() if models else platform.processor(),
         "cores": len(models),

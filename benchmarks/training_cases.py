@@ -1,4 +1,4 @@
-"""What bench_training.py trains on: shipped configurations, and batches of real ZINC or of generated graphs."""
+"""Models and data of bench_training.py: shipped configurations, and batches of ZINC or of generated graphs."""
 
 import sys
 from dataclasses import replace
@@ -22,16 +22,16 @@ SEED = 0
 
 
 class Family(NamedTuple):
-    """What graphs of a data set look like: sizes are normal, cut to a range; degrees as published."""
+    """Sizes and density of the graphs of a data set. Sizes have a truncated normal distribution."""
 
     node: InputSpec
     edge: InputSpec
     level: str
     dim_out: int
     sizes: tuple[float, float, int, int]
-    """Mean, standard deviation, least and most nodes."""
+    """Mean, standard deviation, minimum and maximum of the number of nodes."""
     shape: str | float
-    """molecule: a tree with a few rings; neighbours: 8 arcs into each; a number: every pair with that probability."""
+    """"molecule": tree with a few rings; "neighbours": 8 incoming edges per node; number: probability of each edge."""
     batch_size: int
 
 
@@ -51,13 +51,13 @@ FAMILIES = {
 
 
 def load(model: str, family: str, dropout: bool) -> Config:
-    """Return the shipped RWSE configuration; without dropout for comparisons."""
+    """Return the shipped RWSE configuration, without dropout for comparisons."""
     overrides = [] if dropout else ["gt.dropout=0.0", "gt.attn_dropout=0.0"]
     return load_config(ROOT / "configs" / model / f"{family}-RWSE.yaml", overrides)
 
 
 def spec_of(cfg: Config, family: Family) -> DatasetSpec:
-    """Return the description that the data set of this family gives."""
+    """Return the specification of the data set of this family."""
     node = family.node
     if node.kind == "types":
         node = InputSpec("types", cfg.dataset.node_encoder_num_types)
@@ -74,13 +74,13 @@ def spec_of(cfg: Config, family: Family) -> DatasetSpec:
 
 
 def model_of(cfg: Config, family: Family) -> torch.nn.Module:
-    """Return the configured model with the initial weights of a fixed seed."""
+    """Return the configured model, initialised with a fixed seed."""
     torch.manual_seed(SEED)
     return build_model(cfg, spec_of(cfg, family), build_encodings(cfg), family.dim_out)
 
 
 def batches_of(cfg: Config, family: Family, data: Path | None, batch_size: int, num_batches: int) -> list[GraphBatch]:
-    """Draw batches and encode each alone: the encoding of a whole split would hide the peak memory of training.
+    """Draw batches and encode each batch separately, because encoding a split would hide the peak memory of training.
 
     `data` is a folder with real ZINC; None, and other families, means generated graphs.
     """
@@ -132,7 +132,7 @@ def arcs(rng: np.random.Generator, n: int, shape: str | float) -> np.ndarray:
 
 
 def features(rng: np.random.Generator, given: InputSpec, rows: int) -> torch.Tensor:
-    """Return random features that the encoders of `given` read."""
+    """Return random features for the encoders of `given`."""
     if given.kind == "types":
         return torch.from_numpy(rng.integers(0, given.size, (rows, 1)))
     if given.kind == "ogb":

@@ -1,4 +1,4 @@
-"""How the paper's path counts depend on R, D_dfs and N, and what each counting method gains for its time.
+"""Dependence of the paper's path counts on R, D_dfs and N, and accuracy of the counting methods against time.
 
     python scripts/ablate_counts.py --data DATA --out results/ablation [--graphs 20] [--datasets ZINC,PATTERN,MNIST]
 
@@ -51,7 +51,7 @@ class Case:
     """
 
     load: Callable[[Path, int, int], GraphArrays]
-    """From the folder of data, the number of graphs and the seed."""
+    """Function of the data folder, the number of graphs and the seed that returns the graphs."""
     max_length: int
     f: dict[str, Any]
     canonical: dict[str, Any]
@@ -59,7 +59,7 @@ class Case:
 
 
 def load_zinc(data: Path, num_graphs: int, seed: int) -> GraphArrays:
-    """Molecules drawn from all of ZINC-12k."""
+    """Return random molecules of ZINC-12k."""
     graphs = sources.zinc(data)
     return sources.select(graphs, np.random.default_rng(seed).permutation(len(graphs.node_ptr) - 1)[:num_graphs])
 
@@ -91,27 +91,27 @@ CASES = {
 
 @dataclass(frozen=True)
 class Truth:
-    """What is known of some graphs: exact counts as far as the work allowed, the best estimates beyond."""
+    """Reference counts: exact within the work limit, otherwise estimates with a large budget."""
 
     exact: FlatPathCounts
     estimated: FlatPathCounts
     seconds_per_graph: float
-    """Of the exact counts."""
+    """Largest length with exact counts."""
 
     def known_PK(self) -> np.ndarray:
-        """[P, K]: whether the count of a pair is exact."""
+        """Whether the count of each pair and length is exact, [P, K]."""
         return np.repeat(self.exact.status_GK == EXACT, np.diff(self.exact.pair_ptr), axis=0)
 
 
 def count_timed(graphs: GraphArrays, max_length: int, **options: Any) -> tuple[FlatPathCounts, float]:
-    """Counts of all graphs, and CPU seconds for each graph."""
+    """Return the counts of all graphs and the CPU seconds per graph."""
     begin = time.process_time()
     counts = count_many(graphs, max_length, **options)
     return counts, (time.process_time() - begin) / len(counts)
 
 
 def find_truth(graphs: GraphArrays, max_length: int, work: int, seed: int) -> Truth:
-    """Count exactly, with `work` for each graph, and estimate with ten times the largest budget of the figure."""
+    """Return exact counts with `work` per graph, and estimates with ten times the largest budget of the figure."""
     exact, seconds = count_timed(graphs, max_length, method="exact", max_work=work)
     if (exact.status_GK == EXACT).all() or "auto" not in COUNTERS:
         return Truth(exact, exact, seconds)
@@ -120,7 +120,7 @@ def find_truth(graphs: GraphArrays, max_length: int, work: int, seed: int) -> Tr
 
 
 def measure(graphs: GraphArrays, case: Case, truth: Truth, varied: str, **options: Any) -> Measurement:
-    """Count in one way and compare with the truth."""
+    """Return error, recall and time of one counting method."""
     counts, seconds = count_timed(graphs, case.max_length, **options)
     known, pairs = truth.known_PK(), _different_nodes(truth.exact)
     recall, recall_estimated, error = [], [], []
@@ -138,17 +138,17 @@ def measure(graphs: GraphArrays, case: Case, truth: Truth, varied: str, **option
 
 def _share(found: np.ndarray, true: np.ndarray) -> float | None:
     total = true.sum()
-    return float(found.sum() / total) if total > 0 else None  # NaN, where nothing is known, is not above 0 either
+    return float(found.sum() / total) if total > 0 else None  # also None for NaN, without exact counts
 
 
 def _different_nodes(counts: FlatPathCounts) -> np.ndarray:
-    """[P]: whether the nodes of a pair differ."""
+    """Return a mask of the pairs of different nodes, [P]."""
     sizes = [round(float(n) ** 0.5) for n in np.diff(counts.pair_ptr)]
     return np.concatenate([~np.eye(n, dtype=bool).ravel() for n in sizes])
 
 
 def study(graphs: GraphArrays, case: Case, *, work: int, budgets: tuple[int, ...], seed: int) -> list[Measurement]:
-    """Vary each parameter of the paper's algorithm around the canonical ones, then the budget of the estimates."""
+    """Measure the paper's algorithm with each parameter varied, and the estimates with several budgets."""
     truth = find_truth(graphs, case.max_length, work, seed)
     runs = [
         measure(graphs, case, truth, name, method="dag", seed=seed, **{**case.canonical, name: value})
@@ -169,13 +169,13 @@ def write_study(studies: dict[str, list[Measurement]], out: Path, **about: Any) 
     environment = describe_environment(torch.device("cpu"), 1)
     del environment["host"]
     options = [word for word in environment["command"][1:] if not Path(word).is_absolute()]
-    environment["command"] = ["scripts/ablate_counts.py", *options]  # folders of this machine say nothing
+    environment["command"] = ["scripts/ablate_counts.py", *options]  # absolute paths are meaningless elsewhere
     records = {name: [asdict(run) for run in runs] for name, runs in studies.items()}
     write_json(out / "ablation.json", {"environment": environment, **about, "measurements": records})
 
 
 def main() -> int:
-    """Read the graphs, measure, write."""
+    """Run the measurements and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT / "datasets" / "benchmarks", help="folder of graphs")
     parser.add_argument("--datasets", default=",".join(CASES), help="data sets, separated by commas")

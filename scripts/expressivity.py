@@ -1,4 +1,4 @@
-"""Which pairs of graphs an encoding separates, in exact arithmetic: a record, a table and a figure.
+"""Determine which pairs of graphs an encoding distinguishes, in exact arithmetic: a record, a table and a figure.
 
 python scripts/expressivity.py brec.g6.gz --categories pairs.csv --out report/expressivity
 Graphs 2i and 2i+1 of the file (graph6 or the text format of EXP, plain, .gz or .xz) are pair i; with --all-pairs every
@@ -37,7 +37,7 @@ KINDS = ("nodes", "pairs", "refined")
 
 
 def read_graphs(path: Path) -> list[np.ndarray]:
-    """Return the adjacency matrices, [n, n] bool, of a file of graphs. Raises DataError for a file of another kind."""
+    """Return the adjacency matrices, [n, n] bool, of a file of graphs. Raises DataError for other files."""
     opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rt", encoding="ascii") as file:
@@ -61,7 +61,7 @@ def _read_graph6(lines: list[str]) -> Iterator[np.ndarray]:
 
 
 def _read_text(lines: list[str]) -> Iterator[np.ndarray]:
-    """Read the number of graphs; then for each "n label" and n lines of "tag degree neighbours"."""
+    """Parse EXP's format: the number of graphs; for each graph "n label" and n lines of "tag degree neighbours"."""
     rows = [line.split() for line in lines]
     place = 1
     for _ in range(int(rows[0][0])):
@@ -74,7 +74,7 @@ def _read_text(lines: list[str]) -> Iterator[np.ndarray]:
 
 
 class Views(NamedTuple):
-    """Everything that the encodings show of one graph."""
+    """Views of one graph by all encodings."""
 
     adjacency: np.ndarray
     degree: np.ndarray
@@ -87,7 +87,7 @@ class Views(NamedTuple):
 
     @classmethod
     def of(cls, adjacency: np.ndarray, max_work: int) -> "Views":
-        """Compute them; `max_work` bounds the exact counting of paths."""
+        """Compute all views. `max_work` limits exact path counts."""
         from graphgps_spse import expressivity as see
 
         return cls(
@@ -103,7 +103,7 @@ class Views(NamedTuple):
 
 
 def encodings() -> dict[str, tuple[range, Callable[[Views, int], np.ndarray]]]:
-    """Return for each encoding the lengths K that it comes in, and what it shows of a graph up to length K."""
+    """Return the lengths K of each encoding, and a function that returns its view up to length K."""
     from graphgps_spse.expressivity import edges_only, nodes_only
 
     once = range(1)
@@ -128,11 +128,11 @@ READS_PATHS = ("cycles through nodes", "cycles through edges", "SPSE", "RRWP+SPS
 def measure(
     graphs: list[np.ndarray], pairs: list[tuple[int, int]], categories: list[str], max_work: int
 ) -> list[dict[str, Any]]:
-    """Return a row for each encoding, K and category: pairs, those counted up to K, and those that are separated.
+    """Return a row for each encoding, K and category: numbers of pairs, of pairs counted up to K, and distinguished.
 
     Where counting ends before K for one graph of a pair, both show the lengths that are counted for both.
     """
-    from graphgps_spse.expressivity import compare
+    from graphgps_spse.expressivity import compare_views
 
     @lru_cache(maxsize=max(2, min(64, len(graphs))))
     def views_of(graph: int) -> Views:
@@ -145,7 +145,7 @@ def measure(
         for name, (lengths, show) in encodings().items():
             for k in lengths:
                 row = found.setdefault((name, k, category), dict.fromkeys(("total", "counted", *KINDS), 0))
-                verdict = compare(*(show(v, k) for v in views))
+                verdict = compare_views(*(show(v, k) for v in views))
                 row["total"] += 1
                 row["counted"] += k <= counted or name not in READS_PATHS
                 for kind in KINDS:
@@ -156,8 +156,8 @@ def measure(
 
 
 def measure_relabelings(graphs: list[np.ndarray], max_length: int, seed: int) -> dict[str, int]:
-    """Count the graphs whose relabeling looks like another graph, by exact counts and by the paper's lower bounds."""
-    from graphgps_spse.expressivity import compare, path_view
+    """Return how many graphs differ from a relabeling, by exact counts and by the paper's lower bounds."""
+    from graphgps_spse.expressivity import compare_views, path_view
 
     rng = np.random.default_rng(seed)
     found = {"graphs": len(graphs), "K": max_length, "exact": 0, "dag": 0}
@@ -167,12 +167,12 @@ def measure_relabelings(graphs: list[np.ndarray], max_length: int, seed: int) ->
         for method, options in (("exact", {"max_work": 10**8}), ("dag", {"R": 1.0, "D_dfs": 6, "N": 1})):
             first, second = (path_view(a, max_length, method=method, **options) for a in (adjacency, relabelled))
             length = min(first.shape[-1], second.shape[-1])
-            found[method] += compare(first[..., :length], second[..., :length]).pairs
+            found[method] += compare_views(first[..., :length], second[..., :length]).pairs
     return found
 
 
 def table(record: dict[str, Any]) -> str:
-    """Return a record in Markdown: pairs separated by refinement, and in brackets by pair and by node values."""
+    """Return a Markdown table: pairs distinguished by refinement, and in brackets by pair and by node values."""
     categories = sorted({row["category"] for row in record["rows"]})
     totals = {c: next(row["total"] for row in record["rows"] if row["category"] == c) for c in categories}
     lines = [
@@ -194,7 +194,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """Draw pairs separated by refinement against K; open circles where not every pair is counted to K."""
+    """Draw the pairs distinguished by refinement against K. Open circles: not all pairs are counted up to K."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -217,7 +217,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
 
 
 def read_categories(path: Path) -> list[str]:
-    """Return the column paper_category of a CSV. Raises DataError where there is none."""
+    """Return the column paper_category of a CSV. Raises DataError if it is missing."""
     try:
         with path.open(encoding="utf-8") as file:
             return [row["paper_category"] for row in csv.DictReader(file)]
@@ -226,7 +226,7 @@ def read_categories(path: Path) -> list[str]:
 
 
 def main() -> int:
-    """Measure what the command line names, or print a record."""
+    """Run the command: compare graphs, or print a stored record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="?", type=Path, help="graph6 (.g6) or EXP's text format; plain, .gz or .xz")
     parser.add_argument("--categories", type=Path, metavar="CSV", help="one row per pair, with a column paper_category")

@@ -1,4 +1,4 @@
-"""Send W&B an aggregate run per group: python scripts/wandb_aggregate.py results --project graphgps_spse.
+"""Send an aggregate run per group to W&B: python scripts/wandb_aggregate.py results --project graphgps_spse.
 
 Mean, sample deviation and t-tests over seeds, computed from the result.json records alone: the runs themselves need not
 have been in W&B. Sent again, it replaces what was sent before. docs/wandb.md says what to do with it.
@@ -19,7 +19,7 @@ from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line, or `words` in its place."""
+    """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="folder with NAME/SEED/result.json files at any depth")
     parser.add_argument("--project", default="graphgps_spse", help="as in wandb.project (default: graphgps_spse)")
@@ -34,7 +34,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def send_aggregates(arguments: argparse.Namespace) -> None:
-    """Read, send_aggregates, and say what was sent and what could not be used."""
+    """Read the results, send the aggregates, and list unusable runs."""
     from graphgps_spse.reports.markdown import remark_sections
     from graphgps_spse.reports.wandb_aggregate import read_aggregates, send_aggregates
 
@@ -58,7 +58,7 @@ def send_aggregates(arguments: argparse.Namespace) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for and return the exit code."""
+    """Run the command and return the exit code."""
     arguments = parse_arguments(words)
     return run_command(lambda: send_aggregates(arguments), stream=sys.stderr)
 
