@@ -1,4 +1,4 @@
-"""Encoding of the splits of a data set, for runs and for scripts/encode.py."""
+"""The encodings of a data set's splits, for runs and for scripts/encode.py."""
 
 import logging
 import shutil
@@ -19,7 +19,7 @@ from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY, StoragePo
 from graphgps_spse.encodings.storage.split import Split, locate_errors
 from graphgps_spse.errors import DataError
 from graphgps_spse.human_readable import as_duration, as_size
-from graphgps_spse.memory import MemoryLimit, check_fits, find_memory
+from graphgps_spse.memory import Memory, check_fits, find_memory
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 def encode(
     splits: dict[str, GraphDataset], encodings: Sequence[Encoding], num_threads: int, policy: StoragePolicy
 ) -> tuple[dict[str, GraphDataset], dict[str, Any]]:
-    """Return the splits with all encodings, in the storage that `policy` chooses, and the records of the encodings.
+    """Return the splits with every encoding in the place that `policy` chooses, and a record of how each was made.
 
-    Raises DataError if a graph or the arrays of a split exceed the memory of this machine.
+    Raises DataError for a graph, or arrays of a split, that this machine has no memory for.
     """
     records: dict[str, Any] = {}
     check_encodable(splits, encodings)
@@ -55,13 +55,13 @@ def encode(
 
 
 def split_of(graphs: GraphDataset) -> Split:
-    """Return the graphs of a split in the form that encodings read."""
+    """Return the graphs of a split as encodings read them."""
     arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
     return Split(arrays, graphs.name, graphs.split)
 
 
 def check_encodable(splits: dict[str, GraphDataset], encodings: Sequence[Encoding]) -> None:
-    """Raise DataError if encoding the largest graph of a split exceeds the memory limit."""
+    """Raise DataError where the largest graph of a split takes more memory to encode than there is."""
     memory = find_memory()
     for graphs in splits.values():
         graph, size = int(graphs.sizes_G.argmax()), int(graphs.sizes_G.max())
@@ -72,7 +72,7 @@ def check_encodable(splits: dict[str, GraphDataset], encodings: Sequence[Encodin
             check_fits(
                 num_bytes,
                 f"{where}, for which {encoding.name} takes",
-                f"Split the graph into parts of at most {most:,} nodes, "
+                f"Cut the graph into parts of at most {most:,} nodes, "
                 + (f"lower {encoding.size_key}, " if fewer else "")
                 + "or use a model without pairs: model.type=GPSModel, gt.layer_type=GINE+None, no encoding",
                 memory,
@@ -80,19 +80,19 @@ def check_encodable(splits: dict[str, GraphDataset], encodings: Sequence[Encodin
             )
 
 
-def check_arrays_fit(encoding: Encoding, split: Split, num_bytes: int, memory: MemoryLimit) -> None:
-    """Raise DataError if the arrays in memory exceed the limit. `num_bytes` is their size, including this split."""
+def check_arrays_fit(encoding: Encoding, split: Split, num_bytes: int, memory: Memory) -> None:
+    """Raise DataError where the arrays that a run keeps in memory, `num_bytes` up to this split, are more than it."""
     check_fits(
         num_bytes,
         f"{split.where}: with {encoding.name} the encodings that this run keeps in memory take",
-        "Lower store.min_gib, or set dataset.pe_transform_on_the_fly=True to encode batches on the fly",
+        "Lower store.min_gib, or set dataset.pe_transform_on_the_fly=True: then rows are made as batches are built",
         memory,
         DataError,
     )
 
 
 def largest_graph(encoding: Encoding, num_bytes: int) -> int:
-    """Return the largest number of nodes of a graph that can be encoded with `num_bytes` of memory."""
+    """Return the most nodes of a graph that `num_bytes` are enough to encode."""
     return bisect_right(range(1 << 40), num_bytes, key=encoding.bytes_of_graph) - 1
 
 
@@ -105,12 +105,12 @@ def estimate_stores(
     part: int = 1,
     num_parts: int = 1,
 ) -> None:
-    """Log the estimated work of `fill_stores` and the existing shards, without writing files."""
+    """Log what `fill_stores` would take and what is already there; writes nothing."""
     for split, kept in _stores(splits, encodings, policy):
         numbers = range(part - 1, len(kept), num_parts)
-        existing = set(kept.find_files())
-        missing = [number for number in numbers if number not in existing]
-        log.info("%s: %d of %d shards exist in %s", split.name, len(existing), len(kept), kept.path)
+        there = set(kept.find_files())
+        missing = [number for number in numbers if number not in there]
+        log.info("%s: %d of %d shards are there, in %s", split.name, len(there), len(kept), kept.path)
         if missing:
             log.info("%s: to count %s", split.name, kept.describe_missing(missing, num_threads))
     log.info("free in %s: %s", policy.folder, as_size(_free_bytes(policy.folder)))
@@ -125,14 +125,14 @@ def fill_stores(
     part: int = 1,
     num_parts: int = 1,
 ) -> None:
-    """Count the missing shards of all stores. Of `num_parts` processes, `part` (from 1) counts every num_parts-th."""
+    """Count what the stores lack; of several parts, part 1, 2, .. does every `num_parts`-th shard."""
     for split, kept in _stores(splits, encodings, policy):
         numbers, started = range(part - 1, len(kept), num_parts), time.perf_counter()
         graph_numbers = range(len(split.graphs.node_ptr))
         with _progress_bar(split.name, kept.num_graphs(numbers)) as bar, locate_errors(split.where, graph_numbers):
             kept.ensure(numbers, num_threads=num_threads, progress=bar.update)
         seconds = as_duration(time.perf_counter() - started)
-        log.info("%s: %d of %d shards exist after %s", split.name, len(kept.find_files()), len(kept), seconds)
+        log.info("%s: %d of %d shards are there, after %s", split.name, len(kept.find_files()), len(kept), seconds)
 
 
 def _stores(
@@ -152,6 +152,6 @@ def _progress_bar(name: str, num_graphs: int) -> tqdm:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Return the free space on the disk of `folder`, which need not exist."""
+    """Free space where `folder` is or will be."""
     folder = folder.absolute()
     return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.is_dir())).free

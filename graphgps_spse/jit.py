@@ -1,9 +1,9 @@
-"""Compilation of numba kernels at their first call, with a cache on disk.
+"""How kernels are compiled: at their first call, without the GIL, and kept on disk for later processes.
 
-This is the only module that imports numba. numba's own cache raises an error at import if no folder can be written, and
-at a call if the disk is full or a cached file is damaged; it also runs damaged machine code without noticing. The cache
-in this module uses numba's folders and serialisation, but verifies files before use and falls back to a temporary
-folder.
+This is the only module that imports numba. numba has a cache of its own, which raises an error at import where no
+folder can be written, and at a call where the disk is full or a cached file is damaged. It also runs damaged machine
+code unnoticed. The cache here uses numba's folders and numba's serialisation, checks every file that it reads, and
+falls back to a temporary folder.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from graphgps_spse.files import write_atomic
 log = logging.getLogger(__name__)
 
 REASSOCIATE = frozenset({"reassoc", "nsz"})
-"""Fast-math flags that allow sums in any order, which vectorisation needs. Sums of integers do not change."""
+"""Fast-math flags that allow sums in any order, as vector instructions need. For integers all orders are equal."""
 
-_DIGEST_BYTES = 32  # size of a SHA-256 digest
+_DIGEST_BYTES = 32  # of SHA-256
 
 
 def kernel(
@@ -40,16 +40,11 @@ def kernel(
     error_model: str = "python",
     distinct_arrays: bool = False,
 ) -> Any:
-    """Decorator that compiles `function` without the GIL at its first call with each combination of argument types.
+    """Compile `function` at its first call, once for each combination of argument types.
 
-    A cached kernel is compiled again if its source file, the file of a kernel that it calls, or a constant that it uses
-    has changed.
-
-    Args:
-        function: Python function to compile.
-        fastmath: LLVM flags that may change results, e.g. "reassoc" for sums in any order.
-        error_model: "python", or "numpy" to divide by zero without an error.
-        distinct_arrays: guarantee by the caller that array arguments do not overlap.
+    `fastmath` names the LLVM flags that may change results, e.g. "reassoc" for sums in any order. `error_model` "numpy"
+    divides by zero without an error. `distinct_arrays` is the caller's promise that no two array arguments overlap.
+    A kernel on disk is compiled again when its file, that of a kernel it calls, or a constant it uses has changed.
     """
     if function is None:
         return lambda f: kernel(f, fastmath=fastmath, error_model=error_model, distinct_arrays=distinct_arrays)
@@ -59,26 +54,26 @@ def kernel(
     if distinct_arrays:
         options["pipeline_class"] = _DistinctArrays
     compiled: Any = numba.njit(**options)(function)
-    if compiled is not function:  # NUMBA_DISABLE_JIT returns the function itself
+    if compiled is not function:  # with NUMBA_DISABLE_JIT it is
         compiled._cache = KernelCache(function, f"{sorted(fastmath)} {error_model} {distinct_arrays}")
     return compiled
 
 
 class _DistinctArrays(CompilerBase):
-    """Compiler for kernels whose array arguments do not overlap."""
+    """Compiles on the promise that no two array arguments overlap."""
 
     def define_pipelines(self) -> list:
-        """Return numba's default passes, with the flag noalias."""
+        """Return numba's default passes, with the promise made."""
         self.state.flags.noalias = True
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
 class KernelCache(_Cache):
-    """Cache on disk of the compiled versions of one kernel. No file is accessed before the first call of the kernel.
+    """The compiled versions of one kernel on disk; numba asks for them when the kernel is first called.
 
-    Files are written to the first writable folder of numba: NUMBA_CACHE_DIR, __pycache__ next to the source, or the
-    user's cache folder. If no folder is writable or the disk is full, files are written to `spare_folder()`, with one
-    warning per process.
+    No file is touched before that. Files are written to the first of numba's folders that can be written, which are
+    NUMBA_CACHE_DIR, the __pycache__ beside the source and the user's cache folder. Where none can be written, or the
+    disk is full, they are written to `spare_folder()`, with one warning for each process.
     """
 
     def __init__(self, function: Callable, options: str) -> None:
@@ -88,7 +83,7 @@ class KernelCache(_Cache):
     def _usual(self) -> "_Folder | None":
         try:
             return _Folder(self._function, self._options)
-        except (RuntimeError, OSError):  # numba found no writable folder
+        except (RuntimeError, OSError):  # numba found no folder that can be written
             return None
 
     def _spare(self, *, make: bool) -> "_Folder | None":
@@ -99,11 +94,11 @@ class KernelCache(_Cache):
 
     @property
     def cache_path(self) -> str | None:
-        """Preferred folder of this kernel's files; None if numba finds no writable folder."""
+        """The folder that this kernel's files are written to first; None if numba finds none."""
         return None if self._usual is None else self._usual.cache_path
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled version for a signature; None if no folder holds an intact one."""
+        """Return the compiled version for one signature, or None if no folder has an intact one."""
         for folder in (self._usual, self._spare(make=False)):
             try:
                 found = None if folder is None else folder.load_overload(sig, target_context)
@@ -115,8 +110,8 @@ class KernelCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write the compiled version for a signature. Warn if only the spare folder, or no folder, can be written."""
-        usual, reason = self._usual, "numba finds no writable folder"
+        """Write the compiled version for one signature; warn where only the spare folder, or none, can hold it."""
+        usual, reason = self._usual, "numba finds no folder that can be written"
         if usual is not None:
             try:
                 return usual.save_overload(sig, data)
@@ -126,24 +121,24 @@ class KernelCache(_Cache):
         if spare is not None:
             try:
                 spare.save_overload(sig, data)
-                return _warn(f"compiled kernels are stored in {spare_folder(make=True)}: {reason}")
+                return _warn(f"compiled kernels are kept in {spare_folder(make=True)}: {reason}")
             except OSError as err:
                 reason = err.strerror or str(err)
-        _warn(f"compiled kernels cannot be stored, so every process compiles them again: {reason}")
+        _warn(f"compiled kernels cannot be kept, so every process compiles them again: {reason}")
 
     def flush(self) -> None:
-        """Do nothing, because a version that is compiled again replaces its file."""
+        """Do nothing: a version that is compiled again replaces its file."""
 
     def enable(self) -> None:
-        """Do nothing, because the cache is always enabled."""
+        """Do nothing: the cache is always enabled."""
 
     disable = enable
 
 
 def spare_folder(*, make: bool) -> Path | None:
-    """Return the user's temporary folder of compiled kernels; None if it does not exist or is not safe.
+    """Return the user's temporary folder of compiled kernels; None if it does not exist or cannot be trusted.
 
-    Cached files contain code. Therefore the folder must be owned by the user and inaccessible to others.
+    Cached files hold code, so the folder must belong to the user and be closed to others.
     """
     try:
         folder = _spare_path()
@@ -152,33 +147,33 @@ def spare_folder(*, make: bool) -> Path | None:
         found = folder.lstat()
     except OSError:
         return None
-    is_private = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-    return folder if is_private and stat.S_ISDIR(found.st_mode) else None
+    closed = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return folder if closed and stat.S_ISDIR(found.st_mode) else None
 
 
 def _spare_path() -> Path:
     return Path(tempfile.gettempdir()) / f"graphgps_spse-kernels-{os.getuid()}"
 
 
-@cache  # one warning per problem and process, regardless of the number of kernels
+@cache  # one warning for each problem and process, however many kernels meet it
 def _warn(problem: str) -> None:
-    log.warning("%s. Set NUMBA_CACHE_DIR to a writable folder with 20 MB of free space", problem)
+    log.warning("%s. Set NUMBA_CACHE_DIR to a folder that can be written and has 20 MB left", problem)
 
 
 class _Folder(FunctionCache):
-    """Files of one kernel in one folder, one file per combination of argument types."""
+    """One kernel's files in one folder: one file for each combination of argument types."""
 
     def __init__(self, function: Callable, options: str) -> None:
-        """Raises RuntimeError if numba finds no writable folder."""
+        """Raises RuntimeError if no folder can be written."""
         super().__init__(function)
         source = self._impl.locator.get_source_stamp(), options, dependencies(function)
         self._cache_file = _CheckedFiles(Path(self.cache_path) / self._impl.filename_base, source)
 
 
 def dependencies(function: Callable) -> list[tuple[str, str]]:
-    """Return the dependencies of a kernel, sorted: digests of the files of called kernels, and values of constants.
+    """Return what the code of a kernel depends on: files of kernels it calls, and values of constants, sorted.
 
-    numba itself checks only the file of the kernel.
+    numba itself looks at the kernel's own file alone.
     """
     found, seen, todo = set(), {function}, [function]
     while todo:
@@ -186,7 +181,7 @@ def dependencies(function: Callable) -> list[tuple[str, str]]:
         for name, value in {**variables.globals, **variables.nonlocals}.items():
             called = getattr(value, "py_func", None)
             if called is None:
-                value = getattr(value, "_fields", value)  # fields of a NamedTuple class that the kernel constructs
+                value = getattr(value, "_fields", value)  # of a NamedTuple that the kernel makes
                 if isinstance(value, bool | int | float | str | tuple):
                     found.add((name, repr(value)))
             elif called not in seen:
@@ -198,7 +193,7 @@ def dependencies(function: Callable) -> list[tuple[str, str]]:
 
 
 class _SpareLocator(UserWideCacheLocator):
-    """Locator that makes numba use the spare folder."""
+    """Tells numba to use the spare folder."""
 
     def __init__(self, py_func: Callable, py_file: str) -> None:
         super().__init__(py_func, py_file)
@@ -214,17 +209,17 @@ class _SpareFolder(_Folder):
 
 
 class _CheckedFiles(IndexDataCacheFile):
-    """Storage of compiled code, one file per key.
+    """Reads and writes compiled code, a file for each key.
 
-    A file holds the SHA-256 of the rest of the file, the SHA-256 of version, source and key, and the code.
+    A file holds the SHA-256 of all that follows, the SHA-256 of what the code belongs to, and the code.
     """
 
     def __init__(self, base: Path, source: tuple[Any, ...]) -> None:
-        """`base` is the common prefix of all paths. `source` identifies the source code and the options."""
+        """`base` is the path of the files but for the key; `source` identifies the source code and its options."""
         self._base, self._source = base, source
 
     def load(self, key: tuple) -> Any:
-        """Return the code for a key; None if the file is missing, damaged, or of another source or version."""
+        """Return the code for a key; None if there is none, or none of this source and version, or it is damaged."""
         path, owner = self._path(key), self._owner(key)
         try:
             content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Memory limits of this process, checks against them, and detection of out-of-memory errors."""
+"""How much memory this process can have, what is refused for want of it, and which errors say that it ran out."""
 
 import os
 import resource
@@ -21,52 +21,50 @@ _SHORTAGES = (
 )
 
 
-class MemoryLimit(NamedTuple):
-    """Memory limit of this process or of a device, in bytes."""
+class Memory(NamedTuple):
+    """Memory of this process or of a device, in bytes."""
 
     total: int
-    """Limit."""
+    """What can be had at most."""
     free: int
-    """Free memory, as reported by the system."""
+    """What of it is free now, as far as the system says."""
     owner: str
-    """Name of the limit for messages, e.g. "this machine"."""
+    """Whose limit that is, for people."""
 
 
-def find_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> MemoryLimit:
-    """Return the lowest memory limit of this process: of the machine, its control groups or `ulimit -v`."""
+def find_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory:
+    """Return the tightest limit on this process: of the machine, of its control groups or of `ulimit -v`."""
     limits = [_of_machine(proc / "meminfo"), *_of_groups(proc / "self/cgroup", groups), *_of_process(proc)]
     return min(limits, key=lambda memory: memory.total)
 
 
-def check_fits(num_bytes: float, what: str, advice: str, memory: MemoryLimit, error: type[SPSEError]) -> None:
-    """Raise `error` if `num_bytes`, a lower bound of the memory that `what` takes, exceeds the limit.
-
-    The message is made of `what`, the figures and `advice`.
-    """
+def check_fits(num_bytes: float, what: str, cure: str, memory: Memory, error: type[SPSEError]) -> None:
+    """Raise `error` where `num_bytes` is more than `memory` has in all. `num_bytes` is the least that `what` takes."""
     if num_bytes > memory.total:
-        total = as_size(memory.total)
-        raise error(f"{what}: at least {as_size(num_bytes)} of memory, and {memory.owner} has {total}. {advice}")
+        raise error(
+            f"{what}: at least {as_size(num_bytes)} of memory, and {memory.owner} has {as_size(memory.total)}. {cure}"
+        )
 
 
 def is_shortage(err: BaseException) -> bool:
-    """Return whether an error means that memory of the machine or of a device is exhausted."""
-    if isinstance(err, MemoryError) or type(err).__name__ == "OutOfMemoryError":  # by name, to avoid importing torch
+    """Whether an error says that memory ran out, of the machine or of a device."""
+    if isinstance(err, MemoryError) or type(err).__name__ == "OutOfMemoryError":  # torch's, which need not be imported
         return True
     return isinstance(err, RuntimeError) and any(words in str(err) for words in _SHORTAGES)
 
 
-def _of_machine(meminfo: Path) -> MemoryLimit:
+def _of_machine(meminfo: Path) -> Memory:
     if sys.platform != "linux" and not meminfo.is_file():
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return MemoryLimit(total, total, "this machine")
+        return Memory(total, total, "this machine")
     lines = (line.split() for line in meminfo.read_text().splitlines())
     sizes = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3}
     free = sizes.get("MemAvailable", sizes["MemFree"]) + sizes.get("SwapFree", 0)
-    return MemoryLimit(sizes["MemTotal"] + sizes.get("SwapTotal", 0), free, "this machine")
+    return Memory(sizes["MemTotal"] + sizes.get("SwapTotal", 0), free, "this machine")
 
 
-def _of_groups(own_groups: Path, root: Path) -> Iterator[MemoryLimit]:
-    """Yield the limits of all control groups (versions 1 and 2) of this process, up to the root."""
+def _of_groups(own_groups: Path, root: Path) -> Iterator[Memory]:
+    """Yield the limits of the control groups that this process is in, of both versions, up to the root."""
     if not own_groups.is_file():
         return
     for line in own_groups.read_text().splitlines():
@@ -76,25 +74,25 @@ def _of_groups(own_groups: Path, root: Path) -> Iterator[MemoryLimit]:
         top = root / "memory" if controllers else root
         names = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
         folder = top / path.lstrip("/")
-        for group in (folder, *folder.parents):  # in a container only the top may exist
+        for group in (folder, *folder.parents):  # in a container the path may be that of the host: then only the top is
             if not group.is_relative_to(top):
                 break
             limit, used = (_read_number(group / f"memory.{name}") for name in names)
             if limit is not None:
-                yield MemoryLimit(limit, max(0, limit - (used or 0)), "its control group")
+                yield Memory(limit, max(0, limit - (used or 0)), "its control group")
 
 
-def _of_process(proc: Path) -> Iterator[MemoryLimit]:
+def _of_process(proc: Path) -> Iterator[Memory]:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
         statm = proc / "self/statm"
         used = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.is_file() else 0
         left = max(0, limit - used)
-        yield MemoryLimit(left, left, "the limit of this process (ulimit -v)")
+        yield Memory(left, left, "the limit of this process (ulimit -v)")
 
 
 def _read_number(path: Path) -> int | None:
     try:
         return int(path.read_text())
-    except (OSError, ValueError):  # the file does not exist or holds "max"
+    except (OSError, ValueError):  # not there, or the word "max"
         return None

@@ -20,7 +20,7 @@ from graphgps_spse.reevaluation import reevaluate, require_finished
 from graphgps_spse.results import RunResult, aggregate
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
-from graphgps_spse.sizes import explain_shortages
+from graphgps_spse.sizes import explaining_shortage
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.determinism import deterministic_algorithms
 from graphgps_spse.training.optim import check_extendable, is_any_length
@@ -78,7 +78,7 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
 
     opened = RunDir.open(path, cfg.to_dict(), extend=extend and not evaluates) if processes.is_first else RunDir(path)
     mode = deterministic_algorithms(training.options.deterministic, device)
-    with opened as run_dir, mode, explain_shortages(splits, cfg.train.batch_size):
+    with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size):
         if processes.broadcast(run_dir.is_finished) and not evaluates:
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return RunResult.read(run_dir.result_path)

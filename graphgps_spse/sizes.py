@@ -1,4 +1,4 @@
-"""Memory needs of models and batches: checks before allocation, and explanations of out-of-memory errors."""
+"""What models and batches need of memory: refused with figures before it is allocated, explained where it runs out."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,31 +10,31 @@ from torch import nn
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError, DataError, ShortageError
-from graphgps_spse.memory import MemoryLimit, check_fits, find_memory, is_shortage
+from graphgps_spse.memory import Memory, check_fits, find_memory, is_shortage
 from graphgps_spse.models.build import count_parameters
 
 _BYTES_OF_VALUE = 4
 _MOMENTS = {"adamW": 2, "adam": 2, "adagrad": 1, "sgd": 1}
-"""Optimiser -> number of values of its state per parameter."""
+"""Values that an optimiser keeps for each parameter."""
 
 
-def memory_of(device: torch.device) -> MemoryLimit:
-    """Return the memory limit of a run on `device`."""
+def memory_of(device: torch.device) -> Memory:
+    """Return the memory that a run on `device` lives in."""
     if device.type != "cuda":
         return find_memory()
     free, total = torch.cuda.mem_get_info(device)
-    return MemoryLimit(total, free, torch.cuda.get_device_name(device))
+    return Memory(total, free, torch.cuda.get_device_name(device))
 
 
-def check_model(model: nn.Module, memory: MemoryLimit, *, optimizer: str = "") -> None:
-    """Raise ConfigError if the parameters of a model exceed the memory limit. `model` may be on the device "meta".
+def check_model(model: nn.Module, memory: Memory, *, optimizer: str = "") -> None:
+    """Raise ConfigError where a model's parameters are more than `memory` holds; `model` may be without memory (meta).
 
-    With `optimizer`, gradients and the state of the optimiser are included.
+    With an optimiser, its gradients and the optimiser's moments count too.
     """
     num_values = 2 + _MOMENTS.get(optimizer, 0) if optimizer else 1
     number = count_parameters(model)
     largest, most = max(((name, count_parameters(part)) for name, part in model.named_children()), key=lambda p: p[1])
-    what = "including gradients and the state of the optimiser, " if optimizer else ""
+    what = "gradients and the optimiser's moments included, " if optimizer else ""
     check_fits(
         number * num_values * _BYTES_OF_VALUE,
         f"the model has {number:,} parameters, {most:,} of them in its {largest}; {what}they take",
@@ -48,18 +48,18 @@ def check_batches(
     splits: Mapping[str, GraphDataset],
     encodings: Sequence[Encoding],
     model: nn.Module,
-    memory: MemoryLimit,
+    memory: Memory,
     *,
     batch_size: int,
     trains: bool,
     num_processes: int = 1,
     bytes_kept: int = _BYTES_OF_VALUE,
 ) -> None:
-    """Raise DataError or ConfigError if a batch is certain to exceed the memory limit.
+    """Raise DataError or ConfigError where a batch of some epoch has more pairs than `memory` holds for sure.
 
-    In every epoch, one batch contains the largest graph, and one batch has at least the mean number of pairs. Each pair
-    takes the channels of its encodings and, in training, the values that the model stores for the backward pass, with
-    `bytes_kept` bytes per value.
+    In every epoch some batch holds the largest graph, and some batch has at least the mean number of pairs. A pair
+    takes the channels of its encodings and, in training, what the model keeps of it for the backward pass, in values of
+    `bytes_kept` bytes.
     """
     channels = sum(encoding.dim_pair for encoding in encodings)
     for split, graphs in splits.items():
@@ -71,7 +71,7 @@ def check_batches(
         check_fits(
             size**2 * bytes_of_pair,
             f"{graphs.name}, {split} split, graph {graph}: {size:,} nodes make {size**2:,} pairs, for which {what}",
-            "Split or remove that graph, lower gt.dim_hidden or gt.layers, or use a model without pairs: "
+            "Cut that graph or leave it out, lower gt.dim_hidden or gt.layers, or use a model without pairs: "
             "model.type=GPSModel, gt.layer_type=GINE+None, no encoding",
             memory,
             DataError,
@@ -89,30 +89,30 @@ def check_batches(
 
 
 @contextmanager
-def explain_shortages(splits: Mapping[str, GraphDataset], batch_size: int) -> Iterator[None]:
-    """Convert an out-of-memory error of the block to ShortageError with advice.
+def explaining_shortage(splits: Mapping[str, GraphDataset], batch_size: int) -> Iterator[None]:
+    """Turn an error that says that memory ran out into one that says what to lower.
 
-    `splits` may be filled within the block. While it is empty, the message does not mention batches.
+    `splits` may be filled while the block is at work; what came before is not blamed on batches.
     """
     try:
         yield
     except (MemoryError, RuntimeError) as err:
         if not is_shortage(err):
             raise
-        raise ShortageError(shortage_message(err, splits, batch_size)) from err
+        raise ShortageError(explain_shortage(err, splits, batch_size)) from err
 
 
-def shortage_message(err: BaseException, splits: Mapping[str, GraphDataset], batch_size: int) -> str:
-    """Return an error message with the requested memory, the size of batches and graphs, and keys to lower."""
+def explain_shortage(err: BaseException, splits: Mapping[str, GraphDataset], batch_size: int) -> str:
+    """Return one line: how much more was wanted, how large batches and graphs are, and which keys to lower."""
     wanted = re.search(r"allocate (\d[\d.,]* *\w+)", str(err))
-    problem = f"out of memory{f' ({wanted[1]} more were requested)' if wanted else ''}"
+    told = f"out of memory{f' ({wanted[1]} more were wanted)' if wanted else ''}"
     if not splits:
-        return f"{problem} before the data was read; use a smaller data set, or a machine with more memory"
+        return f"{told} before the data was read; take a smaller data set, or a machine with more memory"
     largest = max(splits.values(), key=lambda graphs: int(graphs.sizes_G.max()))
     graph, size = int(largest.sizes_G.argmax()), int(largest.sizes_G.max())
     return (
-        f"{problem}: batches have {batch_size} graphs (train.batch_size), and the largest graph, {largest.name}, "
+        f"{told}: batches have {batch_size} graphs (train.batch_size), and the largest graph, {largest.name}, "
         f"{largest.split} split, graph {graph}, has {size:,} nodes and {size**2:,} pairs. Lower train.batch_size and "
-        "raise optim.batch_accumulation by the same factor, or lower gt.dim_hidden, gt.layers or num_workers (loader "
-        "processes also hold batches)"
+        "raise optim.batch_accumulation by the same factor, or lower gt.dim_hidden, gt.layers or num_workers (each "
+        "loader process holds batches, too)"
     )

@@ -24,7 +24,7 @@ BAD = [
     ("benchmarks/bench_pcqm.py", "--measure SPSE one --folder x", "--measure: expected SPSE or RRWP"),
     ("benchmarks/bench_pcqm.py", f"--out {NOWHERE}", "cannot be written"),
     ("benchmarks/bench_training.py", "--cases GRIT-zink", "'GRIT-zink' is not MODEL-family"),
-    ("benchmarks/bench_training.py", "--cases GRIT-zinc:many", "'many' is no whole number"),
+    ("benchmarks/bench_training.py", "--cases GRIT-zinc:many", "'many' must be an integer"),
     ("benchmarks/bench_training.py", "--official .", "--official: . is no clone of an official repository"),
     ("benchmarks/bench_training.py", f"--out {NOWHERE}", "cannot be written"),
     ("benchmarks/authors_counter.py", ".", ". holds no count_self_avoiding_paths.py"),

@@ -16,7 +16,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.memory import MemoryLimit
+from graphgps_spse.memory import Memory
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import reference
 from graphgps_spse.parts import build_parts
@@ -123,7 +123,7 @@ def test_pairs_are_those_of_the_batches_that_a_run_gets(config):
         ),
         (
             {"meta": META | {"may_miss_targets": True}, "y": [np.nan] * 4},
-            "train, target0: no target is known",
+            "train, target0: all targets are unknown",
         ),
     ],
 )
@@ -134,14 +134,14 @@ def test_warnings_of_what_will_hurt(config, changes, words):
 def test_warnings_of_size(config, monkeypatch):
     monkeypatch.setattr(checks, "_LONG", -1.0)
     monkeypatch.setattr(checks, "_UNEVEN", 1.5)
-    memory = MemoryLimit(10**12, 1000, "this machine")
+    memory = Memory(10**12, 1000, "this machine")
     monkeypatch.setattr(checks, "find_memory", lambda: memory)
     monkeypatch.setattr(checks, "memory_of", lambda device: memory)
     text = "\n".join(check_data(config()))
     for words in (
         "the largest batch has 1.9 times the pairs of an average batch",
         "SPSE, train: encoding takes under 1 s; python scripts/encode.py",
-        "SPSE, train: 2.56 kB of arrays, and 1 kB of memory are free",
+        "SPSE, train: 2.56 kB of arrays, but only 1 kB of memory are free",
         "are free on cpu; lower train.batch_size",
     ):
         assert words in text
@@ -195,7 +195,7 @@ def test_sample_that_does_not_fit(config, monkeypatch):
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(checks, "measure_saved_bytes", full)
-    assert "warning: a batch of 4 graphs is too large for the " in "\n".join(check_data(config()))
+    assert "warning: a batch of 4 graphs does not fit into the " in "\n".join(check_data(config()))
 
 
 def test_head_of_the_other_level_is_refused(config):

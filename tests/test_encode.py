@@ -33,7 +33,7 @@ from graphgps_spse.encodings.storage.on_the_fly import OnTheFly
 from graphgps_spse.encodings.storage.policy import StoragePolicy, StoreOptions
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.fill_store import fill_store
-from graphgps_spse.memory import MemoryLimit
+from graphgps_spse.memory import Memory
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
 spec = spec_from_file_location("encode_script", Path(__file__).resolve().parents[1] / "scripts" / "encode.py")
@@ -156,14 +156,14 @@ def test_script_estimates_and_fills(tmp_path, config, monkeypatch, capsys):
     assert not (tmp_path / "encodings").exists()
     told = capsys.readouterr().out
     for words in (
-        "Cycles-train: 0 of 1 shards exist",
+        "Cycles-train: 0 of 1 shards are there",
         "to count 16 of 16 graphs, about under 1 s",
         "kB",
         "free in",
     ):
         assert words in told
     assert encode(monkeypatch, config, tmp_path, "--workers", "2") == 0
-    assert "Cycles-test: 1 of 1 shards exist after" in capsys.readouterr().out
+    assert "Cycles-test: 1 of 1 shards are there, after" in capsys.readouterr().out
     written = {path: path.read_bytes() for path in (tmp_path / "encodings").rglob("*.arrow")}
     run.run(config("optim.max_epoch=1"))
     assert len(written) == 3 and all(path.read_bytes() == content for path, content in written.items())
@@ -244,7 +244,7 @@ ALL = [
 
 @pytest.mark.parametrize("encoding", ALL, ids=lambda encoding: encoding.name)
 def test_a_graph_of_200_000_nodes_is_refused_before_anything_is_allocated(encoding, monkeypatch):
-    monkeypatch.setattr(encoding_room, "find_memory", lambda: MemoryLimit(64 * 10**9, 0, "this machine"))
+    monkeypatch.setattr(encoding_room, "find_memory", lambda: Memory(64 * 10**9, 0, "this machine"))
     started = time.perf_counter()
     with pytest.raises(DataError) as error:
         encoding_room.encode(
@@ -254,7 +254,7 @@ def test_a_graph_of_200_000_nodes_is_refused_before_anything_is_allocated(encodi
     for words in (
         f"mine, train split, graph 1: 200,000 nodes make 40,000,000,000 pairs, for which {encoding.name} takes: at ",
         " GB of memory, and this machine has 64 GB. ",
-        "Split the graph into parts of at most ",
+        "Cut the graph into parts of at most ",
         "gt.layer_type=GINE+None",
     ):
         assert words in str(error.value)
@@ -272,7 +272,7 @@ def test_the_least_that_a_graph_takes_is_its_rows_and_some_scratch_memory(encodi
 
 def test_arrays_of_a_split_that_memory_cannot_hold_are_refused_with_the_key(monkeypatch):
     splits = {"train": graphs_of(*[100] * 50), "val": graphs_of(*[100] * 50)}
-    monkeypatch.setattr(encoding_room, "find_memory", lambda: MemoryLimit(60_000_000, 0, "this machine"))
+    monkeypatch.setattr(encoding_room, "find_memory", lambda: Memory(60_000_000, 0, "this machine"))
     with pytest.raises(DataError, match=r"with RRWP .* at least 84\.8 MB of memory, .* 60 MB\. Lower store\.min_gib"):
         encoding_room.encode(splits, [RRWP.of(ksteps=21)], 1, StoragePolicy(StoreOptions()))
     policy = StoragePolicy(StoreOptions(min_gib=0.01))

@@ -259,7 +259,7 @@ def test_another_config_is_refused_and_nothing_is_touched(tiny, capsys):
     assert tiny("optim.max_epoch=1") == 0
     before = {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
     assert tiny("optim.max_epoch=2") == 2
-    assert "optim.max_epoch: 1 there, 2 in this run" in capsys.readouterr().err
+    assert "optim.max_epoch: 1 there, 2 here" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in tiny.results.rglob("*") if path.is_file()}
 
 

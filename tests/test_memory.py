@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.memory import MemoryLimit, check_fits, find_memory, is_shortage
+from graphgps_spse.memory import Memory, check_fits, find_memory, is_shortage
 
 GIB = 1 << 30
 MEMINFO = (
@@ -21,7 +21,7 @@ MEMINFO = (
 def linux(tmp_path):
     """A function that lays out /proc and /sys/fs/cgroup and asks them."""
 
-    def find(cgroup: str = "", **files: str) -> MemoryLimit:
+    def find(cgroup: str = "", **files: str) -> Memory:
         (tmp_path / "proc/self").mkdir(parents=True, exist_ok=True)
         (tmp_path / "proc/meminfo").write_text(MEMINFO)
         (tmp_path / "proc/self/statm").write_text("1000 10 10 10 0 10 0\n")
@@ -36,12 +36,12 @@ def linux(tmp_path):
 
 
 def test_the_machine_with_its_swap(linux):
-    assert linux() == MemoryLimit(17 * GIB, 8 * GIB, "this machine")
+    assert linux() == Memory(17 * GIB, 8 * GIB, "this machine")
 
 
 def test_control_groups_of_version_2_up_to_the_root(linux):
     job = {"a__b__memory.max": "max\n", "a__memory.max": f"{4 * GIB}\n", "a__memory.current": f"{GIB}\n"}
-    assert linux("0::/a/b\n", **job) == MemoryLimit(4 * GIB, 3 * GIB, "its control group")
+    assert linux("0::/a/b\n", **job) == Memory(4 * GIB, 3 * GIB, "its control group")
     assert linux("0::/a/b/c/not/in/this/container\n", **job).total == 4 * GIB
     assert linux("0::/a\n", **{"a__memory.max": f"{64 * GIB}\n"}).owner == "this machine"
 
@@ -49,14 +49,14 @@ def test_control_groups_of_version_2_up_to_the_root(linux):
 def test_control_groups_of_version_1(linux):
     files = {"memory__job__memory.limit_in_bytes": f"{2 * GIB}\n", "memory__job__memory.usage_in_bytes": f"{3 * GIB}\n"}
     group = "5:cpu:/job\n4:memory:/job\n0::/\n"
-    assert linux(group, **files) == MemoryLimit(2 * GIB, 0, "its control group")
+    assert linux(group, **files) == Memory(2 * GIB, 0, "its control group")
     assert linux(group, **files | {"memory__job__memory.limit_in_bytes": "9223372036854771712\n"}).total == 17 * GIB
 
 
 def test_the_limit_of_the_process(linux, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda what: (GIB, resource.RLIM_INFINITY))
     left = GIB - 1000 * resource.getpagesize()
-    assert linux() == MemoryLimit(left, left, "the limit of this process (ulimit -v)")
+    assert linux() == Memory(left, left, "the limit of this process (ulimit -v)")
 
 
 def test_this_machine():
@@ -65,7 +65,7 @@ def test_this_machine():
 
 
 def test_what_does_not_fit_is_refused_with_figures():
-    memory = MemoryLimit(16 * 10**9, 10**9, "this machine")
+    memory = Memory(16 * 10**9, 10**9, "this machine")
     check_fits(16e9, "A table", "Make it smaller", memory, DataError)
     with pytest.raises(
         ConfigError,

@@ -242,7 +242,7 @@ def test_changed_data_are_not_predicted_as_the_run_s_own(own, tmp_path):
 
 def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
     run_, out = predictions.load_run(trained), tmp_path / "p.csv"
-    with pytest.raises(DataError, match=r"--split tset: mine has train, val, test"):
+    with pytest.raises(DataError, match=r"--split tset: mine has the splits train, val, test"):
         predictions.predict_split(run_, "tset", out)
     with pytest.raises(DataError, match="does not exist"):
         predictions.predict_molecules(run_, tmp_path / "none.csv", out)

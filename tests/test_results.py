@@ -60,7 +60,7 @@ def test_a_record_that_its_epochs_contradict_is_not_averaged(tmp_path):
         write_run(tmp_path, record(0.1, seed, schema=1))
     path = tmp_path / "exp/1/val/stats.json"
     path.write_text(path.read_text().replace('"mae": 0.1}', '"mae": 0.4}'))
-    with pytest.raises(DataError, match="1/result.json: val mae is 0.1 at its best epoch, 3, and 0.4 in .*stats.json"):
+    with pytest.raises(DataError, match="1/result.json: val mae is 0.1 at its best epoch, 3, but 0.4 in .*stats.json"):
         aggregate(tmp_path / "exp")
 
 
@@ -136,26 +136,26 @@ def test_damage_is_told_with_what_to_do(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (stamped({})[:50], "cannot be read"),
+        (stamped({})[:50], "is not a valid result"),
         ('{"schema": 99}', "schema 99"),
-        ("[1, 2]", "cannot be read"),
-        ("[" * 100_000, "cannot be read"),
-        ('{"schema": 1, "name": "exp"}', "cannot be read as a result: it lacks dataset, model, encoding, .."),
-        (json.dumps({**asdict(RESULT), "name": "\ud800", "schema": 1}), "cannot be read .*surrogates"),
+        ("[1, 2]", "is not a valid result"),
+        ("[" * 100_000, "is not a valid result"),
+        ('{"schema": 1, "name": "exp"}', "is not a valid result: it lacks dataset, model, encoding, .."),
+        (json.dumps({**asdict(RESULT), "name": "\ud800", "schema": 1}), "is not a valid result.*surrogates"),
         (stamped({"seed": True}), "seed is True"),
         (stamped({"seconds": math.nan}), "seconds is nan"),
         (stamped({"num_params": 10**400}), "num_params is an integer of about 401 digits"),
         (stamped({"resources": {"energy_joules": 1e308}}), r"energy_joules is 1e\+308"),
         (
             stamped({"encodings": {"SPSE": {"train": {"status": [None]}}}}),
-            r"SPSE is {'train': {'status': \[None\]}}, not a",
+            r"SPSE is {'train': {'status': \[None\]}}, without an entry",
         ),
         (
             stamped({"encodings": {"SPSE": {"train": {"num_graphs": "9"}}}}),
-            "SPSE is {'train': {'num_graphs': '9'}}, not a",
+            "SPSE is {'train': {'num_graphs': '9'}}, without an entry",
         ),
         (stamped({"seed": "0"}), "seed is '0'"),
-        (stamped({"best": {"test": {"mae": 0.1}}}), "cannot be read .*it lacks 'train'"),
+        (stamped({"best": {"test": {"mae": 0.1}}}), "is not a valid result.*it lacks 'train'"),
         (stamped({"metric": "ap"}), "ap on train is missing"),
         (stamped({"direction": "up"}), "direction is 'up'"),
         (stamped({"best_epoch": 5}), "best epoch is 5 of 5"),

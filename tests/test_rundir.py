@@ -51,7 +51,7 @@ def test_a_run_that_never_began_gives_way_to_a_corrected_config(tmp_path):
 
 def test_another_config_is_refused_with_the_differing_keys(tmp_path):
     trained(tmp_path / "0")
-    with pytest.raises(RunDirError, match=r"gt\.layers: 2 there, 3 in this run") as error:
+    with pytest.raises(RunDirError, match=r"gt\.layers: 2 there, 3 here") as error:
         RunDir.open(tmp_path / "0", {**CONFIG, "gt": {"layers": 3}})
     assert "--fresh" in str(error.value) and "seed" not in str(error.value)
     RunDir.open(tmp_path / "0", CONFIG).close()  # the refusal left no lock

@@ -19,9 +19,9 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.rrwp import RRWP
 from graphgps_spse.errors import ConfigError, DataError, ShortageError
-from graphgps_spse.memory import MemoryLimit
+from graphgps_spse.memory import Memory
 from graphgps_spse.parts import build_parts
-from graphgps_spse.sizes import check_batches, check_model, explain_shortages, shortage_message
+from graphgps_spse.sizes import check_batches, check_model, explain_shortage, explaining_shortage
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -59,8 +59,8 @@ def tiny(tmp_path, monkeypatch):
     return call
 
 
-def memory(num_bytes: float) -> MemoryLimit:
-    return MemoryLimit(int(num_bytes), 0, "this machine")
+def memory(num_bytes: float) -> Memory:
+    return Memory(int(num_bytes), 0, "this machine")
 
 
 def graphs_of(*sizes: int, split: str = "train") -> GraphDataset:
@@ -78,7 +78,7 @@ def test_parameters_gradients_and_moments_by_hand():
         check_model(model, memory(4 * 1189 - 1))
     for optimizer, num_values in (("adamW", 4), ("sgd", 3), ("of a plugin", 2)):
         check_model(model, memory(4 * 1189 * num_values), optimizer=optimizer)
-        with pytest.raises(ConfigError, match="including gradients and the state of the optimiser"):
+        with pytest.raises(ConfigError, match="gradients and the optimiser's moments included"):
             check_model(model, memory(4 * 1189 * num_values - 1), optimizer=optimizer)
 
 
@@ -181,7 +181,7 @@ def test_a_huge_graph_is_refused_by_a_run_and_one_without_pairs_is_not(tiny, cap
     for words in (
         "error: mine, train split, graph 0: 4,000,000 nodes make 16,000,000,000,000 pairs, for which SPSE takes: at le",
         " GB of memory, and ",
-        "Split the graph into parts of at most ",
+        "Cut the graph into parts of at most ",
         "model.type=GPSModel, gt.layer_type=GINE+None",
     ):
         assert words in message
@@ -205,18 +205,18 @@ def test_what_a_shortage_says():
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"), "2.00 GiB"),
         (MemoryError("Unable to allocate 5.82 TiB for an array"), "5.82 TiB"),
     ):
-        told = shortage_message(err, splits, 32)
+        told = explain_shortage(err, splits, 32)
         assert told.startswith(
-            f"out of memory ({wanted} more were requested): batches have 32 graphs (train.batch_size), "
+            f"out of memory ({wanted} more were wanted): batches have 32 graphs (train.batch_size), "
         )
         assert "mine, train split, graph 1, has 40 nodes and 1,600 pairs" in told and "optim.batch_accumulation" in told
-    assert shortage_message(MemoryError(), {}, 32).startswith("out of memory before the data was read")
+    assert explain_shortage(MemoryError(), {}, 32).startswith("out of memory before the data was read")
 
 
 def test_other_errors_pass():
-    with pytest.raises(RuntimeError, match="shapes"), explain_shortages({}, 1):
+    with pytest.raises(RuntimeError, match="shapes"), explaining_shortage({}, 1):
         raise RuntimeError("shapes")
-    with pytest.raises(ShortageError), explain_shortages({}, 1):
+    with pytest.raises(ShortageError), explaining_shortage({}, 1):
         raise MemoryError
 
 

@@ -1,8 +1,7 @@
-"""Plugins: modules listed under `plugins:`, which are imported when a configuration is loaded.
+"""Plugins: modules that a configuration names under `plugins:`, and whose code runs when the configuration is loaded.
 
-Plugins are found on PYTHONPATH and in installed packages. Python would also search the folder of the script and the
-current folder; these are excluded, so that no module there is imported by accident. Plugins in folders of results are
-always rejected, because runs write there.
+They come from PYTHONPATH and from installed packages. Python by itself also looks into the folder of the script or the
+current folder; a plugin is not taken from there by accident, and never from a folder of results, which runs write into.
 """
 
 import importlib
@@ -21,31 +20,33 @@ log = logging.getLogger(__name__)
 
 
 def import_plugin(name: str, results: Sequence[str]) -> ModuleType:
-    """Import a plugin by its dotted name and log the location of its code.
+    """Import a plugin by its dotted name, and log where its code lies. `results` are folders that hold no plugins.
 
-    Raises ConfigError if the module does not exist, cannot be imported, or is in one of the folders `results`.
+    Raises ConfigError where the module does not exist, cannot be imported or lies where no plugin may lie.
     """
     packages = name.split(".")
     if not all(part.isidentifier() for part in packages):
         raise ConfigError(f"plugins: {show(name)} is not the name of a module, such as my_lab.my_encoding")
     if packages[0] in sys.stdlib_module_names or packages[0] == "__main__":
         raise ConfigError(f"plugins: '{name}' is a module of Python itself, not a plugin")
-    is_new, paths, entries = name not in sys.modules, list[Path](), list[Path]()
+    is_new, places, entries = name not in sys.modules, list[Path](), list[Path]()
     try:
         with _search_path_for_plugins():
             for end in range(1, len(packages) + 1):
                 module = ".".join(packages[:end])
-                paths = _locate(module)  # imports the parent package, therefore each level is checked before the next
-                entries = entries or [path.parent for path in paths]
-                _check_location(module, paths, entries, results)
+                places = _locate(module)  # which imports the package around it, so each level is checked in turn
+                entries = entries or [place.parent for place in places]
+                _check_place(module, places, entries, results)
             found = importlib.import_module(name)
     except ImportError as err:
         hint = ""
         if err.name == packages[0]:
-            hint = ". Add its folder to PYTHONPATH, because the current folder is not searched"
+            hint = (
+                ". Put its folder on PYTHONPATH: the current folder and the script's are searched only if it names them"
+            )
         raise ConfigError(f"plugins: '{name}' cannot be imported: {err}{hint}") from err
     if is_new:
-        log.warning("plugin %s is imported from %s", name, paths[0] if paths else "memory")
+        log.warning("plugin %s: its code is imported from %s", name, places[0] if places else "memory")
     return found
 
 
@@ -59,29 +60,29 @@ def _locate(module: str) -> list[Path]:
     return [Path(spec.origin).resolve()] if spec.has_location and spec.origin else []
 
 
-def _check_location(module: str, paths: Sequence[Path], entries: Sequence[Path], results: Sequence[str]) -> None:
-    """Raise ConfigError if a module is in a folder of results that is not itself on the search path."""
+def _check_place(module: str, places: Sequence[Path], entries: Sequence[Path], results: Sequence[str]) -> None:
+    """Raise ConfigError where a module lies in a folder of results that is not itself on the search path."""
     for folder in (Path(result).resolve() for result in results):
         is_named = any(entry.is_relative_to(folder) for entry in entries)
-        if not is_named and any(path.is_relative_to(folder) for path in paths):
-            raise ConfigError(f"plugins: '{module}' is in {folder}, a folder of results; move it to another folder")
+        if not is_named and any(place.is_relative_to(folder) for place in places):
+            raise ConfigError(f"plugins: '{module}' lies in {folder}, which runs write into; keep code elsewhere")
 
 
 @contextmanager
 def _search_path_for_plugins() -> Iterator[None]:
-    """Remove the current folder, the script's folder and the checkout from sys.path, unless they are on PYTHONPATH."""
+    """Take the current folder, the script's and the checkout's off sys.path, unless they are on PYTHONPATH."""
     named = {os.path.realpath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
     checkout = Path(__file__).resolve().parents[2]
-    implicit = {os.path.realpath(os.curdir)}
-    implicit |= {str(checkout)} if checkout.name not in ("site-packages", "dist-packages") else set()
+    by_accident = {os.path.realpath(os.curdir)}
+    by_accident |= {str(checkout)} if checkout.name not in ("site-packages", "dist-packages") else set()
     main_file = getattr(sys.modules["__main__"], "__file__", None)
-    implicit |= {os.path.dirname(os.path.realpath(main_file))} if main_file else set()
-    implicit -= named
-    removed = [(k, entry) for k, entry in enumerate(sys.path) if os.path.realpath(entry or os.curdir) in implicit]
-    for _, entry in removed:
+    by_accident |= {os.path.dirname(os.path.realpath(main_file))} if main_file else set()
+    by_accident -= named
+    left_out = [(k, entry) for k, entry in enumerate(sys.path) if os.path.realpath(entry or os.curdir) in by_accident]
+    for _, entry in left_out:
         sys.path.remove(entry)
     try:
         yield
     finally:
-        for k, entry in removed:
+        for k, entry in left_out:
             sys.path.insert(k, entry)

@@ -116,7 +116,9 @@ def test_nothing_is_taken_from_a_folder_of_results(lab, tmp_path, monkeypatch, p
         lab(f"{folder}/__init__.py"), lab(f"{folder}/run/__init__.py")
     search(monkeypatch, tmp_path, named=True)
     (tmp_path / "x.yaml").write_text(f"seed: 1\nplugins: [{folder}.run.evil_h]\nout_dir: {out_dir}\n")
-    with pytest.raises(ConfigError, match=rf"^x\.yaml:2: plugins: '{folder}' is in .*{folder}, a folder of results"):
+    with pytest.raises(
+        ConfigError, match=rf"^x\.yaml:2: plugins: '{folder}' lies in .*{folder}, which runs write into"
+    ):
         load_config("x.yaml")
     assert not traces(tmp_path)
 

@@ -11,7 +11,7 @@ from graphgps_spse.config import default_tree
 from graphgps_spse.data import cycles
 from graphgps_spse.data.cycles import Cycles, glue_cycles
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.memory import MemoryLimit
+from graphgps_spse.memory import Memory
 
 
 def make_cycles(num_graphs=(40, 3, 3), max_count=14, seed=0, min_length=3, max_length=8) -> Cycles:
@@ -46,7 +46,7 @@ def test_more_than_memory_holds_is_refused_before_it_is_made(monkeypatch):
         ConfigError, match=r"^dataset\.cycles\.num_graphs: 1,000,000,002 graphs of cycles take: at least"
     ):
         many.load()
-    monkeypatch.setattr(cycles, "find_memory", lambda: MemoryLimit(int(few.mean_bytes()) - 1, 0, "this machine"))
+    monkeypatch.setattr(cycles, "find_memory", lambda: Memory(int(few.mean_bytes()) - 1, 0, "this machine"))
     with pytest.raises(ConfigError, match="dataset.cycles.max_count"):
         few.load()
 

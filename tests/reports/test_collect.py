@@ -58,7 +58,12 @@ def test_bad_records_are_listed_and_the_rest_is_read(tmp_path):
     (folder,) = found.finished
     assert [run.result.seed for run in found.finished[folder]] == [0, 4]
     assert sorted(found.unfinished[folder]) == [1, 3, 22]
-    for text in ("1/result.json cannot be read", "record of exp/2", "test mae is nan", "agg/result.json is not in a"):
+    for text in (
+        "1/result.json is not a valid result",
+        "record of exp/2",
+        "test mae is nan",
+        "agg/result.json is not in a",
+    ):
         assert sum(text in problem for problem in found.problems) == 1, text
     assert len(found.problems) == 4
 
@@ -78,7 +83,7 @@ def test_a_record_that_contradicts_its_epochs_is_not_used(tmp_path):
     found = collect_runs(tmp_path)
     assert [run.result.seed for runs in found.finished.values() for run in runs] == [0]
     first, second = found.problems
-    assert f"{record_of_1}: test mae is 0.02 at its best epoch, 3, and 0.2 in " in first and "Bring back" in first
+    assert f"{record_of_1}: test mae is 0.02 at its best epoch, 3, but 0.2 in " in first and "Bring back" in first
     assert f"0.10000000000000003 in {epochs_of_2}" in second
 
 
