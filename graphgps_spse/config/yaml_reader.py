@@ -239,7 +239,7 @@ def _number_of(node: yaml.ScalarNode, kind: str, where: str) -> int | float:
     except (ValueError, OverflowError) as err:
         raise ConfigError(f"{where}: {show(node.value)} is not a valid number") from err
     if kind == "int" and abs(number) > LARGEST_INT:
-        raise ConfigError(f"{where}: the number {show(node.value)} exceeds the limit of {LARGEST_INT:,}")
+        raise ConfigError(f"{where}: the number {show(node.value)} is beyond the limit of {LARGEST_INT:,}")
     return number
 
 

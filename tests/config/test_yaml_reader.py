@@ -23,11 +23,11 @@ BAD_VALUES = {  # a value, and what its message says
     "2024-01-01T99:99:99": "date",
     "0x_": "not a valid number",
     "0b_": "not a valid number",
-    "9" * 100: "exceeds the limit",
-    "-" + "9" * 100: "exceeds the limit",
-    "9" * 400: "exceeds the limit",
+    "9" * 100: "beyond",
+    "-" + "9" * 100: "beyond",
+    "9" * 400: "beyond",
     "9" * 5000: "characters",
-    "1" + ":59" * 700: "exceeds the limit",
+    "1" + ":59" * 700: "beyond",
     "1" + ":59" * 700 + ".5": "not a valid number",
     "!!bool abc": "tag '!!bool'",
     "!!int abc": "tag",
@@ -182,7 +182,7 @@ def test_a_file_without_permission_is_one_line(open_folder):
     closed.chmod(0)
     for path, place in ((closed, ""), (child, f"{child}:2: base: ")):
         answer = as_nobody(lambda path=path: load_config(path))
-        assert answer == f"ConfigError('{place}{closed}: cannot be read (Permission denied)')"
+        assert answer == f"ConfigError('{place}{closed} cannot be read (Permission denied)')"
 
 
 def test_values_that_yaml_has_are_read_as_before(folder):

@@ -83,7 +83,7 @@ def test_a_record_that_contradicts_its_epochs_is_not_used(tmp_path):
     found = collect_runs(tmp_path)
     assert [run.result.seed for runs in found.finished.values() for run in runs] == [0]
     first, second = found.problems
-    assert f"{record_of_1}: test mae is 0.02 at its best epoch, 3, but 0.2 in " in first and "Bring back" in first
+    assert f"{record_of_1}: test mae is 0.02 at its best epoch, 3, but 0.2 in " in first and "Restore it" in first
     assert f"0.10000000000000003 in {epochs_of_2}" in second
 
 
