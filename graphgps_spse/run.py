@@ -63,6 +63,7 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
     """Train, resume, extend or evaluate one seed. Raises an SPSEError with the cause and the remedy."""
     processes = OneProcess() if processes is None else processes
     path, evaluates = Path(cfg.out_dir) / cfg.name / str(cfg.seed), cfg.train.mode == "eval"
+    log.info("run directory: %s", path)
     if evaluates:
         require_finished(path)
     elif extend:
