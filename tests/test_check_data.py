@@ -17,8 +17,8 @@ from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.memory import Memory
+from graphgps_spse.models.grit import attention as grit_attention
 from graphgps_spse.models.grit.model import GritTransformer
-from graphgps_spse.ops.grit_pairs import reference
 from graphgps_spse.parts import build_parts
 
 location = spec_from_file_location("check_script", Path(__file__).resolve().parents[1] / "scripts" / "check_data.py")
@@ -171,8 +171,8 @@ def test_bytes_are_those_of_the_device_of_the_run(config, monkeypatch):
     parts, seen = build_parts(config()), []
     graphs = parts.dataset.load()["train"]
     with_kernels = measure_saved_bytes(parts, graphs, CPU)
-    plain = reference.grit_pairs
-    monkeypatch.setattr(reference, "grit_pairs", lambda given: seen.append(given.q_ND.device) or plain(given))
+    plain = grit_attention.grit_pairs
+    monkeypatch.setattr(grit_attention, "grit_pairs", lambda given: seen.append(given.q_ND.device) or plain(given))
     for layer in parts.model.layers:
         layer.attention.kernels = "plain"
     assert measure_saved_bytes(parts, graphs, CPU) > 1.5 * with_kernels

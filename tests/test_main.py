@@ -212,8 +212,8 @@ def lay_triangles_and_a_node(folder: Path) -> None:
         (["posenc_SPSE.method=exakt"], ["exakt", "exact"]),
         (["posenc_SPSE.node_pe=rw"], ["node_pe", "rwse"]),
         (["posenc_SPSE.max_length=0"], ["posenc_SPSE.max_length"]),
-        (["posenc_SPSE.method=dag", "posenc_SPSE.R=1.5"], ["posenc_SPSE.R: the share of nodes"]),
-        (["posenc_SPSE.R=1.5"], ["posenc_SPSE.R: the share of nodes"]),  # though the method does not read it
+        (["posenc_SPSE.method=dag", "posenc_SPSE.R=1.5"], ["posenc_SPSE.R: 1.5 is above 1"]),
+        (["posenc_SPSE.R=1.5"], ["posenc_SPSE.R: 1.5 is above 1"]),  # though the method does not read it
         (["posenc_SPSE.max_work=0"], ["posenc_SPSE.max_work: 0 is below 1"]),
         (["store.mode=off"], ["store.mode"]),
         (["store.dir="], ["store.dir"]),

@@ -13,7 +13,7 @@ import yaml
 from torch import nn
 
 from graphgps_spse import parts as parts_module
-from graphgps_spse import run as run_module
+from graphgps_spse import preparation
 from graphgps_spse.check_data import measure_saved_bytes
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphDataset
@@ -175,7 +175,7 @@ def write_folder(folder: Path, sizes: list[int]) -> None:
 def test_a_huge_graph_is_refused_by_a_run_and_one_without_pairs_is_not(tiny, capsys):
     """Row 35 of the matrix of faults: n * n * K beyond the memory there is."""
     write_folder(Path("mine"), [4_000_000, 3, 3])
-    started = time.monotonic()
+    started = time.process_time()
     assert tiny() == 2
     message = capsys.readouterr().err
     for words in (
@@ -185,12 +185,12 @@ def test_a_huge_graph_is_refused_by_a_run_and_one_without_pairs_is_not(tiny, cap
         "model.type=GPSModel, gt.layer_type=GINE+None",
     ):
         assert words in message
-    assert time.monotonic() - started < 60 and message.count("\n") == 1
+    assert time.process_time() - started < 60 and message.count("\n") == 1
 
 
 def test_a_model_without_pairs_takes_a_graph_whose_pairs_no_memory_holds(tiny, monkeypatch):
     write_folder(Path("mine"), [800, 3, 3])
-    monkeypatch.setattr(run_module, "memory_of", lambda device: memory(800**2))
+    monkeypatch.setattr(preparation, "memory_of", lambda device: memory(800**2))
     assert tiny(*EDGES_ONLY) == 0
     assert tiny("--fresh") == 2
 
