@@ -119,15 +119,11 @@ class Shard:
         return float(self._columns["step"].max(initial=0.0))
 
     def read(self, graph: int) -> PackedCounts:
-        """Return the counts of a graph, by its number in the split. Raises DamagedShardError on a wrong checksum."""
-        row, columns = graph - self.first, self._columns
-        payload = self._payload(row)
-        if _checksum(self._seed, columns, row, payload) != columns["crc32"][row]:
-            raise DamagedShardError(f"{self.path}: the record of graph {graph} does not match its checksum")
-        kind, low, step = (columns[name][row] for name in ("kind", "low", "step"))
-        return PackedCounts(int(columns["n"][row]), bool(columns["symmetric"][row]), kind, low, step, payload)
+        """Return the counts of a graph, by its number in the split.
 
-    def _payload(self, row: int) -> bytes:
+        Raises DamagedShardError on a wrong checksum, or if the file was truncated or cannot be read.
+        """
+        row, columns = graph - self.first, self._columns
         begin, end = self._offsets[row : row + 2].tolist()
         try:
             if self._file is not None:
@@ -139,7 +135,10 @@ class Shard:
             raise DamagedShardError(f"{self.path} can no longer be read ({err.strerror})") from err
         if len(payload) < end - begin:
             raise DamagedShardError(f"{self.path} was truncated while it was in use")
-        return payload
+        if _checksum(self._seed, columns, row, payload) != columns["crc32"][row]:
+            raise DamagedShardError(f"{self.path}: the record of graph {graph} does not match its checksum")
+        kind, low, step = (columns[name][row] for name in ("kind", "low", "step"))
+        return PackedCounts(int(columns["n"][row]), bool(columns["symmetric"][row]), kind, low, step, payload)
 
     def verify(self) -> None:
         """Check the checksum of every row. Raises DamagedShardError."""
