@@ -56,7 +56,7 @@ def test_targets_of_nodes():
         ([data(PATH, 2), data(PATH, 2, x=torch.rand(3, 1))], "graph 1: x has 3 rows, and the graph 2"),
         ([data(PATH, 2, y=torch.tensor([1.0])), data(PATH, 2)], "graph 1 has no y, and graph 0 has one"),
         ([data(PATH, 2, x=torch.rand(2, 1)), data(PATH, 2, x=torch.rand(2, 2))], "differ in columns or type of x"),
-        ([data([(0, 5)], 2)], "graph 0: edge \\(0, 5\\) points outside its 2 nodes"),
+        ([data([(0, 5)], 2)], "graph 0: edge \\(0, 5\\) is outside the 2 nodes"),
         ([], "no graphs at all"),
     ],
 )

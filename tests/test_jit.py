@@ -248,7 +248,7 @@ def test_kernels_of_every_room_without_a_folder(tmp_path):
 import numpy as np
 from graphgps_spse.counting.random_bits import mix_bits
 from graphgps_spse.encodings.spse import _count_cycles
-from graphgps_spse.ops.chromatic_attention.cpu_kernels import kernels
+from graphgps_spse.ops.chromatic_attention.cpu_kernels import chromatic_kernels
 from graphgps_spse.data.superpixels import _select_smallest
 import graphgps_spse
 assert graphgps_spse.__file__.startswith({str(tmp_path)!r})
@@ -256,7 +256,7 @@ assert mix_bits(np.uint64(0)) == 0
 cycles = np.zeros((1, 2))
 _count_cycles(np.ones((1, 1)), np.array([0, 1]), True, cycles)
 assert cycles.tolist() == [[0.0, 1.0]]
-kernels(1, 1)
+chromatic_kernels(1, 1)
 order = np.arange(3)
 _select_smallest(np.array([3.0, 1.0, 2.0]), order, 0)
 assert order[0] == 1

@@ -80,7 +80,7 @@ def test_options_of_counting_pass_through():
     allowed = SimplePathEncoding(max_length=3, method="exact", max_work=10**9, **RAW)
     assert allowed.options == {"max_work": 10**9}
     assert torch.equal(allowed(graph()).spse, SimplePathEncoding(max_length=3, **RAW)(graph()).spse)
-    with pytest.raises(ConfigError, match="^R: the share of nodes"):
+    with pytest.raises(ConfigError, match="^R: 1.5 is above 1"):
         SimplePathEncoding(max_length=3, R=1.5)
     with pytest.raises(ConfigError, match="method 'exact' does not read the option R. It reads: max_work"):
         SimplePathEncoding(3, method="exact", R=0.4)

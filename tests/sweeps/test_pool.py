@@ -17,6 +17,7 @@ import yaml
 
 from graphgps_spse.errors import LaunchError
 from graphgps_spse.files import try_lock
+from graphgps_spse.registry import loggers
 from graphgps_spse.sweeps import pool
 from graphgps_spse.sweeps.launch import Attempt, AttemptOutcome, LaunchTask, read_attempts
 from graphgps_spse.sweeps.pool import Slot, find_gpus, make_slots, run_tasks
@@ -293,6 +294,7 @@ class Killed(Logger):
 
 def test_a_run_that_the_kernel_killed_for_memory_is_picked_up_by_the_next_plain_start(lab, monkeypatch, capsys):
     """The next start needs no --retry, and goes on from the checkpoint."""
+    monkeypatch.setattr(loggers, "_objects", dict(loggers._objects))  # the plugin is forgotten after this test
     monkeypatch.chdir(lab)
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 1\noverrides: [optim.max_epoch=3]\n")
     (lab / "A/tiny.yaml").write_text(yaml.safe_dump({**TINY, "plugins": ["killed"]}))
