@@ -9,7 +9,6 @@ from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts
 from graphgps_spse.results import RunResult, hash_config
 from graphgps_spse.training.history import FitResult
-from graphgps_spse.training.tasks import direction_of
 
 
 def build_result(
@@ -31,7 +30,7 @@ def build_result(
         encoding=parts.encoding_name,
         seed=cfg.seed,
         metric=parts.dataset.spec.metric,
-        direction=direction_of(parts.dataset.spec.metric),
+        direction=parts.task.direction_of(parts.dataset.spec.metric),
         selection_metric=parts.task.metric,
         best_epoch=fit.best_epoch,
         best=fit.metrics,

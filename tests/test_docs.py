@@ -3,36 +3,60 @@
 import json
 import math
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
+import numpy as np
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def block(text: str, language: str) -> str:
-    return re.search(rf"```{language}\n(.*?)```", text, re.S).group(1)
+RUN_EACH = """
+import json, sys
+import main
+for words in json.load(sys.stdin):
+    if code := main.main(words):
+        sys.exit(f"{words}: exit code {code}")
+"""
 
 
-def test_component_of_the_guide_trains(tmp_path):
-    """In each model, of pairs and of nodes, and beside another encoding: every command of the page."""
+def test_components_of_the_guide_train(tmp_path):
+    """An encoding, a data set, a metric and a model: all files and commands of the page."""
     guide = (ROOT / "docs" / "adding_a_component.md").read_text()
-    (tmp_path / "my_lab.py").write_text(block(guide, "python"))
-    (tmp_path / "my_experiment.yaml").write_text(block(guide, "yaml"))
-    commands = re.findall(r"^run (.*)$", guide, re.M)
-    assert len(commands) == 4
-    for command in commands:
-        words = [sys.executable, str(ROOT / "main.py"), *command.split(), "num_threads=1", "accelerator=cpu"]
-        env = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
-        run = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stdout + run.stderr
-    results = {
-        name: read(tmp_path / f"results/{name}/0/result.json") for name in ("my_experiment", "csa", "gps", "both")
-    }
-    assert {name: result["encoding"] for name, result in results.items()} == {
+    for name, text in re.findall(r"^`(\S+)`\n```\w+\n(.*?)^```", guide, re.M | re.S):
+        (tmp_path / name).write_text(text)
+    commands = [shlex.split(command) for command in re.findall(r"^run (.*)$", guide, re.M)]
+    words = [[*command, "num_threads=1", "accelerator=cpu"] for command in commands]
+    env = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    run = subprocess.run(
+        [sys.executable, "-c", RUN_EACH],
+        cwd=tmp_path, env=env, input=json.dumps(words), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    results = {path.parents[1].name: read(path) for path in tmp_path.glob("results/*/0/result.json")}
+    assert len(results) == len(commands) == 8
+    assert {name: result["encoding"] for name, result in results.items() if result["dataset"] == "Cycles"} == {
         "my_experiment": "Hops", "csa": "Hops", "gps": "Hops", "both": "Hops+SPSE",
     }  # fmt: skip
-    assert len({result["best"]["test"]["loss"] for result in results.values()}) == 4
+    losses = {result["best"]["test"]["loss"] for name, result in results.items() if not name.startswith("r2")}
+    assert len(losses) == 6
+    assert (results["messages"]["model"], results["my_triangles"]["metric"]) == ("PairMessages", "mae")
+    for name, selected_by in (("r2", "r2"), ("r2_by_mae", "mae")):
+        result = results[name]
+        assert (result["metric"], result["direction"], result["selection_metric"]) == ("r2", "max", selected_by)
+        train = result["best"]["train"]
+        assert train["r2"] == pytest.approx(1 - train["mse"] / variance_of_triangles(60))
+
+
+def variance_of_triangles(num_graphs):
+    """Variance of the targets of the training graphs in the guide, generated here again."""
+    rng = np.random.default_rng(0)
+    graphs = [nx.gnp_random_graph(8, 0.3, seed=rng) for _ in range(num_graphs)]
+    return np.var([sum(nx.triangles(graph).values()) / 3 for graph in graphs])
 
 
 def read(path):

@@ -25,7 +25,7 @@ from graphgps_spse.registry import datasets
 from graphgps_spse.results import RunResult, aggregate, hash_config
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.training.history import EpochRecord, FitResult
-from graphgps_spse.training.tasks import Task, build_task, direction_of
+from graphgps_spse.training.tasks import Task, build_task
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def run_seed(cfg: Config, data: TreeData, options: TreeOptions) -> RunResult:
             encoding=data.name,
             seed=cfg.seed,
             metric=metric,
-            direction=direction_of(metric),
+            direction=data.task.direction_of(metric),
             best_epoch=0,
             best=fit.metrics,
             epochs=1,

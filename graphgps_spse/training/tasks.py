@@ -38,6 +38,8 @@ class Task(ABC):
 
     losses: ClassVar[tuple[str, ...]]
     """Values of `model.loss_fun`. The first is the loss of the benchmark, which `auto` selects."""
+    directions: ClassVar[dict[str, str]] = DIRECTIONS
+    """Metric -> "min" or "max", which is best. A task with a new metric extends the mapping of its base class."""
 
     def __init__(self, spec: DatasetSpec, *, loss_fun: str = "auto", metric: str = "auto") -> None:
         self.spec = spec
@@ -50,6 +52,8 @@ class Task(ABC):
             known = ", ".join(("auto", *self.metric_names))
             near = nearest(self.metric, list(self.metric_names))
             raise ConfigError(f"metric_best: {spec.name} has no metric '{self.metric}'.{near} It has {known}")
+        for name in self.metric_names:
+            self.direction_of(name)
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
@@ -69,7 +73,19 @@ class Task(ABC):
     @property
     def direction(self) -> str:
         """Whether the smallest ("min") or the largest ("max") value of `metric` is best."""
-        return direction_of(self.metric)
+        return self.direction_of(self.metric)
+
+    def direction_of(self, metric: str) -> str:
+        """Return whether the smallest ("min") or the largest ("max") value of a metric is best.
+
+        `accuracy_x`, of one target, is like `accuracy`. Raises ConfigError for a metric that `directions` lacks.
+        """
+        direction = self.directions.get(metric) or self.directions.get(metric.split("_")[0])
+        if direction is None:
+            raise ConfigError(
+                f"task {self.spec.task}: directions has no entry for the metric '{metric}'; add min or max"
+            )
+        return direction
 
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.
@@ -251,11 +267,6 @@ def _class_columns(logits_RC: Tensor, prefix: str) -> dict[str, Tensor]:
     """Return the most likely class of each row, and the probabilities of all."""
     probability = logits_RC.softmax(1)
     return {f"{prefix}class": logits_RC.argmax(1)} | {f"{prefix}p{c}": p for c, p in enumerate(probability.T)}
-
-
-def direction_of(metric: str) -> str:
-    """Return whether the smallest ("min") or the largest ("max") value of a metric is best."""
-    return DIRECTIONS[metric.split("_")[0]]
 
 
 def build_task(cfg: Any, spec: DatasetSpec) -> Task:
