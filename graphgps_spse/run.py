@@ -8,7 +8,7 @@ from pathlib import Path
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.opening import load_splits, require_targets
+from graphgps_spse.data.opening import load_splits, require_splits, require_targets
 from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
@@ -93,6 +93,7 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
             with cfg.locating():
                 compile_all_kernels(parts.model)
             splits |= load_splits(parts.dataset)
+            require_splits(splits)
             require_targets(splits)
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)

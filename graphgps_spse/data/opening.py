@@ -3,13 +3,17 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.errors import DataError
 
 
 def load_splits(dataset: Any) -> dict[str, GraphDataset]:
-    """Return the splits of a data set. Raises DataError if files are missing, damaged or cannot be read."""
+    """Return the splits of a data set.
+
+    Raises DataError if files are missing, damaged or cannot be read, and for graphs that differ from `dataset.spec`.
+    """
     try:
         splits: dict[str, GraphDataset] = dataset.load()
     except OSError as err:
@@ -18,8 +22,37 @@ def load_splits(dataset: Any) -> dict[str, GraphDataset]:
             "and its permissions, or set dataset.dir (or the key of this data set) to another folder"
         ) from err
     for graphs in splits.values():
+        check_agrees(graphs, dataset.spec)
         check_classes(graphs, dataset.spec.num_classes)
     return splits
+
+
+def check_agrees(graphs: GraphDataset, spec: DatasetSpec) -> None:
+    """Raise DataError unless level, targets and features are those that the `DatasetSpec` states."""
+    for what, declared, found in (
+        ("level", spec.level, graphs.level),
+        ("num_targets", spec.num_targets, graphs.y.shape[1]),
+        ("node_input", spec.node_input, _input_of(graphs.x_NF, spec.node_input)),
+        ("edge_input", spec.edge_input, _input_of(graphs.edge_attr_EF, spec.edge_input)),
+    ):
+        if found != declared:
+            raise DataError(
+                f"{graphs.name}, {graphs.split} split: the graphs have {found}, but the spec of the data set states "
+                f"{what} {declared}; correct {what} or the graphs"
+            )
+
+
+def _input_of(values: Tensor | None, declared: InputSpec) -> InputSpec | str:
+    """Return `declared` if values [rows, columns] can have this kind and size, otherwise their description."""
+    if declared.kind == "none" or (values is not None and not len(values)):
+        return declared
+    if values is None:
+        return "no features"
+    columns = values.shape[1] if values.dim() == 2 else 1
+    is_alike = values.is_floating_point() == (declared.kind == "floats")
+    if is_alike and (declared.kind == "types" or columns == declared.size):
+        return declared
+    return f"{columns} columns of {str(values.dtype).removeprefix('torch.')}"
 
 
 def check_classes(graphs: GraphDataset, num_classes: int) -> None:
@@ -32,6 +65,14 @@ def check_classes(graphs: GraphDataset, num_classes: int) -> None:
             f"{graphs.source or graphs.name}, {graphs.split} split, graph {graph}: the target {graphs.y[row].tolist()} "
             f"is outside the classes 0 to {num_classes - 1} of this data set (num_classes {num_classes})"
         )
+
+
+def require_splits(splits: dict[str, GraphDataset]) -> None:
+    """Raise DataError if train, val or test is missing."""
+    missing = [split for split in ("train", "val", "test") if split not in splits]
+    if missing:
+        found = ", ".join(splits)
+        raise DataError(f"the data set has no split {' and '.join(missing)}; load() returned {found or 'none'}")
 
 
 def require_targets(splits: dict[str, GraphDataset]) -> None:

@@ -14,7 +14,8 @@ from lay_ogb import lay_pcqm, lay_peptides
 from test_base import make_dataset
 from unprivileged import as_nobody
 
-from graphgps_spse.data.opening import check_classes, load_splits, require_targets
+from graphgps_spse.data.base import DatasetSpec, InputSpec
+from graphgps_spse.data.opening import check_agrees, check_classes, load_splits, require_splits, require_targets
 from graphgps_spse.errors import DataError
 from graphgps_spse.registry import datasets
 
@@ -147,3 +148,44 @@ def test_a_class_beyond_the_number_of_classes_is_named():
     check_classes(graphs, 4)
     with pytest.raises(DataError, match=r"graph 2: the target \[3\] is outside the classes 0 to 2"):
         check_classes(graphs, 3)
+
+
+SPEC = DatasetSpec(
+    name="Named",
+    level="graph",
+    task="regression",
+    num_targets=1,
+    num_classes=0,
+    metric="mae",
+    node_input=InputSpec("types", 7),
+    edge_input=InputSpec("types", 8),
+)
+
+
+@pytest.mark.parametrize(
+    "graphs, declared, message",
+    [
+        ({}, {"level": "node"}, "the graphs have graph, but the spec of the data set states level node"),
+        ({}, {"num_targets": 2}, "have 1, .* num_targets 2"),
+        ({}, {"node_input": InputSpec("floats", 1)}, "have 1 columns of int64, .* node_input .*'floats'"),
+        ({"x_NF": torch.zeros(7, 2)}, {}, "have 2 columns of float32, .* node_input .*'types'"),
+        ({"x_NF": torch.zeros(7, 2)}, {"node_input": InputSpec("floats", 3)}, "have 2 columns of float32"),
+        ({"edge_attr_EF": None}, {}, "Named, train split: the graphs have no features, .* edge_input .*'types'"),
+    ],
+)
+def test_graphs_that_differ_from_the_spec_are_named(graphs, declared, message):
+    check_agrees(make_dataset(), SPEC)
+    with pytest.raises(DataError, match=message):
+        check_agrees(make_dataset(**graphs), replace(SPEC, **declared))
+
+
+def test_loaded_splits_are_compared_with_the_spec():
+    dataset = SimpleNamespace(spec=replace(SPEC, num_targets=2), load=lambda: {"train": make_dataset()})
+    with pytest.raises(DataError, match="num_targets"):
+        load_splits(dataset)
+
+
+def test_a_missing_split_is_named():
+    require_splits({split: make_dataset() for split in ("train", "val", "test")})
+    with pytest.raises(DataError, match="has no split val and test; load.. returned train"):
+        require_splits({"train": make_dataset()})
