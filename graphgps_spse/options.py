@@ -179,10 +179,15 @@ class Options:
 
     @classmethod
     def keys(cls, section: str | None = None) -> list[Key]:
-        """Return the keys in order of declaration. `section` overrides the section of the class."""
+        """Return the keys in order of declaration. `section` overrides the section of the class.
+
+        Raises ConfigError for a field that is not declared with `option`.
+        """
         prefix = cls.section if section is None else section
         hints, keys = typing.get_type_hints(cls), []
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            if "rule" not in field.metadata:
+                raise ConfigError(f"{cls.__module__}.{cls.__name__}: declare the key '{field.name}' with option()")
             rule, hint = field.metadata["rule"], hints[field.name]
             kind = typing.get_origin(hint) or hint
             item = typing.get_args(hint)[0] if kind is tuple else None

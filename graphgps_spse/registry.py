@@ -34,7 +34,7 @@ class Registry:
     def register(self, name: str) -> Any:
         """Decorate a class or function to make it known as `name`, a string written out.
 
-        Raises ValueError where another component has the name.
+        Raises ConfigError where another component has the name.
         """
 
         def add(obj: Any) -> Any:
@@ -78,7 +78,9 @@ class Registry:
         return found
 
     def _refuse(self, name: str, first: str, second: str) -> NoReturn:
-        raise ValueError(f"two components are registered as {self.kind} '{name}', in {first} and in {second}")
+        raise ConfigError(
+            f"two components are registered as {self.kind} '{name}', in {first} and in {second}; rename one of them"
+        )
 
 
 datasets = Registry("datasets", "data set", "graphgps_spse.data", "dataset.format")

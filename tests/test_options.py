@@ -115,6 +115,14 @@ def test_classes_without_a_section_declare_no_keys_by_themselves():
     assert NodeEncoderOptions.section is None and NodeEncoderOptions not in option_classes()
 
 
+def test_a_field_without_option_is_named():
+    class Plain(Options, section="plain"):
+        width: int = 3
+
+    with pytest.raises(ConfigError, match=r"\.Plain: declare the key 'width' with option\(\)"):
+        Plain.keys()
+
+
 def test_options_are_frozen():
     with pytest.raises(AttributeError):
         Lab().rate = 0.1

@@ -60,7 +60,7 @@ def test_unknown_name_says_nearest_and_lists_all(package):
 def test_two_modules_with_one_name_are_refused(package):
     package("a", "@parts.register('One')\nclass First: pass\n")
     parts = package("b", "@parts.register('One')\nclass Second: pass\n")
-    with pytest.raises(ValueError, match=rf"as part 'One', in {parts.package}\.a and in {parts.package}\.b"):
+    with pytest.raises(ConfigError, match=rf"as part 'One', in {parts.package}\.a and in {parts.package}\.b"):
         parts.names()
 
 
@@ -69,10 +69,10 @@ def test_plugin_cannot_take_a_name_that_is_declared(package, is_imported):
     parts = package("a", "@parts.register('One')\nclass First: pass\n")
     if is_imported:
         parts.get("One")
-    with pytest.raises(ValueError, match=rf"as part 'One', in {parts.package}\.a and in builtins"):
+    with pytest.raises(ConfigError, match=rf"as part 'One', in {parts.package}\.a and in builtins"):
         parts.register("One")(object)
     parts.register("Two")(object)
-    with pytest.raises(ValueError, match="as part 'Two', in builtins and in builtins"):
+    with pytest.raises(ConfigError, match="as part 'Two', in builtins and in builtins; rename one"):
         parts.register("Two")(int)
     assert parts.names() == ["One", "Two"] and parts.describe("Two").endswith("(plugin builtins)")
 
