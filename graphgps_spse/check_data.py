@@ -11,7 +11,7 @@ import torch
 from graphgps_spse.config import Config
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
-from graphgps_spse.data.opening import load_splits
+from graphgps_spse.data.opening import load_splits, require_splits
 from graphgps_spse.data.summary import SplitSummary, TargetSummary, cut_graphs, spread_by_size, summarise, take_graphs
 from graphgps_spse.encode import encode, split_of
 from graphgps_spse.encodings.base import Cost, Encoding
@@ -52,6 +52,7 @@ def check_data(cfg: Config) -> Iterator[str]:
     num_threads = count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
     splits, report = load_splits(parts.dataset), DataReport()
+    require_splits(splits)
     pairs = _describe_splits(report, cfg, parts, splits)
     yield from report.text()
     report = DataReport()

@@ -21,13 +21,13 @@ def load_splits(dataset: Any) -> dict[str, GraphDataset]:
             f"{dataset.spec.name}: {err.filename or 'a file'} cannot be read ({err.strerror or err}). Check the path "
             "and its permissions, or set dataset.dir (or the key of this data set) to another folder"
         ) from err
-    for graphs in splits.values():
-        check_agrees(graphs, dataset.spec)
+    for split, graphs in splits.items():
+        check_agrees(graphs, dataset.spec, split)
         check_classes(graphs, dataset.spec.num_classes)
     return splits
 
 
-def check_agrees(graphs: GraphDataset, spec: DatasetSpec) -> None:
+def check_agrees(graphs: GraphDataset, spec: DatasetSpec, split: str) -> None:
     """Raise DataError unless level, targets and features are those that the `DatasetSpec` states."""
     for what, declared, found in (
         ("level", spec.level, graphs.level),
@@ -37,8 +37,8 @@ def check_agrees(graphs: GraphDataset, spec: DatasetSpec) -> None:
     ):
         if found != declared:
             raise DataError(
-                f"{graphs.name}, {graphs.split} split: the graphs have {found}, but the spec of the data set states "
-                f"{what} {declared}; correct {what} or the graphs"
+                f"{spec.name}, {split} split: the spec of the data set states {what} {declared}, but the graphs have "
+                f"{found}; correct the spec or the graphs"
             )
 
 

@@ -47,7 +47,7 @@ def test_traps_of_yaml_numbers(tmp_path):
         ("gt:\n  layers: 2.5\n", [], ["gt.layers", "int"]),
         ("optim:\n  clip_grad_norm: 1\n", [], ["clip_grad_norm", "bool"]),
         ("gt: 3\n", [], ["'gt' is a section"]),
-        ("seed: 1\nseed: 2\n", [], ["exp.yaml:2", "twice"]),
+        ("seed: 1\nseed: 2\n", [], ["exp.yaml:2", "duplicate key"]),
         ("seed: [1\n", [], ["not valid YAML"]),
         ("- 1\n- 2\n", [], ["not a YAML mapping"]),
         ("\tseed: 1\n", [], ["not valid YAML"]),

@@ -165,18 +165,18 @@ SPEC = DatasetSpec(
 @pytest.mark.parametrize(
     "graphs, declared, message",
     [
-        ({}, {"level": "node"}, "the graphs have graph, but the spec of the data set states level node"),
-        ({}, {"num_targets": 2}, "have 1, .* num_targets 2"),
-        ({}, {"node_input": InputSpec("floats", 1)}, "have 1 columns of int64, .* node_input .*'floats'"),
-        ({"x_NF": torch.zeros(7, 2)}, {}, "have 2 columns of float32, .* node_input .*'types'"),
+        ({}, {"level": "node"}, "states level node, but the graphs have graph"),
+        ({}, {"num_targets": 2}, "states num_targets 2, but the graphs have 1"),
+        ({}, {"node_input": InputSpec("floats", 1)}, "node_input .*'floats'.* have 1 columns of int64"),
+        ({"x_NF": torch.zeros(7, 2)}, {}, "node_input .*'types'.* have 2 columns of float32"),
         ({"x_NF": torch.zeros(7, 2)}, {"node_input": InputSpec("floats", 3)}, "have 2 columns of float32"),
-        ({"edge_attr_EF": None}, {}, "Named, train split: the graphs have no features, .* edge_input .*'types'"),
+        ({"edge_attr_EF": None}, {}, "Named, val split: .* edge_input .*'types'.* have no features"),
     ],
 )
 def test_graphs_that_differ_from_the_spec_are_named(graphs, declared, message):
-    check_agrees(make_dataset(), SPEC)
+    check_agrees(make_dataset(), SPEC, "val")
     with pytest.raises(DataError, match=message):
-        check_agrees(make_dataset(**graphs), replace(SPEC, **declared))
+        check_agrees(make_dataset(**graphs), replace(SPEC, **declared), "val")
 
 
 def test_loaded_splits_are_compared_with_the_spec():

@@ -53,10 +53,9 @@ def check_arrays(encoding: Encoding, encoded: EncodingArrays, graphs: GraphArray
     ):
         found = ("no array", ()) if array is None else (str(array.dtype), array.shape)
         if found != (("float32", (rows, columns)) if columns else ("no array", ())):
-            raise DataError(
-                f"encoding {encoding.name}, {where}: {what} must be float32 [{rows}, {columns}] (no array where "
-                f"dim_{what} is 0), not {found[0]} {list(found[1])}"
-            )
+            wanted = f"float32 [{rows}, {columns}]" if columns else f"None, as dim_{what} is 0"
+            got = "no array" if array is None else f"{found[0]} {list(found[1])}"
+            raise DataError(f"encoding {encoding.name}, {where}: {what} must be {wanted}, not {got}")
 
 
 @contextmanager

@@ -50,10 +50,14 @@ class LabOptions(EncodingOptions, section="posenc_Lab"):
 @pytest.mark.parametrize(
     ("pair", "node", "message"),
     [
-        (np.zeros((4, 1)), None, "pair must be float32 .4, 1. .*not float64 .4, 1."),
-        (np.zeros((4, 2), np.float32), None, "pair must be float32 .4, 1.*not float32 .4, 2."),
-        (None, None, "pair must be float32 .4, 1.*not no array"),
-        (np.zeros((4, 1), np.float32), np.zeros((2, 1), np.float32), "node must be float32 .2, 0. .no array where"),
+        (np.zeros((4, 1)), None, "pair must be float32 .4, 1., not float64 .4, 1."),
+        (np.zeros((4, 2), np.float32), None, "pair must be float32 .4, 1., not float32 .4, 2."),
+        (None, None, "pair must be float32 .4, 1., not no array"),
+        (
+            np.zeros((4, 1), np.float32),
+            np.zeros((2, 1), np.float32),
+            "node must be None, as dim_node is 0, not float32",
+        ),
     ],
 )
 def test_an_encoding_that_breaks_its_word_is_named(pair, node, message):
