@@ -30,7 +30,7 @@ def test_a_curve_with_a_changed_digit_is_not_drawn(tmp_path):
     assert read_histories(build_report(collect_runs(tmp_path)).cells)[0]["exp"]
     (tmp_path / "exp/0/val/stats.json").write_bytes(content.replace(b"0.175", b"0.375", 1))
     histories, problems = read_histories(build_report(collect_runs(tmp_path)).cells)
-    assert not histories["exp"] and "exp/0" in problems[0] and "stats.json is not as the run wrote it" in problems[0]
+    assert not histories["exp"] and "exp/0" in problems[0] and "stats.json does not match its digest" in problems[0]
 
 
 def test_values_that_cannot_be_averaged_are_gaps(tmp_path):
