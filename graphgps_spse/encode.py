@@ -8,18 +8,20 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.base import Encoding, GraphArrays
-from graphgps_spse.encodings.storage.count_store import CountStore
 from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY, StoragePolicy, encode_split
 from graphgps_spse.encodings.storage.split import Split, locate_errors
 from graphgps_spse.errors import DataError
 from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.memory import Memory, check_fits, find_memory
+
+if TYPE_CHECKING:
+    from graphgps_spse.encodings.storage.count_store import CountStore
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +139,7 @@ def fill_stores(
 
 def _stores(
     splits: dict[str, GraphDataset], encodings: Sequence[Encoding], policy: StoragePolicy
-) -> Iterator[tuple[Split, CountStore]]:
+) -> "Iterator[tuple[Split, CountStore]]":
     check_encodable(splits, encodings)
     for encoding in encodings:
         for graphs in splits.values():

@@ -43,7 +43,7 @@ def test_a_wrong_key_of_a_base_of_a_base_is_named_where_it_stands(write):
     with pytest.raises(ConfigError, match=r"^a\.yaml:3: unknown key 'sed'"):
         load_config(write("c.yaml", "base: b.yaml\n"))
     write("a.yaml", "seed: 1\n\nseed: 2\n")
-    with pytest.raises(ConfigError, match=r"^c\.yaml:1: base: .*b\.yaml|^b\.yaml:1: base: a\.yaml:3: duplicate key 'seed'"):
+    with pytest.raises(ConfigError, match=r"^b\.yaml:1: base: a\.yaml:3: duplicate key 'seed'"):
         load_config("c.yaml")
 
 

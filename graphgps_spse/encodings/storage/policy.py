@@ -2,19 +2,21 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphgps_spse.counting.parallel import Progress
 from graphgps_spse.encodings.base import Encoding, num_rows
 from graphgps_spse.encodings.path_counts import CountRequest, PathCountEncoding
-from graphgps_spse.encodings.storage.count_store import CountStore, may_have_counts
 from graphgps_spse.encodings.storage.in_memory import InMemory
-from graphgps_spse.encodings.storage.on_disk import OnDisk
 from graphgps_spse.encodings.storage.on_the_fly import OnTheFly
 from graphgps_spse.encodings.storage.split import Split
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.options import Options, option
+
+if TYPE_CHECKING:
+    from graphgps_spse.encodings.storage.count_store import CountStore
+    from graphgps_spse.encodings.storage.on_disk import OnDisk
 
 MEMORY, STORE, ON_THE_FLY = "memory", "store", "on the fly"
 
@@ -118,12 +120,16 @@ class StoragePolicy:
             return StorageChoice(STORE, f"{counting}, above store.min_seconds")
         return StorageChoice(MEMORY, f"{size} of arrays; {counting}")
 
-    def store_of(self, encoding: Encoding, split: Split) -> CountStore | None:
+    def store_of(self, encoding: Encoding, split: Split) -> "CountStore | None":
         """Return the store of the path counts of a split, which may be empty; None for an encoding without counts."""
+        from graphgps_spse.encodings.storage.count_store import CountStore  # here, as few runs need pyarrow
+
         request = encoding.request if isinstance(encoding, PathCountEncoding) else None
         return None if request is None else CountStore(self.folder, split.name, split.graphs, request)
 
-    def _find_store(self, split: Split, request: CountRequest) -> CountStore | None:
+    def _find_store(self, split: Split, request: CountRequest) -> "CountStore | None":
+        from graphgps_spse.encodings.storage.count_store import CountStore, may_have_counts
+
         if not may_have_counts(self.folder, split.graphs, request):
             return None
         kept = CountStore(self.folder, split.name, split.graphs, request)
@@ -138,12 +144,14 @@ def encode_split(
     *,
     num_threads: int = 1,
     progress: Progress | None = None,
-) -> InMemory | OnDisk | OnTheFly:
+) -> "InMemory | OnDisk | OnTheFly":
     """Encode a split into the chosen storage. On the fly, only a sample is encoded now."""
     if choice.kind == ON_THE_FLY:
         return OnTheFly.encode(encoding, split)
     if choice.kind == STORE and isinstance(encoding, PathCountEncoding):
         store = policy.store_of(encoding, split)
         if store is not None:
+            from graphgps_spse.encodings.storage.on_disk import OnDisk
+
             return OnDisk.encode(encoding, split, store, num_threads=num_threads, progress=progress)
     return InMemory.encode(encoding, split, num_threads=num_threads, progress=progress)
