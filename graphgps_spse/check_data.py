@@ -159,8 +159,9 @@ def _describe_encodings(report: DataReport, parts: Parts, splits: dict[str, Grap
     for encoding in parts.encodings:
         for part, graphs in splits.items():
             split = split_of(graphs)
-            choice, num_bytes = parts.storage.choose(encoding, split), split.num_bytes(encoding)
-            cost, cores = predict_cost(encoding, graphs), f"{num_threads} thread{'s' * (num_threads > 1)}"
+            cost, num_bytes = predict_cost(encoding, graphs), split.num_bytes(encoding)
+            choice = parts.storage.choose(encoding, split, cost)
+            cores = f"{num_threads} thread{'s' * (num_threads > 1)}"
             when = "in every epoch" if choice.kind == ON_THE_FLY else "before the first epoch"
             seconds = cost.seconds(num_threads)
             report.lines.append(

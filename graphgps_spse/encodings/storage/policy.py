@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphgps_spse.counting.parallel import Progress
-from graphgps_spse.encodings.base import Encoding, num_rows
+from graphgps_spse.encodings.base import Cost, Encoding, num_rows
 from graphgps_spse.encodings.path_counts import CountRequest, PathCountEncoding
 from graphgps_spse.encodings.storage.in_memory import InMemory
 from graphgps_spse.encodings.storage.on_the_fly import OnTheFly
@@ -87,8 +87,8 @@ class StoragePolicy:
         """Return a copy of the policy that never reads or writes a store."""
         return replace(self, options=replace(self.options, mode="never"))
 
-    def choose(self, encoding: Encoding, split: Split) -> StorageChoice:
-        """Choose the storage of the encoding of a split.
+    def choose(self, encoding: Encoding, split: Split, cost: Cost | None = None) -> StorageChoice:
+        """Choose the storage of the encoding of a split. `cost` is its estimate, if the caller has one.
 
         Path counts that are in the store are read from it. Path counts that are expensive, compared with reading them,
         are added to the store if they are large or take long; a sample predicts their cost. Other encodings are kept in
@@ -110,7 +110,8 @@ class StoragePolicy:
         kept = self._find_store(split, request)
         if kept is not None:
             return StorageChoice(STORE, f"{kept.path} exists")
-        cost, num_counts = encoding.estimate(split.graphs), num_rows(split.graphs)[0] * request.max_length
+        cost = encoding.estimate(split.graphs) if cost is None else cost
+        num_counts = num_rows(split.graphs)[0] * request.max_length
         counting = f"counting takes one core {as_duration(cost.seconds())}"
         if is_large and not cost.at_least and cost.work <= _CHEAP_WORK * num_counts:
             return StorageChoice(ON_THE_FLY, f"{size} of arrays, above store.min_gib, and {counting}")
