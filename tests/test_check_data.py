@@ -2,13 +2,12 @@
 
 import json
 import re
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from scripts_at import load_script
 
 from graphgps_spse import check_data as checks
 from graphgps_spse.check_data import check_data, measure_saved_bytes, pairs_per_batch, predict_cost
@@ -21,9 +20,7 @@ from graphgps_spse.models.grit import attention as grit_attention
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.parts import build_parts
 
-location = spec_from_file_location("check_script", Path(__file__).resolve().parents[1] / "scripts" / "check_data.py")
-script = module_from_spec(location)
-location.loader.exec_module(script)
+script = load_script("check_data")
 
 CONFIG = {
     "dataset": {"format": "folder", "edge_encoder_name": "DummyEdge"},

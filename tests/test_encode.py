@@ -5,14 +5,13 @@ import os
 import signal
 import sys
 import time
-from importlib.util import module_from_spec, spec_from_file_location
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from scripts_at import load_script
 
 from graphgps_spse import encode as encoding_room
 from graphgps_spse import run
@@ -36,9 +35,7 @@ from graphgps_spse.fill_store import fill_store
 from graphgps_spse.memory import Memory
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
-spec = spec_from_file_location("encode_script", Path(__file__).resolve().parents[1] / "scripts" / "encode.py")
-script = module_from_spec(spec)
-spec.loader.exec_module(script)
+script = load_script("encode")
 
 TINY = {
     "dataset": {

@@ -1,6 +1,5 @@
 """What encodings can see: views against rational arithmetic, refinement against a plain twin, and known verdicts."""
 
-import importlib.util
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from scripts_at import load_script
 
 from graphgps_spse import expressivity as see
 
@@ -110,9 +110,7 @@ def test_where_counting_ends_the_view_ends():
 
 @pytest.mark.skipif(not BREC.is_dir(), reason="the BREC graphs lie in ../shared, which is absent")
 def test_rows_of_brec_that_are_known_from_elsewhere():
-    spec = importlib.util.spec_from_file_location("expressivity_script", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load_script("expressivity")
     graphs = script.read_graphs(BREC / "brec.g6.gz")
     assert len(graphs) == 800
     pairs = range(110, 160, 5)  # strongly regular: 3-WL separates none

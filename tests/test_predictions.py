@@ -4,8 +4,6 @@ import csv
 import dataclasses
 import json
 import shutil
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ import yaml
 from data.lay_ogb import SMILES as PCQM_SMILES
 from data.lay_ogb import lay_pcqm
 from data.poison import POISON, spread_poison
+from scripts_at import load_script
 from unprivileged import as_nobody
 
 from graphgps_spse import predictions
@@ -24,9 +23,7 @@ from graphgps_spse.run import run
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.trainer import Trainer
 
-location = spec_from_file_location("predict_script", Path(__file__).resolve().parents[1] / "scripts" / "predict.py")
-script = module_from_spec(location)
-location.loader.exec_module(script)
+script = load_script("predict")
 
 SMILES = ("CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)C(=O)O", "C1CC1", "CN")
 SPLITS = ("train", "train", "test", "val", "test", "train", "val", "test")

@@ -1,22 +1,16 @@
 """docs/results.md shows the records: its tables are made from them, and its figures can be found there."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
+
+from scripts_at import load_script
 
 from graphgps_spse.reports.published_baselines import published_baselines_text
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "expressivity"
 KS = (0, 2, 3, 5, 6, 7, 8, 9, 12, 16, 20)
-
-
-def script():
-    spec = importlib.util.spec_from_file_location("expressivity_script", ROOT / "scripts" / "expressivity.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def record(name):
@@ -32,7 +26,7 @@ def test_the_table_is_that_of_the_record():
     shown = re.search(r"<!-- table: brec -->\n(.*?)<!-- end -->", page, re.S)[1]
     kept = record("brec")
     kept["rows"] = [row for row in kept["rows"] if row["K"] in KS]
-    assert shown.strip() == script().table(kept)
+    assert shown.strip() == load_script("expressivity").table(kept)
 
 
 def test_what_the_text_says_of_brec():

@@ -21,6 +21,7 @@ from graphgps_spse.encodings import build_encodings
 from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, describe_environment
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.files import write_atomic
 from graphgps_spse.registry import datasets
 from graphgps_spse.results import RunResult, aggregate, hash_config
 from graphgps_spse.rundir import RunDir
@@ -135,7 +136,7 @@ def run_seed(cfg: Config, data: TreeData, options: TreeOptions) -> RunResult:
             for split in fit.metrics:
                 folder = run_dir.path / split
                 folder.mkdir(exist_ok=True)
-                (folder / "stats.json").write_text("".join(record.line(split) for record in fit.history))
+                write_atomic(folder / "stats.json", "".join(record.line(split) for record in fit.history).encode())
             result.write(run_dir.result_path)
             aggregate(run_dir.path.parent)
         return result
