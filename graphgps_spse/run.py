@@ -9,6 +9,7 @@ from graphgps_spse.config import Config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.opening import load_splits, require_splits, require_targets
+from graphgps_spse.data.resident import place
 from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
@@ -20,7 +21,7 @@ from graphgps_spse.reevaluation import reevaluate, require_finished
 from graphgps_spse.results import RunResult, aggregate
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
-from graphgps_spse.sizes import explaining_shortage
+from graphgps_spse.sizes import explaining_shortage, memory_of
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.determinism import deterministic_algorithms
 from graphgps_spse.training.optim import check_extendable, is_any_length
@@ -98,7 +99,9 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
         share = {"part": processes.rank, "num_parts": processes.count}
-        loaders = training.loading.loaders(encoded, pin_memory=device.type == "cuda", **share)
+        with cfg.locating():
+            encoded, resident = place(encoded, training.loading.resident, device, memory_of(device).free)
+        loaders = training.loading.loaders(encoded, resident=resident, pin_memory=device.type == "cuda", **share)
 
         # Fit, or evaluate the best epoch again.
         meter = ResourceMeter(device)

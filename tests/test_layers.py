@@ -30,11 +30,15 @@ LAYERS = {
     "environment": (CORE | {"cores"}, {"torch"}),
     "human_readable": (set(), STDLIB_ONLY),
     "memory": ({"errors", "human_readable"}, STDLIB_ONLY),
+    "row_runs": (set(), {"numpy", "torch"}),
     "counting": ({"errors", "jit", "options"}, {"numpy"}),
-    "encodings": (CORE | {"counting", "files", "human_readable", "jit"}, {"numpy", "torch", "pyarrow", "scipy"}),
+    "encodings": (
+        CORE | {"counting", "files", "human_readable", "jit", "row_runs"},
+        {"numpy", "torch", "pyarrow", "scipy"},
+    ),
     "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
     "data": (
-        CORE | {"cores", "files", "jit", "memory", "seeding"},
+        CORE | {"cores", "files", "jit", "memory", "row_runs", "seeding"},
         {"numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"},
     ),
     "ops": ({"errors", "jit"}, {"numpy", "torch"}),

@@ -25,6 +25,7 @@ RUNTIME_KEYS = (
     "train.kernels",
     "train.log_interval",
     "train.mode",
+    "train.resident",
     "wandb",
     "worker_timeout",
 )

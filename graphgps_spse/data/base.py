@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphgps_spse.errors import DataError
+from graphgps_spse.row_runs import RowRuns
 
 _CHUNK_ROWS = 1 << 15  # rows checked or hashed at a time: chunks fit into the CPU cache, and mapped files stay on disk
 _NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
@@ -264,6 +266,17 @@ class GraphDataset:
                     digest.update(_widened(chunk).contiguous().numpy().data)
         return digest.hexdigest()
 
+    def to(self, device: torch.device) -> "GraphDataset":
+        """Return a copy whose arrays and encodings are on `device`, where `batch` then gathers its batches.
+
+        Offsets stay on the CPU, where the shapes of a batch are computed. Every encoding must have the method `to`.
+        """
+        moved = {name: getattr(self, name).to(device) for name in ("x_NF", "edge_index_2E", "y")}
+        moved["edge_attr_EF"] = None if self.edge_attr_EF is None else self.edge_attr_EF.to(device)
+        encodings = {name: getattr(encoding, "to")(device) for name, encoding in self.encodings.items()}  # noqa: B009
+        known = self.fingerprint()
+        return replace(self, **moved, encodings=encodings, kept_fingerprint=known, files=())
+
     def batch(self, indices: Sequence[int]) -> GraphBatch:
         """Return the graphs `indices` as one batch, sorted by size. Graphs of equal size keep their order.
 
@@ -271,27 +284,28 @@ class GraphDataset:
         """
         for file in self.files:
             file.check()
-        index_B = torch.as_tensor(indices, dtype=torch.int64)
-        index_B = index_B[torch.argsort(count_rows(self.node_ptr, index_B), stable=True)]
-        sizes_B, edges_B = count_rows(self.node_ptr, index_B), count_rows(self.edge_ptr, index_B)
-        node_rows, edge_rows = flat_rows(self.node_ptr, index_B), flat_rows(self.edge_ptr, index_B)
-        local_2E = self.edge_index_2E[:, edge_rows].to(torch.int64)
-        node_offset_B = sizes_B.cumsum(0) - sizes_B
-        edge_index_2E = local_2E + node_offset_B.repeat_interleave(edges_B)
-        degree_N = torch.bincount(edge_index_2E[0], minlength=len(node_rows))
-        pair: dict[str, Tensor] = {}
-        node: dict[str, Tensor] = {}
+        node_ptr, edge_ptr, chosen = self.node_ptr.numpy(), self.edge_ptr.numpy(), np.asarray(indices, dtype=np.int64)
+        size_B = node_ptr[chosen + 1] - node_ptr[chosen]
+        chosen = chosen[np.argsort(size_B, kind="stable")]
+        nodes, edges, device = RowRuns.of(node_ptr, chosen), RowRuns.of(edge_ptr, chosen), self.x_NF.device
+        local_2E = edges.take(self.edge_index_2E, dim=1).to(torch.int64)
+        edge_index_2E = local_2E + edges.repeat(nodes.first_B, device)
+        sent_E = edge_index_2E[0]
+        degree_N = sent_E.new_zeros(nodes.total).index_add_(0, sent_E, torch.ones_like(sent_E))
+        host_index_B, pair, node = torch.from_numpy(chosen), dict[str, Tensor](), dict[str, Tensor]()
+        offsets = [torch.from_numpy(np.append(runs.first_B, runs.total)) for runs in (nodes, edges)]
         for name, encoding in self.encodings.items():
-            pair_PC, node_NC = encoding.rows(index_B, _offsets(sizes_B), _offsets(edges_B), local_2E)
+            pair_PC, node_NC = encoding.rows(host_index_B, *offsets, local_2E)
             pair |= {} if pair_PC is None else {name: pair_PC}
             node |= {} if node_NC is None else {name: node_NC}
+        index_B = host_index_B.to(device, non_blocking=True)
         return GraphBatch(
-            sizes=tuple(sizes_B.tolist()),
+            sizes=tuple(nodes.count_B.tolist()),
             index_B=index_B,
-            x_NF=_widened(self.x_NF[node_rows]),
+            x_NF=_widened(nodes.take(self.x_NF)),
             edge_index_2E=edge_index_2E,
-            edge_attr_EF=None if self.edge_attr_EF is None else _widened(self.edge_attr_EF[edge_rows]),
-            y=_widened(self.y[index_B if self.level == "graph" else node_rows]),
+            edge_attr_EF=None if self.edge_attr_EF is None else _widened(edges.take(self.edge_attr_EF)),
+            y=_widened(self.y[index_B] if self.level == "graph" else nodes.take(self.y)),
             log_deg_N=torch.log1p(degree_N.to(torch.float32)),
             pair=pair,
             node=node,
@@ -318,11 +332,6 @@ def _chunks(values: Tensor) -> Iterator[tuple[int, Tensor]]:
 def count_rows(ptr: Tensor, index_B: Tensor) -> Tensor:
     """Return the number of rows of each of the graphs `index_B` in a flat array with offsets `ptr`, [B] int64."""
     return ptr[index_B + 1] - ptr[index_B]
-
-
-def _offsets(count_B: Tensor) -> Tensor:
-    """Return [0, count_B[0], count_B[0] + count_B[1], ..], [B + 1] int64."""
-    return torch.cat([count_B.new_zeros(1), count_B.cumsum(0)])
 
 
 def flat_rows(ptr: Tensor, index_B: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphgps_spse.data.base import GraphBatch, GraphDataset
+from graphgps_spse.data.resident import ResidentOptions
 from graphgps_spse.data.workers import batches_of, begin_loader_worker
 from graphgps_spse.errors import DataError, SPSEError
 from graphgps_spse.options import Options, option
@@ -167,25 +168,37 @@ class LoaderOptions:
     seed: int
     num_workers: int = 0
     worker_timeout: float = 0.0
+    resident: str = ResidentOptions.resident
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "LoaderOptions":
-        """Read `train.batch_size`, `num_workers`, `worker_timeout` and the run's seed."""
-        return cls(seed=cfg.seed, **vars(BatchOptions.from_cfg(cfg)), **vars(WorkerOptions.from_cfg(cfg)))
+        """Read `train.batch_size`, `train.resident`, `num_workers`, `worker_timeout` and the run's seed."""
+        sections = (BatchOptions, ResidentOptions, WorkerOptions)
+        return cls(seed=cfg.seed, **{k: v for options in sections for k, v in vars(options.from_cfg(cfg)).items()})
 
     def loaders(
-        self, splits: dict[str, GraphDataset], *, pin_memory: bool = False, part: int = 0, num_parts: int = 1
+        self,
+        splits: dict[str, GraphDataset],
+        *,
+        resident: bool = False,
+        pin_memory: bool = False,
+        part: int = 0,
+        num_parts: int = 1,
     ) -> dict[str, GraphLoader]:
-        """Return a loader for each split. Only "train" is shuffled. For `part` and `num_parts`, see GraphLoader."""
+        """Return a loader for each split. Only "train" is shuffled. For `part` and `num_parts`, see GraphLoader.
+
+        `resident`: the splits lie on the device already, so no processes build batches. `pin_memory`: batches of the
+        CPU are put into page-locked memory.
+        """
         return {
             split: GraphLoader(
                 graphs,
                 batch_size=self.batch_size,
                 seed=derive_seed(self.seed, "loader", split),
                 shuffle=split == "train",
-                num_workers=self.num_workers,
+                num_workers=0 if resident else self.num_workers,
                 worker_timeout=self.worker_timeout,
-                pin_memory=pin_memory,
+                pin_memory=pin_memory and not resident,
                 part=part,
                 num_parts=num_parts,
             )

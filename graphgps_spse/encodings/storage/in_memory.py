@@ -11,6 +11,7 @@ from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chu
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, num_rows, slice_graphs
 from graphgps_spse.encodings.path_counts import PathCountEncoding, counts_record
 from graphgps_spse.encodings.storage.split import Split, check_arrays, compute_checked, locate_errors
+from graphgps_spse.row_runs import RowRuns
 
 _CHUNK_PAIRS = 1 << 14  # pairs that are encoded at a time; their arrays fit into the CPU cache
 
@@ -23,8 +24,8 @@ class InMemory:
     ) -> None:
         """Wrap arrays: `node_ptr` [G + 1] int64, `pair` [P, dim_pair] float32 and `node` [N, dim_node] float32."""
         self.pair, self.node, self.record = pair, node, record or {}
-        self._node_ptr = node_ptr.tolist()
-        self._pair_ptr = pair_offsets(node_ptr.numpy()).tolist()
+        self.node_ptr = node_ptr
+        self._pair_ptr = pair_offsets(node_ptr.numpy())
 
     @classmethod
     def encode(
@@ -45,11 +46,19 @@ class InMemory:
         self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return pair and node rows of the graphs `index_B`; see data.base.EncodedSplit."""
-        return _gather(self.pair, self._pair_ptr, index_B), _gather(self.node, self._node_ptr, index_B)
+        graphs = index_B.numpy()
+        pair = None if self.pair is None else RowRuns.of(self._pair_ptr, graphs).take(self.pair)
+        return pair, None if self.node is None else RowRuns.of(self.node_ptr.numpy(), graphs).take(self.node)
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of the arrays."""
+        return sum(rows.nbytes for rows in (self.pair, self.node) if rows is not None)
 
-def _gather(rows: Tensor | None, ptr: list[int], index_B: Tensor) -> Tensor | None:
-    return None if rows is None else torch.cat([rows[ptr[graph] : ptr[graph + 1]] for graph in index_B.tolist()])
+    def to(self, device: torch.device) -> Self:
+        """Return a copy whose arrays are on `device`; batches are gathered there."""
+        pair, node = (None if rows is None else rows.to(device) for rows in (self.pair, self.node))
+        return type(self)(self.node_ptr, pair, node, self.record)
 
 
 def _encode_chunks(encoding: Encoding, split: Split, num_threads: int, progress: Progress | None) -> EncodingArrays:

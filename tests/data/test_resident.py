@@ -1,0 +1,102 @@
+"""Splits on the device: the same batches, to the bit, and refusals that say why."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphgps_spse import row_runs
+from graphgps_spse.config import default_tree
+from graphgps_spse.config.identity import is_runtime_key
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.resident import bytes_of, place
+from graphgps_spse.encodings.storage.in_memory import InMemory
+from graphgps_spse.errors import ConfigError
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+
+
+def encoded_split(level: str = "graph") -> GraphDataset:
+    """Five graphs with narrow types, one encoding of pairs and one of nodes."""
+    sizes, generator = torch.tensor([3, 1, 4, 2, 3]), torch.Generator().manual_seed(0)
+    node_ptr, edge_ptr = (torch.cat([torch.zeros(1, dtype=torch.int64), x.cumsum(0)]) for x in (sizes, 2 * (sizes - 1)))
+    num_nodes, num_pairs = int(sizes.sum()), int(sizes.square().sum())
+    edges = [torch.stack([torch.arange(n - 1).repeat(2), torch.arange(1, n).repeat(2)]) for n in sizes.tolist()]
+    return GraphDataset(
+        name="Named",
+        split="train",
+        x_NF=torch.arange(num_nodes, dtype=torch.uint8).reshape(-1, 1),
+        edge_index_2E=torch.cat(edges, dim=1).to(torch.int32),
+        edge_attr_EF=torch.rand(int(edge_ptr[-1]), 2, generator=generator, dtype=torch.float32).half(),
+        y=torch.rand(len(sizes) if level == "graph" else num_nodes, 1, generator=generator),
+        node_ptr=node_ptr,
+        edge_ptr=edge_ptr,
+        level=level,
+        encodings={
+            "P": InMemory(node_ptr, torch.rand(num_pairs, 3, generator=generator), None),
+            "V": InMemory(node_ptr, None, torch.rand(num_nodes, 2, generator=generator)),
+        },
+    )
+
+
+def tensors(batch) -> dict[str, torch.Tensor]:
+    return {k: v for k, v in (vars(batch) | batch.pair | batch.node).items() if isinstance(v, torch.Tensor)}
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_gathered_batches_are_those_of_the_loader(level, monkeypatch):
+    """With CPU tensors as those of the device: gathered by row number there, copied by the loader here."""
+    split, options = encoded_split(level), LoaderOptions(batch_size=2, seed=3)
+    expected = list(options.loaders({"train": split})["train"].epoch(1))
+    placed, is_resident = place({"train": split}, "on", CPU, 1 << 20)
+    assert is_resident
+    monkeypatch.setattr(row_runs, "copies", lambda values: False)
+    batches = list(options.loaders(placed, resident=True)["train"].epoch(1))
+    assert [batch.sizes for batch in batches] == [batch.sizes for batch in expected]
+    for ours, theirs in zip(batches, expected, strict=True):
+        ours, theirs = tensors(ours), tensors(theirs)
+        assert ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+        assert all(ours[k].dtype == theirs[k].dtype for k in ours)
+
+
+def test_a_batch_of_another_device_is_built_without_reading_from_it():
+    """Without data, as on "meta", everything that would wait for the device raises an error."""
+    placed, _ = place({"train": encoded_split()}, "auto", META, 1 << 20)
+    batch = placed["train"].batch([4, 1, 2])
+    assert batch.sizes == (1, 3, 4) and {t.device.type for t in tensors(batch).values()} == {"meta"}
+    assert batch.pair["P"].shape == (26, 3) and batch.x_NF.dtype == torch.int64
+    assert placed["train"].fingerprint() == encoded_split().fingerprint()
+
+
+def test_auto_leaves_large_splits_where_they_are():
+    split = encoded_split()
+    assert place({"train": split}, "auto", META, 4 * bytes_of(split))[1]
+    for choice, device, free in (
+        ("auto", META, 4 * bytes_of(split) - 1),
+        ("auto", CPU, 1 << 40),
+        ("off", META, 1 << 40),
+    ):
+        placed, is_resident = place({"train": split}, choice, device, free)
+        assert placed["train"] is split and not is_resident
+
+
+def test_what_cannot_lie_on_the_device_is_said():
+    split = encoded_split()
+    with pytest.raises(ConfigError, match=r"train.resident: on.*they take \d+ bytes, and 7 are free"):
+        place({"train": split}, "on", META, 7)
+
+    class Elsewhere:
+        def rows(self, *args):
+            return None, None
+
+    computed = replace(split, encodings=split.encodings | {"SPSE": Elsewhere()})
+    with pytest.raises(ConfigError, match="SPSE of the train split is read or computed as batches are built"):
+        place({"train": computed}, "on", META, 1 << 40)
+    assert not place({"train": computed}, "auto", META, 1 << 40)[1]
+
+
+def test_resident_splits_have_no_loader_processes():
+    loader = LoaderOptions(batch_size=2, seed=0, num_workers=2).loaders({"train": encoded_split()}, resident=True)
+    assert loader["train"]._loader.num_workers == 0 and not loader["train"]._loader.pin_memory
+    assert default_tree().train.resident == "auto" and is_runtime_key("train.resident")
