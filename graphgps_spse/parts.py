@@ -28,7 +28,8 @@ from graphgps_spse.training.initial_weights import InitialWeightsOptions
 from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.options import TrainOptions
-from graphgps_spse.training.tasks import Task, build_task
+from graphgps_spse.training.task import Task
+from graphgps_spse.training.tasks import build_task
 
 
 class WithoutNormalValues(TorchFunctionMode):
@@ -136,6 +137,6 @@ def describe_run(cfg: Config, parts: Parts, path: Path) -> RunInfo:
         id=hashlib.sha256(f"{path.resolve()} {digest}".encode()).hexdigest()[:16],
         config=cfg.to_dict(),
         metric=parts.task.metric,
-        reported_metric=spec.metric,
+        reported_metric=parts.task.reported_metric,
         direction=parts.task.direction,
     )

@@ -99,7 +99,7 @@ def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
     except (KeyError, RuntimeError) as err:
         raise CheckpointError(f"the weights in {path} do not fit this model: {err}") from err
     check_best_epoch(path, epoch)
-    task, reported = parts.task.metric, parts.dataset.spec.metric
+    task, reported = parts.task.metric, parts.task.reported_metric
     chosen = f", the best by {task} on validation" + (f" ({reported} is reported)" if reported != task else "")
     finished = "" if (path / "result.json").is_file() else ", the best so far of a run that is not finished"
     log.info("%s: weights of epoch %d%s%s", path, epoch, chosen, finished)

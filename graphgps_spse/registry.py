@@ -91,6 +91,7 @@ edge_encoders = Registry("edge_encoders", "edge encoder", "graphgps_spse.models"
 positional_encoders = Registry("positional_encoders", "positional encoder", "graphgps_spse.models", "posenc_NAME.model")
 heads = Registry("heads", "head", "graphgps_spse.models", "gnn.head")
 tasks = Registry("tasks", "task", "graphgps_spse.training")
+metrics = Registry("metrics", "metric", "graphgps_spse.training", "metrics")
 optimizers = Registry("optimizers", "optimizer", "graphgps_spse.training", "optim.optimizer")
 schedulers = Registry("schedulers", "scheduler", "graphgps_spse.training", "optim.scheduler")
 loggers = Registry("loggers", "logger", "graphgps_spse.training")
@@ -104,6 +105,7 @@ ALL = (
     positional_encoders,
     heads,
     tasks,
+    metrics,
     optimizers,
     schedulers,
     loggers,

@@ -96,6 +96,7 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
             splits |= load_splits(parts.dataset)
             require_splits(splits)
             require_targets(splits)
+            parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
         share = {"part": processes.rank, "num_parts": processes.count}

@@ -38,18 +38,18 @@ def test_components_of_the_guide_train(tmp_path):
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
     results = {path.parents[1].name: read(path) for path in tmp_path.glob("results/*/0/result.json")}
-    assert len(results) == len(commands) == 8
+    assert len(results) == len(commands) == 7
     assert {name: result["encoding"] for name, result in results.items() if result["dataset"] == "Cycles"} == {
         "my_experiment": "Hops", "csa": "Hops", "gps": "Hops", "both": "Hops+SPSE",
     }  # fmt: skip
-    losses = {result["best"]["test"]["loss"] for name, result in results.items() if not name.startswith("r2")}
+    losses = {result["best"]["test"]["loss"] for name, result in results.items() if name != "within"}
     assert len(losses) == 6
     assert (results["messages"]["model"], results["my_triangles"]["metric"]) == ("PairMessages", "mae")
-    for name, selected_by in (("r2", "r2"), ("r2_by_mae", "mae")):
-        result = results[name]
-        assert (result["metric"], result["direction"], result["selection_metric"]) == ("r2", "max", selected_by)
-        train = result["best"]["train"]
-        assert train["r2"] == pytest.approx(1 - train["mse"] / variance_of_triangles(60))
+    within = results["within"]
+    assert (within["metric"], within["direction"], within["selection_metric"]) == ("mae", "min", "within_one")
+    train = within["best"]["train"]
+    assert 0 < train["within_one"] < 1
+    assert train["r2"] == pytest.approx(1 - train["mse"] / variance_of_triangles(60))
 
 
 def variance_of_triangles(num_graphs):

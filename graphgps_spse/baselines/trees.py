@@ -26,7 +26,8 @@ from graphgps_spse.registry import datasets
 from graphgps_spse.results import RunResult, aggregate, hash_config
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.training.history import EpochRecord, FitResult
-from graphgps_spse.training.tasks import Task, build_task
+from graphgps_spse.training.task import Task
+from graphgps_spse.training.tasks import build_task
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ def load_tables(cfg: Config, names: Sequence[str]) -> TreeData:
     if spec.level != "graph" or spec.task not in OBJECTIVES:
         raise ConfigError(f"{spec.name} is {spec.task} of {spec.level}s; trees take regression or labels of graphs")
     splits = load_splits(dataset)
+    task.check_metrics({split: graphs.y for split, graphs in splits.items()})
     encoded, records = encode(splits, encodings, count_threads(cfg.num_threads), StoragePolicy.from_cfg(cfg))
     smiles = {split: [row.smiles for row in rows] for split, rows in getattr(dataset, "rows", {}).items()}
     own = "+".join(encoding.name for encoding in encodings)
@@ -109,7 +111,7 @@ def run_seed(cfg: Config, data: TreeData, options: TreeOptions) -> RunResult:
         seconds = time.perf_counter() - begin
         fit = _as_fit(data, scores, seconds, num_leaves)
         same_for_all_seeds = experiment_of(cfg.to_dict()) | settings | {"trees.features": data.name}
-        metric = data.spec.metric
+        metric = data.task.reported_metric
         result = RunResult(
             name=cfg.name,
             dataset=data.spec.name,
@@ -201,7 +203,7 @@ def _as_fit(data: TreeData, scores: dict[str, Tensor], seconds: float, num_leave
     values: dict[str, dict[str, float]] = {}
     for split, pred in scores.items():
         y = torch.from_numpy(data.targets[split])
-        sums = data.task.accumulator(torch.device("cpu"))
+        sums = data.task.new_metrics(torch.device("cpu"))
         sums.update(pred, y)
         times = {"time_epoch": seconds if split == "train" else 0.0, "leaves": num_leaves}
         values[split] = {"loss": float(data.task.loss(pred, y)), **sums.compute(), **times}

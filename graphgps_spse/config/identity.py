@@ -35,7 +35,7 @@ Folders and files of data belong to these keys, because checkpoints identify dat
 """
 
 
-NEUTRAL_VALUES = {"train.init_from": ""}
+NEUTRAL_VALUES: dict[str, Any] = {"metrics": [], "train.init_from": ""}
 """Keys that count for nothing at these values. Runs from before such a key stay the same runs."""
 
 LENGTH_KEY = "optim.max_epoch"

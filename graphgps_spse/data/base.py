@@ -67,6 +67,8 @@ class DatasetSpec:
     target_names: tuple[str, ...] = ()
     may_miss_targets: bool = False
     """Whether unknown targets (NaN) are allowed. Losses and metrics ignore them."""
+    own_data: bool = False
+    """Whether the data are a user's and no benchmark: more metrics, and scaled targets, unless the keys say no."""
 
 
 class MappedFile(NamedTuple):

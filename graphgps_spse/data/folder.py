@@ -150,6 +150,7 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
         node_input=_input(path, meta, "node_features"),
         edge_input=_input(path, meta, "edge_features") if "edge_features" in meta else InputSpec("none", 0),
         target_names=tuple(names),
+        own_data=True,
         **flags,
     )
 

@@ -146,6 +146,7 @@ class Smiles:
             edge_input=InputSpec("ogb", 3),
             target_names=target_columns,
             may_miss_targets=len(target_columns) > 1,
+            own_data=True,
         )
         self.rows: dict[str, list[SmilesRow]] = {}
         """Line number and SMILES of each graph of a split, set by `load`."""

@@ -68,4 +68,5 @@ class EpochMetrics:
         self.loss_sum.fill_(state["loss_sum"])
         self.num_graphs, self.num_batches = state["num_graphs"], state["num_batches"]
         self._seconds_before = state["seconds"]
-        self.metrics.load(state["metrics"])
+        if self.num_batches:
+            self.metrics.load(state["metrics"])

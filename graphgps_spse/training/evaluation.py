@@ -11,7 +11,7 @@ from graphgps_spse.training.epoch_metrics import EpochMetrics
 from graphgps_spse.training.guards import FiniteGuard
 from graphgps_spse.training.options import AMP_DTYPES
 from graphgps_spse.training.processes import OneProcess
-from graphgps_spse.training.tasks import Task
+from graphgps_spse.training.task import Task
 
 Forward = Callable[[GraphBatch], Tensor]
 
@@ -47,7 +47,7 @@ class Predictor:
 
     def new_metrics(self) -> EpochMetrics:
         """Return the empty metrics of one pass over a split."""
-        return EpochMetrics(self.task.accumulator(self.device), self.device)
+        return EpochMetrics(self.task.new_metrics(self.device), self.device)
 
 
 def forward_batch(forward: Forward, batch: GraphBatch, device: torch.device, amp: str) -> Tensor:

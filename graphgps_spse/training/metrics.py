@@ -41,6 +41,8 @@ class Accumulator(ABC):
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
+        if "sums" not in state:
+            raise ValueError("the metrics were saved by another version of this program, in the middle of an epoch")
         self.count = state["count"]
         self.sums = {name: t.to(self.device) for name, t in state["sums"].items()}
 
@@ -154,15 +156,21 @@ def average_precision(pred: Tensor, y: Tensor) -> float:
 
 def _average_precision(score_R: Tensor, y_R: Tensor) -> float | None:
     known = ~torch.isnan(y_R)
-    score, order = torch.sort(score_R[known], descending=True)
-    hits = y_R[known][order].cumsum(0)
-    if not len(hits) or hits[-1] == 0 or hits[-1] == len(hits):
+    is_positive = y_R[known]
+    if not len(is_positive) or (is_positive == is_positive[0]).all():
         return None
+    return area_under_precision(score_R[known], is_positive).item()
+
+
+def area_under_precision(score_R: Tensor, is_positive_R: Tensor) -> Tensor:
+    """Return sum_n (R_n - R_(n-1)) P_n over the distinct scores n, for float labels 0 and 1, of which both occur."""
+    score, order = torch.sort(score_R, descending=True)
+    hits = is_positive_R[order].cumsum(0)
     # Rows of equal score enter together, so precision and recall are read after the last of each tie.
     last = torch.cat([score.diff() != 0, torch.ones(1, dtype=torch.bool)])
     hits, rank = hits[last], (last.nonzero()[:, 0] + 1).double()
     gained = torch.diff(hits, prepend=hits.new_zeros(1))
-    return (gained / hits[-1] * (hits / rank)).sum().item()
+    return (gained / hits[-1] * (hits / rank)).sum()
 
 
 def _zeros(dtype: torch.dtype, *shape: int) -> Tensor:

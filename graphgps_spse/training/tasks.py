@@ -1,6 +1,5 @@
-"""Tasks: output width, loss and metrics of a kind of targets, and the metric that picks the best epoch."""
+"""The tasks of the package: what each kind of targets needs of a model, its loss and its metrics."""
 
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
@@ -8,112 +7,12 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec
-from graphgps_spse.errors import ConfigError
-from graphgps_spse.options import Options, option
-from graphgps_spse.registry import nearest, tasks
-from graphgps_spse.training.metrics import (
-    DIRECTIONS,
-    Accumulator,
-    Accuracy,
-    AveragePrecision,
-    RegressionErrors,
-    TargetAccuracy,
-)
+from graphgps_spse.registry import tasks
+from graphgps_spse.training.metrics import Accumulator, Accuracy, AveragePrecision, RegressionErrors, TargetAccuracy
+from graphgps_spse.training.task import Task
 
-
-class LossOptions(Options, section="model"):
-    """The loss."""
-
-    loss_fun: str = option("auto", "name of the loss; auto: the benchmark's")
-
-
-class MetricOptions(Options, section=""):
-    """The choice of the best epoch."""
-
-    metric_best: str = option("auto", "metric that picks the best validation epoch; auto: the benchmark's")
-
-
-class Task(ABC):
-    """A kind of targets. A loss is the mean over the rows of a batch: graphs, or nodes if targets belong to nodes."""
-
-    losses: ClassVar[tuple[str, ...]]
-    """Values of `model.loss_fun`. The first is the loss of the benchmark, which `auto` selects."""
-    directions: ClassVar[dict[str, str]] = DIRECTIONS
-    """Metric -> "min" or "max", which is best. A task with a new metric extends the mapping of its base class."""
-
-    def __init__(self, spec: DatasetSpec, *, loss_fun: str = "auto", metric: str = "auto") -> None:
-        self.spec = spec
-        self.loss_fun = self.losses[0] if loss_fun == "auto" else loss_fun
-        self.metric = spec.metric if metric == "auto" else metric
-        if self.loss_fun not in self.losses:
-            known = ", ".join(("auto", *self.losses))
-            raise ConfigError(f"model.loss_fun: '{loss_fun}' is no loss of {spec.name} ({spec.task}); it has {known}")
-        if self.metric not in self.metric_names:
-            known = ", ".join(("auto", *self.metric_names))
-            near = nearest(self.metric, list(self.metric_names))
-            raise ConfigError(f"metric_best: {spec.name} has no metric '{self.metric}'.{near} It has {known}")
-        for name in self.metric_names:
-            self.direction_of(name)
-
-    @classmethod
-    def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
-        """Build with `model.loss_fun` and `metric_best`."""
-        return cls(spec, loss_fun=LossOptions.from_cfg(cfg).loss_fun, metric=MetricOptions.from_cfg(cfg).metric_best)
-
-    @property
-    @abstractmethod
-    def dim_out(self) -> int:
-        """Columns that the model predicts."""
-
-    @property
-    @abstractmethod
-    def metric_names(self) -> tuple[str, ...]:
-        """Values of an epoch that can pick the best one, including `loss`."""
-
-    @property
-    def direction(self) -> str:
-        """Whether the smallest ("min") or the largest ("max") value of `metric` is best."""
-        return self.direction_of(self.metric)
-
-    def direction_of(self, metric: str) -> str:
-        """Return whether the smallest ("min") or the largest ("max") value of a metric is best.
-
-        `accuracy_x`, of one target, is like `accuracy`. Raises ConfigError for a metric that `directions` lacks.
-        """
-        direction = self.directions.get(metric) or self.directions.get(metric.split("_")[0])
-        if direction is None:
-            raise ConfigError(
-                f"task {self.spec.task}: directions has no entry for the metric '{metric}'; add min or max"
-            )
-        return direction
-
-    def loss(self, pred: Tensor, y: Tensor) -> Tensor:
-        """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.
-
-        Never synchronises: out-of-range classes are the data set's to refuse.
-        """
-        if pred.shape != (y.shape[0], self.dim_out):
-            want = (y.shape[0], self.dim_out)
-            raise ConfigError(
-                f"the model predicts {tuple(pred.shape)}, but {self.spec.name} needs {want}: check gnn.head"
-            )
-        return self._loss(pred, y)
-
-    @abstractmethod
-    def _loss(self, pred: Tensor, y: Tensor) -> Tensor: ...
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Names of the targets in a table: those of the data set, or target0, target1, ..."""
-        return self.spec.target_names or tuple(f"target{t}" for t in range(self.spec.num_targets))
-
-    @abstractmethod
-    def outputs(self, pred: Tensor) -> dict[str, Tensor]:
-        """Return predictions [R, dim_out] as columns [R] of values, probabilities or classes, by name."""
-
-    @abstractmethod
-    def accumulator(self, device: torch.device) -> Accumulator:
-        """Return empty sums for one pass over a split. They take the same predictions and targets as `loss`."""
+CLASS_METRICS = ("auc", "ap", "accuracy", "balanced_accuracy", "f1", "mcc", "cross_entropy", "calibration_error")
+VALUE_METRICS = ("mae", "mse", "rmse", "r2", "spearman")
 
 
 @tasks.register("regression")
@@ -124,6 +23,7 @@ class Regression(Task):
     """
 
     losses = ("l1", "mse")
+    of_classes, metrics_of_own_data = False, VALUE_METRICS
     metric_names = ("loss", "mae", "mse", "rmse")
 
     @property
@@ -153,6 +53,7 @@ class Classification(Task):
     """One of C classes per row, y [B, 1]: cross-entropy; accuracy, and its mean over classes (accuracy-SBM)."""
 
     losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)
+    of_classes, metrics_of_own_data = True, CLASS_METRICS
     metric_names = ("loss", "accuracy", "accuracy-SBM")
 
     @property
@@ -204,6 +105,7 @@ class MultiLabel(Task):
     """T binary labels per graph, NaN where unknown: binary cross-entropy, mean over known labels; OGB's ap."""
 
     losses = ("cross_entropy",)
+    of_classes, metrics_of_own_data = True, CLASS_METRICS
     metric_names = ("loss", "ap")
 
     @property
@@ -231,6 +133,7 @@ class CycleCounting(Task):
     """T classifications of C classes at once, y [B, T]: mean cross-entropy; accuracy over all and accuracy_<target>."""
 
     losses = ("cross_entropy",)
+    of_classes = True
 
     @property
     def dim_out(self) -> int:

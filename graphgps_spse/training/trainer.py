@@ -20,7 +20,7 @@ from graphgps_spse.training.options import TrainOptions
 from graphgps_spse.training.processes import OneProcess
 from graphgps_spse.training.signals import StopSignals, interruption
 from graphgps_spse.training.state import TrainingState
-from graphgps_spse.training.tasks import Task
+from graphgps_spse.training.task import Task
 
 log = logging.getLogger(__name__)
 

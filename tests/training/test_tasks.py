@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from tiny_run import spec
 
-from graphgps_spse.errors import ConfigError
-from graphgps_spse.training.tasks import Regression, build_task
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import tasks
+from graphgps_spse.training.tasks import CLASS_METRICS, VALUE_METRICS, Regression, build_task
 
 CPU = torch.device("cpu")
 SPECS = {
@@ -22,7 +23,7 @@ SPECS = {
 
 
 def task_of(name, loss_fun="auto", metric="auto"):
-    cfg = SimpleNamespace(model=SimpleNamespace(loss_fun=loss_fun), metric_best=metric)
+    cfg = SimpleNamespace(model=SimpleNamespace(loss_fun=loss_fun), metric_best=metric, metrics=())
     return build_task(cfg, SPECS[name])
 
 
@@ -186,3 +187,68 @@ def test_regression_leaves_unknown_targets_out_only_where_they_may_be(loss_fun):
     assert torch.isfinite(pred.grad).all() and not pred.grad[~known].any() and pred.grad[known].all()
     assert task.loss(pred, torch.full((6, 3), torch.nan)).item() == 0
     assert torch.isnan(task_of("regression", loss_fun).loss(pred, y)), "elsewhere it would hide a mistake"
+
+
+OWN = {
+    "regression": replace(SPECS["regression"], own_data=True, target_names=("a", "b_c", "d")),
+    "binary": replace(SPECS["multilabel"], own_data=True, num_targets=1, target_names=("toxic",)),
+    "classes": replace(SPECS["classification"], own_data=True),
+    "nodes": replace(SPECS["pattern"], own_data=True),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_data_get_the_registered_metrics(name):
+    task = tasks.get(OWN[name].task)(OWN[name])
+    y = torch.stack([torch.arange(8) % 2] * task.spec.num_targets, dim=1)
+    sums = task.new_metrics(CPU)
+    sums.update(torch.randn(8, task.dim_out), y if name in ("classes", "nodes") else y.float())
+    assert ("loss", *sums.compute()) == task.all_metric_names
+    wanted = VALUE_METRICS if name == "regression" else CLASS_METRICS
+    assert {*wanted, *task.metric_names} <= {*task.all_metric_names}
+    if name == "regression":
+        assert {"mae_a", "r2_b_c", "spearman_d"} < {*task.all_metric_names}
+
+
+def test_any_metric_of_any_target_may_select_the_best_epoch():
+    for metric, direction in (("r2", "max"), ("rmse_b_c", "min"), ("spearman_d", "max")):
+        task = Regression(OWN["regression"], metric=metric)
+        assert (task.metric, task.reported_metric, task.direction) == (metric, metric, direction)
+    task = tasks.get("multilabel")(OWN["binary"], metric="balanced_accuracy")
+    assert (task.direction, task.direction_of("cross_entropy")) == ("max", "min")
+
+
+def test_a_benchmark_gets_registered_metrics_on_request_only():
+    plain, more = Regression(SPECS["regression"]), Regression(SPECS["regression"], metrics=("r2", "mae"), metric="r2")
+    assert plain.all_metric_names == plain.metric_names
+    assert more.all_metric_names == (*plain.metric_names, "r2", "r2_target0", "r2_target1", "r2_target2")
+    assert (more.metric, more.reported_metric, more.direction) == ("r2", "mae", "max")
+    pred, y = torch.randn(6, 3), torch.randn(6, 3)
+    found, expected = more.new_metrics(CPU), plain.new_metrics(CPU)
+    for sums in (found, expected):
+        sums.update(pred, y)
+    assert {name: found.compute()[name] for name in expected.compute()} == expected.compute()
+
+
+def test_the_metric_of_a_benchmark_may_be_a_registered_one():
+    task = tasks.get("multilabel")(spec("multilabel", num_classes=2, metric="auc"))
+    assert (task.all_metric_names, task.reported_metric) == (("loss", "ap", "auc"), "auc")
+
+
+def test_metrics_that_do_not_suit():
+    with pytest.raises(ConfigError, match="metrics: 'auc' does not suit tiny .regression.; it takes the value metrics"):
+        Regression(SPECS["regression"], metrics=("auc",))
+    with pytest.raises(ConfigError, match="metrics: unknown metric 'spearmann'. Did you mean 'spearman'"):
+        Regression(SPECS["regression"], metrics=("spearmann",))
+    with pytest.raises(ConfigError, match=r"no metric 'r2'.*add it with metrics=\[r2\]"):
+        Regression(SPECS["regression"], metric="r2")
+
+
+def test_a_metric_without_a_value_is_said_and_is_an_error_where_it_selects(caplog):
+    y = torch.tensor([[1.0, 2, 3], [1.0, 4, 5]])
+    Regression(OWN["regression"]).check_metrics({"val": y})
+    assert caplog.messages == ["val split, target a: all targets are equal; left out: r2, spearman"]
+    Regression(OWN["regression"], metric="r2").check_metrics({"val": y})  # the mean of the other targets remains
+    for metric, known in (("r2_a", y), ("r2", y[:1])):
+        with pytest.raises(DataError, match=f"val split: {metric} selects.*equal.*set metric_best"):
+            Regression(OWN["regression"], metric=metric).check_metrics({"train": torch.randn(3, 3), "val": known})

@@ -1,0 +1,195 @@
+"""Base class of tasks: output width, loss and metrics of a kind of targets, and the metric of the best epoch."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from graphgps_spse.data.base import DatasetSpec
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.options import Options, option
+from graphgps_spse.registry import metrics as registered_metrics
+from graphgps_spse.registry import nearest
+from graphgps_spse.training.metrics import DIRECTIONS, Accumulator
+from graphgps_spse.training.target_metrics import CombinedMetrics, TargetMetrics, find_undefined, target_metric_names
+
+log = logging.getLogger(__name__)
+
+
+class LossOptions(Options, section="model"):
+    """The loss."""
+
+    loss_fun: str = option("auto", "name of the loss; auto: the benchmark's")
+
+
+class MetricOptions(Options, section=""):
+    """The metrics, and the choice of the best epoch."""
+
+    metrics: tuple[str, ...] = option((), "metrics besides those of the data set, e.g. [r2]; --list prints all")
+    metric_best: str = option("auto", "metric that picks the best validation epoch; auto: the benchmark's")
+
+
+class Task(ABC):
+    """A kind of targets. A loss is the mean over the rows of a batch: graphs, or nodes if targets belong to nodes."""
+
+    losses: ClassVar[tuple[str, ...]]
+    """Values of `model.loss_fun`. The first is the loss of the benchmark, which `auto` selects."""
+    directions: ClassVar[dict[str, str]] = DIRECTIONS
+    """Name in `metric_names` -> "min" or "max", which is best. A task with other names extends this mapping."""
+    of_classes: ClassVar[bool | None] = None
+    """Kind of the registered metrics that suit the task: of classes, of values (False), or none of them."""
+    metrics_of_own_data: ClassVar[tuple[str, ...]] = ()
+    """Registered metrics that user data get without asking."""
+
+    def __init__(
+        self, spec: DatasetSpec, *, loss_fun: str = "auto", metric: str = "auto", metrics: Sequence[str] = ()
+    ) -> None:
+        """`metric` selects the best epoch. `metrics` are registered metrics besides those of the data set."""
+        self.spec = spec
+        self.loss_fun = self.losses[0] if loss_fun == "auto" else loss_fun
+        self.metric = spec.metric if metric == "auto" else metric
+        self.registered = self._choose_registered(metrics)
+        if self.loss_fun not in self.losses:
+            known = ", ".join(("auto", *self.losses))
+            raise ConfigError(f"model.loss_fun: '{loss_fun}' is no loss of {spec.name} ({spec.task}); it has {known}")
+        names = self.all_metric_names
+        if self.metric not in names:
+            known, near = ", ".join(("auto", *names)), nearest(self.metric, list(names))
+            more = f"; add it with metrics=[{self.metric}]" if self.metric in registered_metrics.names() else ""
+            raise ConfigError(f"metric_best: {spec.name} has no metric '{self.metric}'.{near} It has {known}{more}")
+        for name in names:
+            self.direction_of(name)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
+        """Build with `model.loss_fun`, `metric_best` and `metrics`."""
+        options = MetricOptions.from_cfg(cfg)
+        loss_fun = LossOptions.from_cfg(cfg).loss_fun
+        return cls(spec, loss_fun=loss_fun, metric=options.metric_best, metrics=options.metrics)
+
+    def _choose_registered(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the registered metrics of a run. Raises ConfigError for one that does not suit the task."""
+        for name in names:
+            if registered_metrics.get(name).of_classes is not self.of_classes:
+                of = f"{self.spec.name} ({self.spec.task})"
+                raise ConfigError(f"metrics: '{name}' does not suit {of}; it takes {self._suitable()}")
+        if self.spec.own_data:
+            return tuple(dict.fromkeys((*self.metrics_of_own_data, *names)))
+        of_benchmark = [name for name in (self.spec.metric,) if name in registered_metrics.names()]
+        return tuple(name for name in dict.fromkeys((*of_benchmark, *names)) if name not in self.metric_names)
+
+    def _suitable(self) -> str:
+        """Return the registered metrics that suit the task, for a message."""
+        if self.of_classes is None:
+            return "none of the registered metrics"
+        fitting = [n for n in registered_metrics.names() if registered_metrics.get(n).of_classes is self.of_classes]
+        return f"the {'class' if self.of_classes else 'value'} metrics {', '.join(fitting)}"
+
+    @property
+    @abstractmethod
+    def dim_out(self) -> int:
+        """Columns that the model predicts."""
+
+    @property
+    @abstractmethod
+    def metric_names(self) -> tuple[str, ...]:
+        """Names of the values of `accumulator`, and `loss`."""
+
+    @property
+    def all_metric_names(self) -> tuple[str, ...]:
+        """Values of an epoch that can select the best one: the loss, metrics of the benchmark, registered metrics."""
+        registered = target_metric_names(self.registered, self.column_names)
+        return tuple(dict.fromkeys(("loss", *(self.metric_names if self._needs_accumulator else ()), *registered)))
+
+    @property
+    def _needs_accumulator(self) -> bool:
+        """Whether `accumulator` measures anything that the registered metrics do not."""
+        return not self.registered or not {*self.metric_names} <= {"loss", *self.registered}
+
+    @property
+    def direction(self) -> str:
+        """Whether the smallest ("min") or the largest ("max") value of `metric` is best."""
+        return self.direction_of(self.metric)
+
+    @property
+    def reported_metric(self) -> str:
+        """Metric of reports: the benchmark's. User data have none, so it is the one that selects the best epoch."""
+        return self.metric if self.spec.own_data else self.spec.metric
+
+    def direction_of(self, metric: str) -> str:
+        """Return whether the smallest ("min") or the largest ("max") value of a metric is best.
+
+        `accuracy_x`, of one target, is like `accuracy`. Raises ConfigError for a metric that `directions` lacks.
+        """
+        known = {**self.directions, **{name: registered_metrics.get(name).direction for name in self.registered}}
+        alike = [name for name in known if metric == name or metric.startswith(f"{name}_")]
+        if not alike:
+            raise ConfigError(
+                f"task {self.spec.task}: directions has no entry for the metric '{metric}'; add min or max"
+            )
+        return known[max(alike, key=len)]
+
+    def loss(self, pred: Tensor, y: Tensor) -> Tensor:
+        """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.
+
+        Never synchronises: out-of-range classes are the data set's to refuse.
+        """
+        if pred.shape != (y.shape[0], self.dim_out):
+            want = (y.shape[0], self.dim_out)
+            raise ConfigError(
+                f"the model predicts {tuple(pred.shape)}, but {self.spec.name} needs {want}: check gnn.head"
+            )
+        return self._loss(pred, y)
+
+    @abstractmethod
+    def _loss(self, pred: Tensor, y: Tensor) -> Tensor: ...
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the targets in a table: those of the data set, or target0, target1, ..."""
+        return self.spec.target_names or tuple(f"target{t}" for t in range(self.spec.num_targets))
+
+    @abstractmethod
+    def outputs(self, pred: Tensor) -> dict[str, Tensor]:
+        """Return predictions [R, dim_out] as columns [R] of values, probabilities or classes, by name."""
+
+    @abstractmethod
+    def accumulator(self, device: torch.device) -> Accumulator:
+        """Return empty sums for one pass over a split. They take the same predictions and targets as `loss`."""
+
+    def new_metrics(self, device: torch.device) -> Accumulator:
+        """Return what measures one pass over a split: `accumulator`, the registered metrics, or both."""
+        if not self.registered:
+            return self.accumulator(device)
+        registered = TargetMetrics(device, self.registered, self.column_names)
+        return CombinedMetrics(self.accumulator(device), registered) if self._needs_accumulator else registered
+
+    def check_metrics(self, targets: Mapping[str, Tensor]) -> None:
+        """Log which registered metrics have no value for the targets [R, T] of each split, and why.
+
+        Raises DataError if the selected or the reported metric is among them.
+        """
+        for split, y in targets.items():
+            found = find_undefined(self.registered, y, self.column_names, self.spec.num_classes)
+            for name in dict.fromkeys((self.metric, self.reported_metric)):
+                self._require_defined(name, split, found)
+            lines: dict[str, list[str]] = {}
+            for name, reasons in found.items():
+                for target, reason in reasons.items():
+                    lines.setdefault(f"{target}: {reason}", []).append(name)
+            for line, names in lines.items():
+                log.warning("%s split, target %s; left out: %s", split, line, ", ".join(names))
+
+    def _require_defined(self, metric: str, split: str, found: Mapping[str, Mapping[str, str]]) -> None:
+        """Raise DataError if a metric, or the mean of a metric over all targets, has no value."""
+        for name, reasons in found.items():
+            target = metric.removeprefix(f"{name}_")
+            if target in reasons or (metric == name and len(reasons) == len(self.column_names)):
+                reason = "; ".join(f"{t}: {r}" for t, r in reasons.items() if target in (t, metric))
+                raise DataError(
+                    f"{self.spec.name}, {split} split: {metric} selects the best epoch, and it has no value here "
+                    f"({reason}); set metric_best to another metric, such as loss, or split the data in another way"
+                )
