@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         save_folder,
         to_dense,
     )
+    from graphgps_spse.python_api import Run, load_model, load_run, train
 
 __all__ = [
     "PathCounts",
+    "Run",
     "SimplePathEncoding",
     "__version__",
     "count_cycles_per_edge",
@@ -34,7 +36,10 @@ __all__ = [
     "from_rdkit",
     "from_smiles",
     "save_folder",
+    "load_model",
+    "load_run",
     "to_dense",
+    "train",
 ]
 
 _HOMES = {
@@ -49,6 +54,10 @@ _HOMES = {
     "from_smiles": "graphgps_spse.interop",
     "save_folder": "graphgps_spse.interop",
     "to_dense": "graphgps_spse.interop",
+    "Run": "graphgps_spse.python_api",
+    "load_model": "graphgps_spse.python_api",
+    "load_run": "graphgps_spse.python_api",
+    "train": "graphgps_spse.python_api",
 }
 
 

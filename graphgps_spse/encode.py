@@ -150,7 +150,10 @@ def _stores(
 
 
 def _progress_bar(name: str, num_graphs: int) -> tqdm:
-    return tqdm(total=num_graphs, desc=name, unit="graph", disable=not sys.stderr.isatty())
+    is_wanted = sys.stderr.isatty() and log.isEnabledFor(
+        logging.INFO
+    )  # a program that asks for no messages gets no bar
+    return tqdm(total=num_graphs, desc=name, unit="graph", disable=not is_wanted)
 
 
 def _free_bytes(folder: Path) -> int:

@@ -70,9 +70,13 @@ class ProcessLostError(SPSEError):
 
 
 class StoppedError(SPSEError):
-    """A signal stopped the run; the same command resumes it."""
+    """A signal stopped the run; the same command resumes it. `received` is the name of the signal, such as SIGINT."""
 
     exit_code = RESUMABLE
+
+    def __init__(self, message: str, received: str = "") -> None:
+        super().__init__(message)
+        self.received = received
 
 
 def is_full_disk(err: BaseException | None) -> bool:

@@ -25,7 +25,7 @@ from graphgps_spse.registry import datasets
 from graphgps_spse.results import group_name
 from graphgps_spse.sizes import check_model, memory_of
 from graphgps_spse.training.initial_weights import InitialWeightsOptions
-from graphgps_spse.training.loggers import Logger, RunInfo, build_loggers
+from graphgps_spse.training.loggers import Console, Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.options import TrainOptions
 from graphgps_spse.training.task import Task
@@ -95,7 +95,9 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
         return Parts(dataset, encodings, storage, task, model)
 
 
-def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) -> Training:
+def build_training(
+    cfg: Config, parts: Parts, path: Path, device: torch.device, display: type[Logger] = Console
+) -> Training:
     """Move the model to `device` and build what trains it. Raises ConfigError for a set key that nothing reads."""
     with cfg.locating():
         if cfg.train.mode == "custom" and device.type != "meta":
@@ -106,7 +108,7 @@ def build_training(cfg: Config, parts: Parts, path: Path, device: torch.device) 
             scheduler=build_scheduler(cfg, optimizer),
             options=TrainOptions.from_cfg(cfg),
             loading=LoaderOptions.from_cfg(cfg),
-            loggers=build_loggers(cfg, describe_run(cfg, parts, path)),
+            loggers=build_loggers(cfg, describe_run(cfg, parts, path), display=display),
             expected=dict(vars(ExpectedOptions.from_cfg(cfg))),
             init_from=InitialWeightsOptions.from_cfg(cfg).init_from,
         )

@@ -2,7 +2,7 @@
 
 import csv
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -79,7 +79,7 @@ class TrainedRun:
         }
 
 
-def load_run(path: Path, overrides: Sequence[str] = ()) -> TrainedRun:
+def load_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> TrainedRun:
     """Return the model of a run directory, `results/NAME/SEED`, at its best epoch.
 
     `overrides` can change runtime keys, such as accelerator, num_threads and dataset.dir. Raises CheckpointError if

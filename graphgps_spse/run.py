@@ -24,6 +24,7 @@ from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import explaining_shortage, memory_of
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.determinism import deterministic_algorithms
+from graphgps_spse.training.loggers import Console, Logger
 from graphgps_spse.training.optim import check_extendable, is_any_length
 from graphgps_spse.training.processes import OneProcess, join_processes
 from graphgps_spse.training.resources import ResourceMeter, merge_records
@@ -32,10 +33,13 @@ from graphgps_spse.training.trainer import Trainer
 log = logging.getLogger(__name__)
 
 
-def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False, extend: bool = False) -> list[RunResult]:
+def run_seeds(
+    cfg: Config, *, num_seeds: int = 1, fresh: bool = False, extend: bool = False, display: type[Logger] = Console
+) -> list[RunResult]:
     """Run the seeds cfg.seed, cfg.seed + 1, ..., then write the aggregate over all finished seeds of this name.
 
     `fresh`: start in a new directory next to an existing run. `extend`: raise optim.max_epoch of existing runs.
+    `display` shows the progress of each run.
     """
     out_dir, processes = Path(cfg.out_dir), join_processes()
     with ExitStack() as at_end:
@@ -51,7 +55,7 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False, extend: b
         for number, seed in enumerate(range(cfg.seed, cfg.seed + num_seeds), 1):
             if num_seeds > 1:
                 log.info("seed %d, %d of %d", seed, number, num_seeds)
-            results.append(run(cfg.with_values(seed=seed), processes, extend=extend))
+            results.append(run(cfg.with_values(seed=seed), processes, extend=extend, display=display))
     if processes.is_first:
         try:
             aggregate(out_dir / cfg.name)
@@ -60,7 +64,9 @@ def run_seeds(cfg: Config, *, num_seeds: int = 1, fresh: bool = False, extend: b
     return results
 
 
-def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = False) -> RunResult:
+def run(
+    cfg: Config, processes: OneProcess | None = None, *, extend: bool = False, display: type[Logger] = Console
+) -> RunResult:
     """Train, resume, extend or evaluate one seed. Raises an SPSEError with the cause and the remedy."""
     processes = OneProcess() if processes is None else processes
     path, evaluates = Path(cfg.out_dir) / cfg.name / str(cfg.seed), cfg.train.mode == "eval"
@@ -75,7 +81,7 @@ def run(cfg: Config, processes: OneProcess | None = None, *, extend: bool = Fals
     seed_all(cfg.seed)
     parts = build_parts(cfg)
     processes.seed(cfg.seed)
-    training, splits = build_training(cfg, parts, path, device), dict[str, GraphDataset]()
+    training, splits = build_training(cfg, parts, path, device, display), dict[str, GraphDataset]()
     initial_weights = take_initial_weights(parts.model, training.init_from, path)
 
     opened = RunDir.open(path, cfg.to_dict(), extend=extend and not evaluates) if processes.is_first else RunDir(path)

@@ -109,3 +109,15 @@ def test_page_for_other_code_runs(tmp_path, monkeypatch):
         exec(compile(code, f"other_code.md, example {number}", "exec"), names)
     assert len(blocks) == 7
     assert names["ring"].rrwp_val[:, 1].sum() == 8 * 0.5 * math.log(2)  # S_1 of the ring, encoded
+
+
+def test_page_on_python_runs(tmp_path, monkeypatch, capfd):
+    """One block after the other, as in a notebook; nothing is printed."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+    names = {}
+    for number, code in enumerate(blocks):
+        exec(compile(code, f"python.md, example {number}", "exec"), names)
+    assert len(blocks) == 5 and len(names["errors"]) == 3
+    assert names["in_input_order"].shape == (2, 1)
+    assert capfd.readouterr().out == ""

@@ -74,7 +74,9 @@ LAYERS = {
     "reevaluation": (None, None),
     "check_data": (None, None),
     "predictions": (None, None),
-    "__init__": ({"counting", "encodings.transform", "interop", "version"}, STDLIB_ONLY),
+    "tables": (set(), {"numpy"}),
+    "python_api": (None, None),
+    "__init__": ({"counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
 WATCHED |= {"pyarrow", "submitit"}

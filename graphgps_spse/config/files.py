@@ -2,13 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphgps_spse.config.yaml_reader import Node, check_key, parse_word, read_mapping
+from graphgps_spse.config.yaml_reader import Node, check_key, mapping_of, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, show
 
 Leaves = dict[str, tuple[Any, str]]
@@ -19,6 +19,9 @@ Chain = list[tuple[Path, Leaves]]
 
 OWN_DATA = ("folder", "smiles")
 """Formats of one's own data, which `dataset.name` may call what it likes; elsewhere it says which data is meant."""
+
+IN_PYTHON = "dict"
+"""Stands for the file of a configuration that is given as a dict, in messages and as the start of relative bases."""
 
 MAX_BASES = 10
 """Files that a configuration may inherit from, one through the other."""
@@ -44,13 +47,18 @@ ONLY_ON_COMMAND_LINE = frozenset({"dataset.trust_data"})
 """Keys that no file may set: somebody else may have written it."""
 
 
-def read_chain(path: Path) -> Chain:
-    """Return a configuration file and the files that it inherits from, nearest first, with their leaves.
+def read_chain(source: Path | Mapping[str, Any]) -> Chain:
+    """Return a configuration and the files that it inherits from, nearest first, with their leaves.
 
-    `base:` names a file, relative to the one it stands in, whose keys apply first; that file may have a base too.
-    Raises ConfigError where a file cannot be read, and for a chain of bases that is a circle or too long.
+    `source` is a file, or a dict with the content of one, whose keys may be dotted. `base:` names a file, relative to
+    the one it stands in, whose keys apply first; that file may have a base too. Raises ConfigError where a file cannot
+    be read, and for a chain of bases that is a circle or too long.
     """
-    chain = [(path, _read_leaves(path))]
+    if isinstance(source, Mapping):
+        found = {key: (value, IN_PYTHON) for key, value in _dotted_leaves(source, IN_PYTHON)}
+        chain = [(Path(IN_PYTHON), _without_command_line(found))]
+    else:
+        chain = [(source, _read_leaves(source))]
     while "base" in chain[-1][1]:
         name, where = chain[-1][1].pop("base")
         if not isinstance(name, str) or not name:
@@ -98,8 +106,11 @@ def find_publisher(chain: Chain) -> Chain:
     return chain[numbers[0] :] if numbers else []
 
 
-def read_words(overrides: Sequence[str]) -> Leaves:
-    """Return the leaves that overrides set: `key=value` words or `key value` pairs. Raises ConfigError."""
+def read_words(overrides: Sequence[str] | Mapping[str, Any]) -> Leaves:
+    """Return the leaves that overrides set: `key=value` words, `key value` pairs, or a dict. Raises ConfigError."""
+    if isinstance(overrides, Mapping):
+        found = _dotted_leaves(overrides, "override")
+        return {key: (value, f"override {show(f'{key}={value}')}") for key, value in found}
     leaves: Leaves = {}
     for key, text in _pairs(overrides):
         where = f"override {show(f'{key}={text}')}"
@@ -109,13 +120,35 @@ def read_words(overrides: Sequence[str]) -> Leaves:
 
 def _read_leaves(path: Path) -> Leaves:
     """Return the leaves of a file, without those of the command line where it is a run's own record of all keys."""
-    leaves = dict(_leaves(read_mapping(path, "configuration"), ""))
+    return _without_command_line(dict(_leaves(read_mapping(path, "configuration"), "")))
+
+
+def _without_command_line(leaves: Leaves) -> Leaves:
+    """Return leaves without those of the command line where they are a run's own record; elsewhere refuse them."""
     is_record = leaves.get("resolved", (False, ""))[0] is True
     for key in ONLY_ON_COMMAND_LINE & leaves.keys():
         value, where = leaves.pop(key)
         if value is not False and not is_record:
             raise ConfigError(f"{where}: {key}: can be set only on the command line, by whoever runs it: {key}=True")
     return leaves
+
+
+def _dotted_leaves(values: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of a dict, nested or with dots, and their values. Raises ConfigError."""
+
+    def walk(mapping: Node, prefix: str) -> Iterator[tuple[str, Any]]:
+        for name, _, node in mapping.value:
+            if node.is_mapping and node.value:
+                yield from walk(node, f"{prefix}{name}.")
+            else:
+                yield prefix + name, node.plain()
+
+    seen: set[str] = set()
+    for key, value in walk(mapping_of(values, source), ""):
+        if key in seen:
+            raise ConfigError(f"{source}: '{key}' is set twice, once as a section and once with a dot")
+        seen.add(key)
+        yield key, value
 
 
 def _leaves(mapping: Node, prefix: str) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -1,11 +1,22 @@
 """load_config: files and overrides on top of the defaults, checked key by key, as one frozen Config."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from graphgps_spse.config.files import Leaves, Settings, find_publisher, locating, merge, read_chain, read_words
+from graphgps_spse.config.files import (
+    IN_PYTHON,
+    Chain,
+    Leaves,
+    Settings,
+    find_publisher,
+    locating,
+    merge,
+    read_chain,
+    read_words,
+)
 from graphgps_spse.config.legacy.translation import has_foreign_keys, translate
 from graphgps_spse.config.plugins import import_plugin
 from graphgps_spse.config.publication import judge_expectation
@@ -27,14 +38,15 @@ class ConfigFileOptions(Options, section=""):
     resolved: bool = option(False, "set by the program in a run's config.yaml, which sets every key, read or not")
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file, the files of its `base:` and the overrides on top of the defaults, checked key by key.
+def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
+    """Read a configuration, the files of its `base:` and the overrides on top of the defaults, checked key by key.
 
-    The file may be one of GraphGPS, GRIT or CSA (legacy/). A log message then lists what is read differently.
-    `overrides` are `key=value` words or `key value` pairs. Raises ConfigError naming the file, the line and the key.
+    `source` is a YAML file, or a dict with nested or dotted keys. It may be one of GraphGPS, GRIT or CSA (legacy/). A
+    log message then lists what is read differently. `overrides` are `key=value` words, `key value` pairs, or a dict.
+    Raises ConfigError naming the file, the line and the key.
     """
-    path = Path(path)
-    chain, words = read_chain(path), read_words(overrides)
+    chain, words = read_chain(source if isinstance(source, Mapping) else Path(source)), read_words(overrides)
+    path = chain[0][0]
     base, own = merge(chain, words)
     classes = option_classes(_import_plugins({**base, **own, **words}))
     settings = _settle(base, own, words)
@@ -43,7 +55,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         log.warning("%s, keys of GraphGPS, GRIT and CSA:\n  %s", path, notes)
     tree = build_tree(classes, settings.leaves)
     if not tree.name:
-        tree.name = path.stem
+        tree.name = _name_after(chain)
     places = {key: where for key, (_, where) in settings.leaves.items()}
     with locating(places):
         _check_name(tree.name)
@@ -79,6 +91,14 @@ def _import_plugins(leaves: Leaves) -> list[ModuleType]:
     with locating({"plugins": where}):
         ConfigFileOptions.check(plugins=names)
         return [import_plugin(name, results=["results", str(out_dir)]) for name in names]
+
+
+def _name_after(chain: Chain) -> str:
+    """Return the name of the file without its suffix; for a dict, the name of the file that it is based on."""
+    named = next((path.stem for path, _ in chain if path != Path(IN_PYTHON)), "")
+    if not named:
+        raise ConfigError(f"{IN_PYTHON}: name is not set; it becomes the folder of the run within out_dir")
+    return named
 
 
 def _check_name(name: str) -> None:

@@ -5,8 +5,9 @@ with a line: anchors and aliases, merge keys, tags, dates, keys that are not str
 characters. Size and depth of files are limited. Nothing is ever executed, and reading takes at most about a second.
 """
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,6 +80,21 @@ def read_mapping(path: Path, kind: str) -> Node:
     return node
 
 
+def mapping_of(values: Mapping[str, Any], source: str) -> Node:
+    """Return nested Python dicts as the mapping of a YAML file that holds them, checked as such a file is.
+
+    Tuples are lists, paths are strings, and NumPy's scalars are numbers. Raises ConfigError that begins with `source`.
+    """
+    try:
+        text = yaml.safe_dump(_plain_values(values), allow_unicode=True, sort_keys=False)
+    except yaml.representer.RepresenterError as err:
+        value = err.args[-1]
+        raise ConfigError(
+            f"{source}: {show(value)} of type {type(value).__name__} is no bool, number, string or list of these"
+        ) from err
+    return _parse(text, source, has_lines=False)
+
+
 def parse_word(text: str, where: str) -> Any:
     """Return the value of a command-line word. Raises ConfigError that begins with `where`."""
     text = text.strip()
@@ -124,6 +140,16 @@ def _nearest_file(path: Path) -> str:
     except OSError:
         return ""
     return nearest(str(path), near)
+
+
+def _plain_values(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain_values(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_values(item) for item in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def _parse(text: str, source: str, *, has_lines: bool) -> Node:

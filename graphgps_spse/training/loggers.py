@@ -211,7 +211,14 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes}m{rest:02d}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
 
 
-def build_loggers(cfg: Any, info: RunInfo, stream: TextIO | None = None) -> list[Logger]:
-    """Return all registered loggers that the configuration switches on. The console writes to `stream` or stdout."""
-    built = (loggers.get(name).from_cfg(cfg, info, stream) for name in loggers.names())
+def build_loggers(
+    cfg: Any, info: RunInfo, stream: TextIO | None = None, display: type[Logger] = Console
+) -> list[Logger]:
+    """Return all registered loggers that the configuration switches on. The console writes to `stream` or stdout.
+
+    `display` takes the place of the console; Logger itself shows nothing.
+    """
+    ConsoleOptions.from_cfg(cfg)  # a configuration may set its key, whatever shows the progress
+    kinds = [loggers.get(name) for name in loggers.names()]
+    built = ((display if kind is Console else kind).from_cfg(cfg, info, stream) for kind in kinds)
     return [logger for logger in built if logger is not None]

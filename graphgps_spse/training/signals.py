@@ -83,7 +83,7 @@ class stop_at_once(StopSignals):  # noqa: N801 (used as a function)
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         super().__exit__(kind, error, traceback)
         if self.received and error is not None:  # whatever a library has made of the KeyboardInterrupt
-            raise StoppedError(_stopped_by(self.received)) from None
+            raise StoppedError(_stopped_by(self.received), self.received) from None
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if not self.received:
@@ -101,7 +101,7 @@ def interruption(
     """
     goes_on = f"the same command goes on from {'there' if saved else 'the last checkpoint'}"
     if received or lost is None:
-        return StoppedError(f"stopped by {received} in {place}; {goes_on}")
+        return StoppedError(f"stopped by {received} in {place}; {goes_on}", received)
     return LoaderError(f"{lost}. Stopped in {place}; {goes_on}", lost.exit_code)
 
 

@@ -1,0 +1,262 @@
+"""Training, results and predictions from Python and notebooks, with the objects that the command line uses.
+
+    import graphgps_spse as gs
+
+    run = gs.train("configs/molecules/GRIT-SPSE.yaml", {"dataset.smiles.file": "my.csv"})
+    run.metrics["test"]
+    run.predict(["CCO", "c1ccccc1"])
+
+Nothing is printed: messages go to Python's `logging`, below the name graphgps_spse, and a progress bar is shown on
+request. The state of the process (random generators, threads, modes, signal handlers) is afterwards as it was before.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from graphgps_spse import predictions
+from graphgps_spse.config import load_config
+from graphgps_spse.data.base import GraphBatch, GraphDataset
+from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.opening import check_agrees
+from graphgps_spse.data.smiles import featurise_rows, molecule_split
+from graphgps_spse.encode import encode
+from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
+from graphgps_spse.interop import from_pyg
+from graphgps_spse.results import RunResult, read_history
+from graphgps_spse.run import run_seeds
+from graphgps_spse.seeding import capture_rng, restore_rng
+from graphgps_spse.tables import as_table
+from graphgps_spse.training.checkpoint import BEST
+from graphgps_spse.training.loggers import Logger
+from graphgps_spse.training.progress_bar import ProgressBar
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+SPLITS = ("train", "val", "test")
+Values = Mapping[str, Any] | Sequence[str]
+"""Values of keys: a dict, `{"optim.max_epoch": 5}`, or words as on the command line, `["optim.max_epoch=5"]`."""
+
+
+class Run:
+    """A run directory: results, learning curves, predictions and the model of its best epoch."""
+
+    def __init__(self, path: str | Path, overrides: Values = ()) -> None:
+        """`path` is `results/NAME/SEED`; `overrides` may change runtime keys, such as accelerator and num_threads.
+
+        The model is loaded when it is first needed.
+        """
+        self.path, self.overrides = Path(path), overrides
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has a result. The run of an interrupted training has none; `train` resumes it."""
+        return (self.path / "result.json").is_file()
+
+    @property
+    def result(self) -> RunResult:
+        """The record of a finished run, the content of result.json. Raises RunDirError if the run is not finished."""
+        if not self.is_finished:
+            raise RunDirError(f"{self.path} is not finished; start the training again to resume it")
+        return RunResult.read(self.path / "result.json")
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Split -> metric -> value at the best epoch, of a finished run: `run.metrics["test"]["mae"]`."""
+        return self.result.best
+
+    def curve(self) -> Any:
+        """Return a table with a row for each epoch: the epoch, and `<split>_<value>` for all values of stats.json.
+
+        Validation and test are NaN in epochs without evaluation. A run that is not finished has the epochs so far.
+        """
+        digests = self.result.history_digests if self.is_finished else {}
+        lines = {split: read_history(self.path, split, digests.get(split, "")) for split in SPLITS}
+        columns: dict[str, np.ndarray] = {"epoch": np.array([line["epoch"] for line in lines["train"]], dtype=int)}
+        for split, of_split in lines.items():
+            by_epoch = {line["epoch"]: line for line in of_split}
+            for name in dict.fromkeys(name for line in of_split for name in line if name != "epoch"):
+                values = [by_epoch.get(epoch, {}).get(name, np.nan) for epoch in columns["epoch"].tolist()]
+                columns[f"{split}_{name}"] = np.array(values, dtype=float)
+        return as_table(columns)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model with the weights of the best epoch, in evaluation mode. It maps a GraphBatch to predictions."""
+        return self._trained.parts.model
+
+    @cached_property
+    def _trained(self) -> predictions.TrainedRun:
+        with _state_restored():
+            return predictions.load_run(self.path, self.overrides)
+
+    def predict(self, graphs: "str | Iterable[str] | Iterable[Data] | GraphDataset") -> Any:
+        """Return a table of predictions, a row for each SMILES, for each graph, or for each node of the graphs.
+
+        `graphs` are SMILES for runs on molecules, otherwise PyG graphs or a data set of `from_pyg`, `from_networkx` and
+        their relatives, with the features of the training data. Columns are those of scripts/predict.py. A SMILES that
+        is not a molecule keeps its row, with NaN and a reason in the column `error`. Raises DataError for graphs whose
+        features the model does not read, and ConfigError for SMILES where the run is not on molecules.
+        """
+        with _state_restored():
+            torch.set_num_threads(self._trained.num_threads)
+            prepared, keys, place, reasons = self._prepare(graphs)
+            columns = {} if prepared is None else self._outputs(prepared)
+        if not columns:
+            empty = self._trained.parts.task.outputs(torch.empty(0, self._trained.parts.task.dim_out))
+            columns = {name: values.numpy() for name, values in empty.items()}
+        if len(place) < len(reasons):  # rows without a prediction
+            columns = {name: _spread(values, place, len(reasons)) for name, values in columns.items()}
+        return as_table({**keys, **columns, **({"error": reasons} if reasons else {})})
+
+    def batches(self, graphs: "str | Iterable[str] | Iterable[Data] | GraphDataset") -> Iterator[GraphBatch]:
+        """Yield batches for `model`, on its device, for the input of `predict`. Raises DataError for a bad SMILES.
+
+        Rows of a batch are ordered by size of graph; `batch.index_B` holds the number of each graph in the input.
+        """
+        with _state_restored():
+            prepared, _, _, reasons = self._prepare(graphs)
+            bad = [number for number, reason in enumerate(reasons) if reason]
+            if bad:
+                raise DataError(f"molecule {bad[0]}: {reasons[bad[0]]}")
+            assert prepared is not None, "no graph is bad, and there is one"
+            trained = self._trained
+            storage = trained.parts.storage.without_store()
+            splits, _ = encode({prepared.split: prepared}, trained.parts.encodings, trained.num_threads, storage)
+        for batch in LoaderOptions.from_cfg(trained.cfg).loaders(splits, pin_memory=False)[prepared.split].epoch(0):
+            assert batch is not None, "only one of several processes may get no graphs"
+            yield batch.to(trained.device)
+
+    def _outputs(self, graphs: GraphDataset) -> dict[str, np.ndarray]:
+        pred = self._trained.predict(graphs, self._trained.parts.storage.without_store())
+        return {name: values.numpy() for name, values in self._trained.parts.task.outputs(pred).items()}
+
+    def _prepare(self, graphs: Any) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
+        """Return graphs, the key columns of the table, the rows of the graphs in it, and why other rows have none.
+
+        Reasons are a list of texts for SMILES, and empty for graphs, which all have predictions.
+        """
+        graphs = [graphs] if isinstance(graphs, str) else graphs if isinstance(graphs, GraphDataset) else list(graphs)
+        if not len(graphs):
+            raise DataError("no molecules and no graphs to predict")
+        if not isinstance(graphs, GraphDataset) and isinstance(graphs[0], str):
+            return self._prepare_molecules(graphs)
+        spec = self._trained.parts.dataset.spec
+        found = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=spec.level)
+        rows = len(found) if spec.level == "graph" else int(found.node_ptr[-1])
+        unknown = torch.full((rows, spec.num_targets), torch.nan)
+        found = replace(found, y=unknown, level=spec.level, may_miss_targets=True, encodings={}, kept_fingerprint="")
+        check_agrees(found, spec, found.split)
+        numbers = np.arange(len(found))
+        keys = {"graph": numbers}
+        if spec.level == "node":
+            sizes = found.sizes_G.numpy()
+            keys = {"graph": numbers.repeat(sizes), "node": np.concatenate([np.arange(size) for size in sizes])}
+        return found, keys, np.arange(rows), []
+
+    def _prepare_molecules(
+        self, smiles: Sequence[str]
+    ) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
+        trained = self._trained
+        if (spec := trained.parts.dataset.spec).node_input != ("ogb", 9) or spec.level != "graph":
+            raise ConfigError(f"{self.path} was trained on {spec.name}, not on molecules, so it cannot read SMILES")
+        wrong = [number for number, text in enumerate(smiles) if not isinstance(text, str)]
+        if wrong:
+            raise DataError(f"molecule {wrong[0]} is of type {type(smiles[wrong[0]]).__name__}, not a SMILES string")
+        block = featurise_rows(smiles, trained.num_threads)
+        reasons = [""] * len(smiles)
+        for row, reason in block.bad:
+            reasons[row] = reason
+        keys = {"smiles": list(smiles)}
+        if not len(block.rows):
+            return None, keys, block.rows, reasons
+        spec = replace(spec, may_miss_targets=True)
+        unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
+        return molecule_split(block, unknown, spec=spec, split="new molecules"), keys, block.rows, reasons
+
+
+def train(
+    config: str | Path | Mapping[str, Any],
+    overrides: Values = (),
+    *,
+    progress: bool = False,
+    fresh: bool = False,
+    extend: bool = False,
+) -> Run:
+    """Train a configuration and return its run, as main.py does; a finished run is returned without training.
+
+    `config` is a YAML file, or a dict with nested or dotted keys, which may name a file as `base`. For several seeds,
+    call this function with `{"seed": seed}` for each; `results/NAME/agg` then holds their mean and deviation.
+    `progress` shows a bar, on a terminal or in a notebook. `fresh` starts beside an existing run, and `extend` trains a
+    finished one to a larger `optim.max_epoch`.
+
+    After KeyboardInterrupt (the stop button of a notebook), the same call resumes the run. Raises an SPSEError that
+    says what is wrong and what to do.
+    """
+    cfg = load_config(config, overrides)
+    with _state_restored():
+        display = ProgressBar if progress else Logger
+        try:
+            (result,) = run_seeds(cfg, fresh=fresh, extend=extend, display=display)
+        except StoppedError as err:
+            if err.received == "SIGINT":
+                raise KeyboardInterrupt(str(err)) from err
+            raise
+    return Run(Path(cfg.out_dir) / result.name / str(result.seed))
+
+
+def load_run(path: str | Path, overrides: Values = ()) -> Run:
+    """Return the run in a directory, `results/NAME/SEED`. `overrides` may change runtime keys, e.g. `accelerator`.
+
+    Raises RunDirError if there is no run in `path`.
+    """
+    path = Path(path)
+    if not (path / "config.yaml").is_file():
+        raise RunDirError(f"{path} is not a run directory, because it has no config.yaml; name a folder NAME/SEED")
+    return Run(path, overrides)
+
+
+def load_model(path: str | Path, overrides: Values = ()) -> nn.Module:
+    """Return the model of a run directory, or of its best.pt, with the weights of its best epoch.
+
+    The module is in evaluation mode and maps a GraphBatch to predictions, [B, dim_out] for graphs and [N, dim_out] for
+    nodes. `load_run(path).batches(...)` makes such batches.
+    """
+    path = Path(path)
+    return load_run(path.parent if path.name == BEST else path, overrides).model
+
+
+@contextmanager
+def _state_restored() -> Iterator[None]:
+    """Restore random generators, threads, the CUDA device and the environment of the process after the block."""
+    generators, num_threads, environment = capture_rng(), torch.get_num_threads(), dict(os.environ)
+    device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        restore_rng(generators)
+        torch.set_num_threads(num_threads)
+        if device is not None:
+            torch.cuda.set_device(device)
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
+
+
+def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """Return `values` at `rows` of a column, and at its other rows NaN, or -1 for classes."""
+    column = np.full(num_rows, np.nan if values.dtype.kind == "f" else -1, dtype=values.dtype)
+    column[rows] = values
+    return column
