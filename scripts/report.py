@@ -38,10 +38,11 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def write_report(arguments: argparse.Namespace) -> None:
-    """Write the report, print its tables, and list unusable runs."""
+    """Write the report, print its outcome, and list unusable runs."""
     from graphgps_spse.reports.collect import collect_runs
     from graphgps_spse.reports.comparison import build_report
-    from graphgps_spse.reports.markdown import cell_lines, pair_lines, remark_sections, stars_text
+    from graphgps_spse.reports.markdown import remark_sections, stars_text
+    from graphgps_spse.reports.outcome import outcome_lines
     from graphgps_spse.reports.published_baselines import published_baselines_text
     from graphgps_spse.reports.report import make_report
     from graphgps_spse.reports.selection import describe_best
@@ -54,9 +55,7 @@ def write_report(arguments: argparse.Namespace) -> None:
         print("\n".join(describe_best(report.cells)))
     else:
         report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
-        print("\n".join(cell_lines(report.cells)))
-    if report.pairs and not arguments.select:
-        print("\n" + "\n".join(pair_lines(report.pairs)))
+        print("\n".join(outcome_lines(report)))
     for title, lines in remark_sections(report):
         for line in lines:
             print(f"{title.lower()}: {line}", file=sys.stderr)

@@ -39,6 +39,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--plan", action="store_true", help="only print the state, remaining hours and command of each run"
     )
+    parser.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N - 1 instead of those in the file")
+    parser.add_argument("--out-dir", type=Path, metavar="DIR", help="folder of all runs instead of that in the file")
     parser.add_argument("--retry", choices=["failed"], help="also repeat failed runs")
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="number of runs at the same time (default: one per GPU, or one)"
@@ -48,6 +50,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--dry-run", action="store_true", help="with --slurm: print a plain sbatch script instead")
     arguments = parser.parse_args(words)
+    if arguments.seeds is not None and arguments.seeds < 1:
+        parser.error(f"--seeds {arguments.seeds} is below 1")
     if arguments.jobs is not None and arguments.jobs < 1:
         parser.error(f"--jobs {arguments.jobs} is below 1")
     if arguments.jobs is not None and arguments.slurm is not None:
@@ -69,10 +73,12 @@ def sweep(arguments: argparse.Namespace) -> int:
     from graphgps_spse.cores import count_cores
     from graphgps_spse.parts import check_config
     from graphgps_spse.sweeps import pool, slurm, states
+    from graphgps_spse.sweeps.progress import show_progress
     from graphgps_spse.sweeps.sweep import check_buildable, read_sweep, write_manifest
 
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
-    runs, name = read_sweep(arguments.sweep), arguments.sweep.stem
+    runs = read_sweep(arguments.sweep, num_seeds=arguments.seeds, out_dir=arguments.out_dir)
+    name = arguments.sweep.stem
     gpus = pool.find_gpus() if options is None else []
     slots = pool.make_slots(arguments.jobs or max(1, len(gpus)), count_cores(), gpus)
     num_threads = options.cpus if options else slots[0].num_threads
@@ -103,7 +109,10 @@ def sweep(arguments: argparse.Namespace) -> int:
             return exit_code_for(found)
         log.info("%d of %d runs to do, %d at a time; results in %s", len(tasks), len(runs), len(slots), todo[0].out_dir)
         start = partial(start_run, runs={run.run_dir: run for run in todo}, live_jobs=live_jobs, retry=retry)
-        summary = pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received), start=start)
+        with show_progress(sys.stdout) as progress:
+            summary = pool.run_tasks(
+                tasks, slots, should_stop=lambda: bool(signals.received), start=start, progress=progress
+            )
     log.info(
         "%d done now, %d failed, %d stopped, %d in other hands",
         *(len(names) for names in (summary.done, summary.failed, summary.stopped, summary.elsewhere)),

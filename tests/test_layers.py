@@ -49,6 +49,7 @@ LAYERS = {
     "sweeps.grid": (CORE | {"config.yaml_reader"}, {"yaml"}),
     "sweeps.sweep": (CORE | {"files", "config"}, {"yaml"}),
     "sweeps.states": (CORE | {"config.identity", "results", "rundir"}, STDLIB_ONLY),
+    "sweeps.progress": ({"errors", "files"}, {"tqdm"}),
     "sweeps.slurm": (CORE, {"submitit"}),
     "reports": (
         {"errors", "files", "results", "sweeps.launch", "sweeps.sweep"},

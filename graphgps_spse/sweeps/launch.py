@@ -45,6 +45,8 @@ class LaunchTask:
     """Name in messages, e.g. GRIT/zinc-SPSE/3."""
     folder: Path
     command: tuple[str, ...]
+    num_epochs: int = 0
+    """Number of epochs of the run, for progress bars; 0 if unknown."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from graphgps_spse.errors import LaunchError, is_full_disk
 from graphgps_spse.sweeps.launch import Attempt, AttemptOutcome, LaunchTask
+from graphgps_spse.sweeps.progress import ProgressLines
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ def run_tasks(
     *,
     should_stop: Callable[[], bool],
     start: Callable[[LaunchTask, dict[str, str]], Attempt | None] = Attempt.start,
+    progress: ProgressLines | None = None,
     poll_seconds: float = 0.05,
 ) -> PoolSummary:
     """Run each task in a separate process, at most one per slot at a time, and return the outcomes.
@@ -79,6 +81,7 @@ def run_tasks(
     stop, and the function waits for them. KeyboardInterrupt kills running tasks.
     """
     waiting, summary = list(tasks), PoolSummary()
+    progress = ProgressLines() if progress is None else progress
     busy: dict[int, Attempt] = {}
     stopping = False
     try:
@@ -96,9 +99,12 @@ def run_tasks(
                 if waiting and not stopping:
                     task = waiting.pop(0)
                     position = f"{len(tasks) - len(waiting)} of {len(tasks)}"
-                    started = _start(task, position, slot, start, summary)
+                    position += f", on GPU {slot.gpu}" if slot.gpu else ""
+                    started = _start(task, slot, start, summary)
                     if started is not None:
                         busy[number] = started
+                        progress.start(task, position)
+            progress.update([attempt.task for attempt in busy.values()])
             time.sleep(poll_seconds)
     except KeyboardInterrupt:
         for attempt in busy.values():
@@ -111,9 +117,7 @@ def run_tasks(
     return summary
 
 
-def _start(
-    task: LaunchTask, position: str, slot: Slot, start: Callable[..., Attempt | None], summary: PoolSummary
-) -> Attempt | None:
+def _start(task: LaunchTask, slot: Slot, start: Callable[..., Attempt | None], summary: PoolSummary) -> Attempt | None:
     try:
         attempt = start(task, slot.environment())
     except LaunchError as err:
@@ -123,8 +127,6 @@ def _start(
     if attempt is None:
         log.info("%s: another process runs this task or has finished it", task.name)
         summary.elsewhere.append(task.name)
-    else:
-        log.info("%s: started, %s%s", task.name, position, f", on GPU {slot.gpu}" if slot.gpu else "")
     return attempt
 
 

@@ -83,13 +83,16 @@ class PlannedRun:
         placed += [f"seed={self.seed}", f"out_dir={_as_text(str(self.out_dir / self.group))}"]
         threads = [f"num_threads={num_threads}"] if num_threads and not self.cfg.num_threads else []
         words = [*main_command(), "--cfg", str(self.config), *self.overrides, *placed, *threads]
-        return LaunchTask(self.relative_dir, self.run_dir, tuple(words))
+        return LaunchTask(self.relative_dir, self.run_dir, tuple(words), self.cfg.optim.max_epoch)
 
 
-def read_sweep(path: Path) -> list[PlannedRun]:
-    """Return all runs of a sweep file. Raises ConfigError with file and line for invalid entries."""
+def read_sweep(path: Path, *, num_seeds: int | None = None, out_dir: Path | None = None) -> list[PlannedRun]:
+    """Return all runs of a sweep file. Raises ConfigError with file and line for invalid entries.
+
+    `num_seeds` and `out_dir` replace the values of the file, and of the files that it includes.
+    """
     first: dict[Path, PlannedRun] = {}
-    for run in _read(path):
+    for run in _read(path, num_seeds=num_seeds, out_dir=out_dir):
         if len(first) == MAX_RUNS:
             raise ConfigError(
                 f"{run.where}: the included files define more than {MAX_RUNS:,} runs, the limit; split the sweep"
@@ -184,20 +187,24 @@ def _by_seed(relative_dir: str) -> tuple[str, int]:
     return head, int(seed)
 
 
-def _read(path: Path, is_included: bool = False) -> Iterator[PlannedRun]:
+def _read(
+    path: Path, *, num_seeds: int | None, out_dir: Path | None, is_included: bool = False
+) -> Iterator[PlannedRun]:
     keys = _read_keys(path)
     if "include" in keys:
         if is_included or set(keys) != {"include"}:
             reason = "an included file cannot include others" if is_included else "include excludes all other keys"
             raise ConfigError(f"{keys['include'].where}: {reason}")
         for item in read_items("include", keys["include"]):
-            yield from _read(path.parent / _text(item), is_included=True)
+            yield from _read(path.parent / _text(item), num_seeds=num_seeds, out_dir=out_dir, is_included=True)
         return
     if "configs" not in keys:
         raise ConfigError(f"{path}: the key configs is missing. Keys: {', '.join(KEYS)}")
-    out_dir = Path(_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
+    if out_dir is None:
+        out_dir = Path(_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
     _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
     seeds = _read_seeds(keys["seeds"]) if "seeds" in keys else [0]
+    seeds = range(num_seeds) if num_seeds is not None else seeds
     words = _read_overrides(keys["overrides"]) if "overrides" in keys else []
     axes = read_grid(keys["grid"], _check_key) if "grid" in keys else []
     configs = list(_read_configs(path, keys["configs"]))

@@ -4,6 +4,7 @@ import copy
 import csv
 import json
 import math
+import re
 import runpy
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -75,7 +76,14 @@ def test_script_reports_what_it_can_and_names_the_rest(call, tmp_path):
     (folder / "result.json").write_text(json.dumps({"schema": 1, "half": "written"})[:-9])
     code, out, err = call(tmp_path / "results", "--out", tmp_path / "out", "--no-literature")
     assert code == 0, err
-    assert "| zinc-SPSE | ZINC | GRIT | SPSE | - | 3/4 |" in out and r"gain \*\*" in out
+    assert out.splitlines()[:3] == [
+        "configuration  data set  seeds  metric  validation     test           parameters  s/epoch",
+        "zinc-RWSE      ZINC      3/3    mae     0.310 ± 0.010  0.310 ± 0.010  473,473     0.20",
+        "zinc-SPSE      ZINC      3/4    mae     0.210 ± 0.010  0.210 ± 0.010  473,473     0.20",
+    ]
+    difference = r"-0.100 \(95 % interval -\S+ to -\S+\), p = \S+: gain \*\*"
+    assert re.search(rf"^GRIT on ZINC, SPSE - RRWP: {difference}$", out, re.M)
+    assert "| zinc-SPSE | ZINC | GRIT | SPSE | - | 3/4 |" in (tmp_path / "out/report.md").read_text()
     assert "not used: " in err and "zinc-SPSE/3/result.json is" in err
     assert "GCN" not in (tmp_path / "out/report.md").read_text()
     assert "3/result.json is" in (tmp_path / "out/report.md").read_text()

@@ -119,6 +119,15 @@ def test_main_finds_the_folder_whatever_its_name(lab, out_dir):
     assert Path(cfg.out_dir, cfg.name, str(cfg.seed)) == run.run_dir == Path(out_dir, "A/x/0")
 
 
+def test_seeds_and_folder_of_the_command_line_replace_those_of_the_files(lab):
+    part = sweep(lab, "configs: [../A/x.yaml]\nseeds: [7]\nout_dir: elsewhere\n", "part")
+    whole = sweep(lab, "include: [part.yaml]\n")
+    for path in (part, whole):
+        runs = read_sweep(path, num_seeds=2, out_dir=Path("mine"))
+        assert [str(run.run_dir) for run in runs] == ["mine/A/x/0", "mine/A/x/1"]
+        assert [str(run.run_dir) for run in read_sweep(path)] == ["elsewhere/A/x/7"]
+
+
 def test_included_sweeps_keep_their_own_folder(lab):
     sweep(lab, "configs: [../A/x.yaml]\nout_dir: results/table\n", "one")
     sweep(lab, "configs: [../B/*.yaml]\nout_dir: results/table\nseeds: 2\n", "two")

@@ -1,0 +1,42 @@
+"""The outcome of a report in a few lines of plain text, for terminals. report.md and report.html hold everything."""
+
+from collections.abc import Sequence
+
+from graphgps_spse.reports.cells import Cell, format_number
+from graphgps_spse.reports.comparison import Pair, Report
+from graphgps_spse.reports.markdown import format_p
+
+HEAD = ("configuration", "data set", "seeds", "metric", "validation", "test", "parameters", "s/epoch")
+
+
+def outcome_lines(report: Report) -> list[str]:
+    """Return an aligned table with a row for each cell, and a line for each pair."""
+    rows = [HEAD, *map(_cell_row, report.cells)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    table = ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
+    return [*table, *([""] if report.pairs else []), *map(_pair_line, report.pairs)]
+
+
+def _cell_row(cell: Cell) -> Sequence[str]:
+    return (
+        cell.label,
+        cell.first.dataset,
+        cell.seeds,
+        cell.first.metric,
+        cell.format(cell.validation),
+        cell.format(cell.summary),
+        f"{cell.first.num_params:,}",
+        format_number(sum(result.seconds_per_epoch for result in cell.results) / len(cell.results), 2),
+    )
+
+
+def _pair_line(pair: Pair) -> str:
+    """Return e.g. "GRIT on Cycles, SPSE - RRWP: +0.060 (95 % interval +0.044 to +0.075), p = 7e-06: gain **"."""
+    c, digits = pair.comparison, pair.paths.column.digits
+    encodings = f"{pair.paths.first.encoding} - {pair.walks.first.encoding}"
+    line = f"{pair.paths.model} on {pair.paths.first.dataset}, {encodings}: {format_number(c.difference, digits, '+')}"
+    if c.interval:
+        line += f" (95 % interval {' to '.join(format_number(end, digits, '+') for end in c.interval)})"
+    if c.student_p is not None:
+        line += f", p = {format_p(c.student_p)}"
+    return f"{line}: {pair.verdict}"
