@@ -1,9 +1,8 @@
-"""How kernels are compiled: at their first call, without the GIL, and kept on disk for later processes.
+"""Compile kernels at their first call, release the GIL while they run, and cache them on disk.
 
-This is the only module that imports numba. numba has a cache of its own, which raises an error at import where no
-folder can be written, and at a call where the disk is full or a cached file is damaged. It also runs damaged machine
-code unnoticed. The cache here uses numba's folders and numba's serialisation, checks every file that it reads, and
-falls back to a temporary folder.
+This is the only module that imports numba. numba's own cache raises an error at import if no folder is
+writable, and at a call if the disk is full or a cached file is damaged. It can also run damaged machine code. This
+cache keeps numba's folders and serialisation, verifies a checksum of every file, and falls back to a temporary folder.
 """
 
 import hashlib
@@ -43,8 +42,8 @@ def kernel(
     """Compile `function` at its first call, once for each combination of argument types.
 
     `fastmath` names the LLVM flags that may change results, e.g. "reassoc" for sums in any order. `error_model` "numpy"
-    divides by zero without an error. `distinct_arrays` is the caller's promise that no two array arguments overlap.
-    A kernel on disk is compiled again when its file, that of a kernel it calls, or a constant it uses has changed.
+    divides by zero without an error. With `distinct_arrays`, the compiler assumes that no two array arguments overlap.
+    A cached kernel is recompiled if its file, the file of a kernel that it calls, or a constant that it uses changed.
     """
     if function is None:
         return lambda f: kernel(f, fastmath=fastmath, error_model=error_model, distinct_arrays=distinct_arrays)
@@ -60,20 +59,20 @@ def kernel(
 
 
 class _DistinctArrays(CompilerBase):
-    """Compiles on the promise that no two array arguments overlap."""
+    """Compiles a kernel whose array arguments do not overlap."""
 
     def define_pipelines(self) -> list:
-        """Return numba's default passes, with the promise made."""
+        """Return numba's default passes, with the `noalias` flag set."""
         self.state.flags.noalias = True
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
 class KernelCache(_Cache):
-    """The compiled versions of one kernel on disk; numba asks for them when the kernel is first called.
+    """The compiled versions of one kernel on disk. numba loads them at the first call of the kernel.
 
-    No file is touched before that. Files are written to the first of numba's folders that can be written, which are
-    NUMBA_CACHE_DIR, the __pycache__ beside the source and the user's cache folder. Where none can be written, or the
-    disk is full, they are written to `spare_folder()`, with one warning for each process.
+    No file is read or written before the first call. Files go to the first writable folder among NUMBA_CACHE_DIR, the
+    __pycache__ folder beside the source, and the user's cache folder. If none is writable, or the disk is full, files
+    go to `spare_folder()`, and each process logs one warning.
     """
 
     def __init__(self, function: Callable, options: str) -> None:
@@ -83,7 +82,7 @@ class KernelCache(_Cache):
     def _usual(self) -> "_Folder | None":
         try:
             return _Folder(self._function, self._options)
-        except (RuntimeError, OSError):  # numba found no folder that can be written
+        except (RuntimeError, OSError):  # numba found no writable folder
             return None
 
     def _spare(self, *, make: bool) -> "_Folder | None":
@@ -94,24 +93,24 @@ class KernelCache(_Cache):
 
     @property
     def cache_path(self) -> str | None:
-        """The folder that this kernel's files are written to first; None if numba finds none."""
+        """The preferred folder for this kernel's files; None if numba finds no writable folder."""
         return None if self._usual is None else self._usual.cache_path
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled version for one signature, or None if no folder has an intact one."""
+        """Return the compiled version for one signature, or None if no folder holds a valid file."""
         for folder in (self._usual, self._spare(make=False)):
             try:
                 found = None if folder is None else folder.load_overload(sig, target_context)
             except OSError as err:
-                log.info("a compiled kernel cannot be read and is compiled again: %s", err)
+                log.info("recompiling a kernel whose cached file cannot be read: %s", err)
                 continue
             if found is not None:
                 return found
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write the compiled version for one signature; warn where only the spare folder, or none, can hold it."""
-        usual, reason = self._usual, "numba finds no folder that can be written"
+        """Write the compiled version for one signature. Log a warning if it is not the usual folder."""
+        usual, reason = self._usual, "numba found no writable folder"
         if usual is not None:
             try:
                 return usual.save_overload(sig, data)
@@ -121,13 +120,13 @@ class KernelCache(_Cache):
         if spare is not None:
             try:
                 spare.save_overload(sig, data)
-                return _warn(f"compiled kernels are kept in {spare_folder(make=True)}: {reason}")
+                return _warn(f"compiled kernels are cached in {spare_folder(make=True)}: {reason}")
             except OSError as err:
                 reason = err.strerror or str(err)
-        _warn(f"compiled kernels cannot be kept, so every process compiles them again: {reason}")
+        _warn(f"compiled kernels cannot be cached, so every process compiles them again: {reason}")
 
     def flush(self) -> None:
-        """Do nothing: a version that is compiled again replaces its file."""
+        """Do nothing: a recompiled version replaces its file."""
 
     def enable(self) -> None:
         """Do nothing: the cache is always enabled."""
@@ -136,9 +135,9 @@ class KernelCache(_Cache):
 
 
 def spare_folder(*, make: bool) -> Path | None:
-    """Return the user's temporary folder of compiled kernels; None if it does not exist or cannot be trusted.
+    """Return the user's temporary folder for compiled kernels; None if it is missing or not trusted.
 
-    Cached files hold code, so the folder must belong to the user and be closed to others.
+    Cached files contain code, so the user must own the folder and nobody else may have access to it.
     """
     try:
         folder = _spare_path()
@@ -155,25 +154,25 @@ def _spare_path() -> Path:
     return Path(tempfile.gettempdir()) / f"graphgps_spse-kernels-{os.getuid()}"
 
 
-@cache  # one warning for each problem and process, however many kernels meet it
+@cache  # one warning per problem and process, for all kernels
 def _warn(problem: str) -> None:
-    log.warning("%s. Set NUMBA_CACHE_DIR to a folder that can be written and has 20 MB left", problem)
+    log.warning("%s. Set NUMBA_CACHE_DIR to a writable folder with 20 MB of free space", problem)
 
 
 class _Folder(FunctionCache):
-    """One kernel's files in one folder: one file for each combination of argument types."""
+    """The files of one kernel in one folder, one file per combination of argument types."""
 
     def __init__(self, function: Callable, options: str) -> None:
-        """Raises RuntimeError if no folder can be written."""
+        """Raise RuntimeError if no folder is writable."""
         super().__init__(function)
         source = self._impl.locator.get_source_stamp(), options, dependencies(function)
         self._cache_file = _CheckedFiles(Path(self.cache_path) / self._impl.filename_base, source)
 
 
 def dependencies(function: Callable) -> list[tuple[str, str]]:
-    """Return what the code of a kernel depends on: files of kernels it calls, and values of constants, sorted.
+    """Return the dependencies of a kernel, sorted: digests of the files of kernels that it calls, and its constants.
 
-    numba itself looks at the kernel's own file alone.
+    numba itself checks only the kernel's own file.
     """
     found, seen, todo = set(), {function}, [function]
     while todo:
@@ -181,7 +180,7 @@ def dependencies(function: Callable) -> list[tuple[str, str]]:
         for name, value in {**variables.globals, **variables.nonlocals}.items():
             called = getattr(value, "py_func", None)
             if called is None:
-                value = getattr(value, "_fields", value)  # of a NamedTuple that the kernel makes
+                value = getattr(value, "_fields", value)  # the kernel constructs this NamedTuple
                 if isinstance(value, bool | int | float | str | tuple):
                     found.add((name, repr(value)))
             elif called not in seen:
@@ -209,17 +208,17 @@ class _SpareFolder(_Folder):
 
 
 class _CheckedFiles(IndexDataCacheFile):
-    """Reads and writes compiled code, a file for each key.
+    """Reads and writes compiled code, one file per key.
 
-    A file holds the SHA-256 of all that follows, the SHA-256 of what the code belongs to, and the code.
+    A file contains the SHA-256 of its remaining bytes, the SHA-256 of the source and key, and the compiled code.
     """
 
     def __init__(self, base: Path, source: tuple[Any, ...]) -> None:
-        """`base` is the path of the files but for the key; `source` identifies the source code and its options."""
+        """`base` is the path of the files without the key. `source` identifies the source code and its options."""
         self._base, self._source = base, source
 
     def load(self, key: tuple) -> Any:
-        """Return the code for a key; None if there is none, or none of this source and version, or it is damaged."""
+        """Return the code for a key; None if the file is missing, damaged, or from another source or version."""
         path, owner = self._path(key), self._owner(key)
         try:
             content = path.read_bytes()
@@ -228,7 +227,7 @@ class _CheckedFiles(IndexDataCacheFile):
         digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if digest != hashlib.sha256(rest).digest():
             log.info("%s is damaged", path)
-            _warn("compiled kernels on disk are damaged and are compiled again")
+            _warn("cached kernels are damaged and will be compiled again")
             return None
         return pickle.loads(rest[_DIGEST_BYTES:]) if rest[:_DIGEST_BYTES] == owner else None
 

@@ -1,4 +1,4 @@
-"""How much memory this process can have, what is refused for want of it, and which errors say that it ran out."""
+"""Memory limits of this process, the check of a size against them, and the errors of a failed allocation."""
 
 import os
 import resource
@@ -25,21 +25,21 @@ class Memory(NamedTuple):
     """Memory of this process or of a device, in bytes."""
 
     total: int
-    """What can be had at most."""
+    """The limit."""
     free: int
-    """What of it is free now, as far as the system says."""
+    """The part that is free now, as the system reports it."""
     owner: str
-    """Whose limit that is, for people."""
+    """The owner of the limit, for messages, such as "this machine"."""
 
 
 def find_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory:
-    """Return the tightest limit on this process: of the machine, of its control groups or of `ulimit -v`."""
+    """Return the lowest limit on this process: the machine's, its control groups', or that of `ulimit -v`."""
     limits = [_of_machine(proc / "meminfo"), *_of_groups(proc / "self/cgroup", groups), *_of_process(proc)]
     return min(limits, key=lambda memory: memory.total)
 
 
 def check_fits(num_bytes: float, what: str, cure: str, memory: Memory, error: type[SPSEError]) -> None:
-    """Raise `error` where `num_bytes` is more than `memory` has in all. `num_bytes` is the least that `what` takes."""
+    """Raise `error` if `num_bytes`, a lower bound on the memory of `what`, exceeds the total of `memory`."""
     if num_bytes > memory.total:
         raise error(
             f"{what}: at least {as_size(num_bytes)} of memory, and {memory.owner} has {as_size(memory.total)}. {cure}"
@@ -47,8 +47,8 @@ def check_fits(num_bytes: float, what: str, cure: str, memory: Memory, error: ty
 
 
 def is_shortage(err: BaseException) -> bool:
-    """Whether an error says that memory ran out, of the machine or of a device."""
-    if isinstance(err, MemoryError) or type(err).__name__ == "OutOfMemoryError":  # torch's, which need not be imported
+    """Return whether an error reports a lack of memory, of the machine or of a device."""
+    if isinstance(err, MemoryError) or type(err).__name__ == "OutOfMemoryError":  # torch's, without an import
         return True
     return isinstance(err, RuntimeError) and any(words in str(err) for words in _SHORTAGES)
 
@@ -64,7 +64,7 @@ def _of_machine(meminfo: Path) -> Memory:
 
 
 def _of_groups(own_groups: Path, root: Path) -> Iterator[Memory]:
-    """Yield the limits of the control groups that this process is in, of both versions, up to the root."""
+    """Yield the limits of the control groups of this process, version 1 and 2, up to the root."""
     if not own_groups.is_file():
         return
     for line in own_groups.read_text().splitlines():
@@ -74,7 +74,7 @@ def _of_groups(own_groups: Path, root: Path) -> Iterator[Memory]:
         top = root / "memory" if controllers else root
         names = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
         folder = top / path.lstrip("/")
-        for group in (folder, *folder.parents):  # in a container the path may be that of the host: then only the top is
+        for group in (folder, *folder.parents):  # in a container the path may be the host's: then only the top exists
             if not group.is_relative_to(top):
                 break
             limit, used = (_read_number(group / f"memory.{name}") for name in names)
@@ -94,5 +94,5 @@ def _of_process(proc: Path) -> Iterator[Memory]:
 def _read_number(path: Path) -> int | None:
     try:
         return int(path.read_text())
-    except (OSError, ValueError):  # not there, or the word "max"
+    except (OSError, ValueError):  # missing, or the word "max"
         return None

@@ -1,4 +1,4 @@
-"""What models and batches need of memory: refused with figures before it is allocated, explained where it runs out."""
+"""Memory of models and batches: checked before allocation, and explained in the error if memory runs out."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from graphgps_spse.models.build import count_parameters
 
 _BYTES_OF_VALUE = 4
 _MOMENTS = {"adamW": 2, "adam": 2, "adagrad": 1, "sgd": 1}
-"""Values that an optimiser keeps for each parameter."""
+"""Values that an optimiser stores per parameter."""
 
 
 def memory_of(device: torch.device) -> Memory:
-    """Return the memory that a run on `device` lives in."""
+    """Return the memory of `device`; for the CPU, the limit on this process."""
     if device.type != "cuda":
         return find_memory()
     free, total = torch.cuda.mem_get_info(device)
@@ -27,14 +27,14 @@ def memory_of(device: torch.device) -> Memory:
 
 
 def check_model(model: nn.Module, memory: Memory, *, optimizer: str = "") -> None:
-    """Raise ConfigError where a model's parameters are more than `memory` holds; `model` may be without memory (meta).
+    """Raise ConfigError if the parameters of a model do not fit in `memory`. `model` may be on the meta device.
 
-    With an optimiser, its gradients and the optimiser's moments count too.
+    With an optimiser, gradients and the optimiser's moments are included.
     """
     num_values = 2 + _MOMENTS.get(optimizer, 0) if optimizer else 1
     number = count_parameters(model)
     largest, most = max(((name, count_parameters(part)) for name, part in model.named_children()), key=lambda p: p[1])
-    what = "gradients and the optimiser's moments included, " if optimizer else ""
+    what = "with gradients and the optimiser's moments, " if optimizer else ""
     check_fits(
         number * num_values * _BYTES_OF_VALUE,
         f"the model has {number:,} parameters, {most:,} of them in its {largest}; {what}they take",
@@ -55,11 +55,11 @@ def check_batches(
     num_processes: int = 1,
     bytes_kept: int = _BYTES_OF_VALUE,
 ) -> None:
-    """Raise DataError or ConfigError where a batch of some epoch has more pairs than `memory` holds for sure.
+    """Raise DataError or ConfigError if some batch of every epoch has more pairs than `memory` can hold.
 
-    In every epoch some batch holds the largest graph, and some batch has at least the mean number of pairs. A pair
-    takes the channels of its encodings and, in training, what the model keeps of it for the backward pass, in values of
-    `bytes_kept` bytes.
+    In every epoch, one batch contains the largest graph, and one batch has at least the mean number of pairs. A pair
+    needs the channels of its encodings and, in training, the values that the model saves for the backward pass, with
+    `bytes_kept` bytes per value.
     """
     channels = sum(encoding.dim_pair for encoding in encodings)
     for split, graphs in splits.items():
@@ -71,7 +71,7 @@ def check_batches(
         check_fits(
             size**2 * bytes_of_pair,
             f"{graphs.name}, {split} split, graph {graph}: {size:,} nodes make {size**2:,} pairs, for which {what}",
-            "Cut that graph or leave it out, lower gt.dim_hidden or gt.layers, or use a model without pairs: "
+            "Split or remove this graph, lower gt.dim_hidden or gt.layers, or use a model without pairs: "
             "model.type=GPSModel, gt.layer_type=GINE+None, no encoding",
             memory,
             DataError,
@@ -90,9 +90,9 @@ def check_batches(
 
 @contextmanager
 def explaining_shortage(splits: Mapping[str, GraphDataset], batch_size: int) -> Iterator[None]:
-    """Turn an error that says that memory ran out into one that says what to lower.
+    """Replace an out-of-memory error by one that names the keys to lower.
 
-    `splits` may be filled while the block is at work; what came before is not blamed on batches.
+    `splits` may be filled inside the block. If memory runs out before, the message does not mention batches.
     """
     try:
         yield
@@ -103,16 +103,16 @@ def explaining_shortage(splits: Mapping[str, GraphDataset], batch_size: int) -> 
 
 
 def explain_shortage(err: BaseException, splits: Mapping[str, GraphDataset], batch_size: int) -> str:
-    """Return one line: how much more was wanted, how large batches and graphs are, and which keys to lower."""
+    """Return one line with the size of the failed allocation, of batches and of graphs, and the keys to lower."""
     wanted = re.search(r"allocate (\d[\d.,]* *\w+)", str(err))
-    told = f"out of memory{f' ({wanted[1]} more were wanted)' if wanted else ''}"
+    told = f"out of memory{f' (while allocating {wanted[1]})' if wanted else ''}"
     if not splits:
-        return f"{told} before the data was read; take a smaller data set, or a machine with more memory"
+        return f"{told} before the data were read. Use a smaller data set or a machine with more memory"
     largest = max(splits.values(), key=lambda graphs: int(graphs.sizes_G.max()))
     graph, size = int(largest.sizes_G.argmax()), int(largest.sizes_G.max())
     return (
         f"{told}: batches have {batch_size} graphs (train.batch_size), and the largest graph, {largest.name}, "
         f"{largest.split} split, graph {graph}, has {size:,} nodes and {size**2:,} pairs. Lower train.batch_size and "
         "raise optim.batch_accumulation by the same factor, or lower gt.dim_hidden, gt.layers or num_workers (each "
-        "loader process holds batches, too)"
+        "loader process also holds batches)"
     )

@@ -142,7 +142,7 @@ def test_a_later_process_compiles_nothing(filled):
 
 def test_without_a_folder_that_can_be_written(toy):
     found, error = run_toy(toy, cache=False)
-    assert found == "[0, 0]" and one_warning(error, "kept in")
+    assert found == "[0, 0]" and one_warning(error, "cached in")
     assert len(compiled_files(toy.tmp)) == 2
     assert run_toy(toy, cache=False) == ("[1, 1]", "")
 
@@ -166,7 +166,7 @@ def test_a_folder_that_goes_away(toy):
     where = repr(str(toy.cache))
     code = f"import shutil; toy.double(1); shutil.rmtree({where}); open({where}, 'w'); toy.double(1.5)"
     _, error = run_toy(toy, code)
-    assert one_warning(error, "kept in", "Not a directory") and len(compiled_files(toy.tmp)) == 1
+    assert one_warning(error, "cached in", "Not a directory") and len(compiled_files(toy.tmp)) == 1
 
 
 def test_a_file_system_that_takes_no_more(filled):
@@ -266,7 +266,7 @@ assert order[0] == 1
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert one_warning(done.stderr, "kept in")
+    assert one_warning(done.stderr, "cached in")
     rooms = {file.parent.name.split("_")[0] for file in compiled_files(tmp_path / "tmp")}
     assert rooms == {"counting", "encodings", "data"}
 

@@ -78,7 +78,7 @@ def test_parameters_gradients_and_moments_by_hand():
         check_model(model, memory(4 * 1189 - 1))
     for optimizer, num_values in (("adamW", 4), ("sgd", 3), ("of a plugin", 2)):
         check_model(model, memory(4 * 1189 * num_values), optimizer=optimizer)
-        with pytest.raises(ConfigError, match="gradients and the optimiser's moments included"):
+        with pytest.raises(ConfigError, match="with gradients and the optimiser's moments, they take"):
             check_model(model, memory(4 * 1189 * num_values - 1), optimizer=optimizer)
 
 
@@ -207,10 +207,10 @@ def test_what_a_shortage_says():
     ):
         told = explain_shortage(err, splits, 32)
         assert told.startswith(
-            f"out of memory ({wanted} more were wanted): batches have 32 graphs (train.batch_size), "
+            f"out of memory (while allocating {wanted}): batches have 32 graphs (train.batch_size), "
         )
         assert "mine, train split, graph 1, has 40 nodes and 1,600 pairs" in told and "optim.batch_accumulation" in told
-    assert explain_shortage(MemoryError(), {}, 32).startswith("out of memory before the data was read")
+    assert explain_shortage(MemoryError(), {}, 32).startswith("out of memory before the data were read")
 
 
 def test_other_errors_pass():
@@ -240,7 +240,7 @@ def test_a_shortage_ends_a_run_with_one_line(tiny, capsys, monkeypatch, where):
     assert tiny() == 1
     message = capsys.readouterr().err
     assert message.startswith("error: out of memory") and message.count("\n") == 1
-    assert ("before the data was read" in message) == (where == "load")
+    assert ("before the data were read" in message) == (where == "load")
     assert not Path("results/tiny/0/result.json").exists()
 
 

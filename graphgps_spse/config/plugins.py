@@ -1,7 +1,7 @@
-"""Plugins: modules that a configuration names under `plugins:`, and whose code runs when the configuration is loaded.
+"""Plugins: modules listed under `plugins:` in a configuration. Loading the configuration imports them.
 
-They come from PYTHONPATH and from installed packages. Python by itself also looks into the folder of the script or the
-current folder; a plugin is not taken from there by accident, and never from a folder of results, which runs write into.
+Plugins are imported from PYTHONPATH and from installed packages. Python also searches the current folder and the folder
+of the script, but plugins are not imported from there, and never from a folder of results, which runs write to.
 """
 
 import importlib
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 
 def import_plugin(name: str, results: Sequence[str]) -> ModuleType:
-    """Import a plugin by its dotted name, and log where its code lies. `results` are folders that hold no plugins.
+    """Import a plugin by its dotted name, and log the path of its code. Plugins in the folders `results` are refused.
 
-    Raises ConfigError where the module does not exist, cannot be imported or lies where no plugin may lie.
+    Raises ConfigError if the module does not exist, cannot be imported or is in a folder of results.
     """
     packages = name.split(".")
     if not all(part.isidentifier() for part in packages):
@@ -34,17 +34,17 @@ def import_plugin(name: str, results: Sequence[str]) -> ModuleType:
         with _search_path_for_plugins():
             for end in range(1, len(packages) + 1):
                 module = ".".join(packages[:end])
-                places = _locate(module)  # which imports the package around it, so each level is checked in turn
+                places = _locate(module)  # imports the parent package, so each level is checked before the next
                 entries = entries or [place.parent for place in places]
                 _check_place(module, places, entries, results)
             found = importlib.import_module(name)
     except ImportError as err:
         hint = ""
         if err.name == packages[0]:
-            hint = (
-                ". Put its folder on PYTHONPATH: the current folder and the script's are searched only if it names them"
-            )
+            hint = ". Add its folder to PYTHONPATH: the current folder and the folder of the script are not searched"
         raise ConfigError(f"plugins: '{name}' cannot be imported: {err}{hint}") from err
+    except SyntaxError as err:
+        raise ConfigError(f"plugins: '{name}': {err.filename}, line {err.lineno}: {err.msg}") from err
     if is_new:
         log.warning("plugin %s: its code is imported from %s", name, places[0] if places else "memory")
     return found
@@ -61,16 +61,16 @@ def _locate(module: str) -> list[Path]:
 
 
 def _check_place(module: str, places: Sequence[Path], entries: Sequence[Path], results: Sequence[str]) -> None:
-    """Raise ConfigError where a module lies in a folder of results that is not itself on the search path."""
+    """Raise ConfigError if a module is in a folder of results that is not itself on the search path."""
     for folder in (Path(result).resolve() for result in results):
         is_named = any(entry.is_relative_to(folder) for entry in entries)
         if not is_named and any(place.is_relative_to(folder) for place in places):
-            raise ConfigError(f"plugins: '{module}' lies in {folder}, which runs write into; keep code elsewhere")
+            raise ConfigError(f"plugins: '{module}' is in {folder}, which runs write to. Move it to another folder")
 
 
 @contextmanager
 def _search_path_for_plugins() -> Iterator[None]:
-    """Take the current folder, the script's and the checkout's off sys.path, unless they are on PYTHONPATH."""
+    """Remove the current folder, the script's and the checkout's from sys.path, unless PYTHONPATH lists them."""
     named = {os.path.realpath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
     checkout = Path(__file__).resolve().parents[2]
     by_accident = {os.path.realpath(os.curdir)}

@@ -116,9 +116,7 @@ def test_nothing_is_taken_from_a_folder_of_results(lab, tmp_path, monkeypatch, p
         lab(f"{folder}/__init__.py"), lab(f"{folder}/run/__init__.py")
     search(monkeypatch, tmp_path, named=True)
     (tmp_path / "x.yaml").write_text(f"seed: 1\nplugins: [{folder}.run.evil_h]\nout_dir: {out_dir}\n")
-    with pytest.raises(
-        ConfigError, match=rf"^x\.yaml:2: plugins: '{folder}' lies in .*{folder}, which runs write into"
-    ):
+    with pytest.raises(ConfigError, match=rf"^x\.yaml:2: plugins: '{folder}' is in .*{folder}, which runs write to"):
         load_config("x.yaml")
     assert not traces(tmp_path)
 
@@ -147,6 +145,13 @@ def test_a_plugin_may_extend_the_search_path_and_is_announced(lab, tmp_path, mon
         import_plugin("mine_j", [])
     assert sys.path == [*before, "added by mine_j"]
     assert caplog.messages == [f"plugin mine_j: its code is imported from {tmp_path / 'home/mine_j.py'}"]
+
+
+def test_a_syntax_error_names_file_and_line(lab, tmp_path, monkeypatch):
+    path = lab("lab/broken.py", "x = 1\ndef f(:\n")
+    search(monkeypatch, tmp_path / "lab", named=True)
+    with pytest.raises(ConfigError, match=rf"^plugins: 'broken': {path}, line 2: invalid syntax"):
+        import_plugin("broken", [])
 
 
 def test_describe_in_a_folder_with_a_decoy_runs_nothing(tmp_path):

@@ -237,9 +237,11 @@ def test_compile_counters_takes_no_time_twice():
 def test_ctrl_c_stops_a_hopeless_count(call):
     """All paths in a complete graph of 40 nodes would take longer than the universe is old."""
     code = f"""
+import signal
 import numpy as np
 from types import SimpleNamespace
 from graphgps_spse.counting import compile_counters, count_simple_paths, count_simple_paths_many
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 e = np.stack(np.triu_indices(40, 1))
 graphs = SimpleNamespace(node_ptr=[0, 40], edge_ptr=[0, e.shape[1]], edge_index=e)
 compile_counters()

@@ -76,6 +76,8 @@ def lose(loader: GraphLoader, number: signal.Signals | None = None) -> LoaderErr
             if number is not None:
                 os.kill((set(multiprocessing.active_children()) - others).pop().pid, number)
                 number = None
+    for process in set(multiprocessing.active_children()) - others:
+        process.join(timeout=20)  # it was killed, and the kernel may need a moment
     assert set(multiprocessing.active_children()) <= others, "all processes of the loader go"
     assert signal.getsignal(signal.SIGCHLD) is handler
     return lost.value

@@ -93,12 +93,12 @@ def test_a_shortage_of_memory_shows_as_what_it_was(runs):
     run = runs[0]
     run.run_dir.mkdir(parents=True)
     (run.run_dir / "log.txt").write_text(
-        "--- started now on host: main.py\nerror: out of memory (2 GB more were wanted): batches have 32 graphs\n"
+        "--- started now on host: main.py\nerror: out of memory (while allocating 2 GB): batches have 32 graphs\n"
     )
     journal(run, {"event": "ended", "exit_code": 1, "reason": ""})
     state = read_state(run)
     assert state.kind == "failed" and not state.needs_running(retry_failed=False)
-    assert state.detail == "exit code 1: out of memory (2 GB more were wanted): batches have 32 graphs"
+    assert state.detail == "exit code 1: out of memory (while allocating 2 GB): batches have 32 graphs"
     journal(run, {"event": "ended", "exit_code": -9, "reason": ""})
     assert read_state(run).detail == "killed by SIGKILL (by hand, or memory ran out)"
     assert not (run.run_dir / "result.json").exists()
