@@ -38,6 +38,9 @@ Folders and files of data belong to these keys, because checkpoints identify dat
 NEUTRAL_VALUES: dict[str, Any] = {"metrics": [], "train.init_from": ""}
 """Keys that count for nothing at these values. Runs from before such a key stay the same runs."""
 
+FIRST_ENCODINGS = ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "SPSE")
+"""Encodings whose keys always belong to the identity. Keys of other encodings belong to it if the encoding is on."""
+
 LENGTH_KEY = "optim.max_epoch"
 """The length of a run. It belongs to the identity, and `--extend` may raise it."""
 
@@ -54,12 +57,21 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def identity_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Return, with dotted keys, what identifies the run of a nested configuration: all but the RUNTIME_KEYS."""
+    """Return, with dotted keys, what identifies the run of a nested configuration.
+
+    RUNTIME_KEYS, keys at their neutral values, and encodings that are off count for nothing (but see FIRST_ENCODINGS).
+    """
     return {
         key: value
-        for key, value in flatten(config).items()
+        for key, value in flatten({name: part for name, part in config.items() if not _is_off(name, part)}).items()
         if not is_runtime_key(key) and not (key in NEUTRAL_VALUES and NEUTRAL_VALUES[key] == value)
     }
+
+
+def _is_off(name: str, section: Any) -> bool:
+    """Return whether a section belongs to an encoding that is off and that is not among FIRST_ENCODINGS."""
+    encoding = name.removeprefix("posenc_")
+    return encoding not in (name, *FIRST_ENCODINGS) and not section.get("enable")
 
 
 def experiment_of(config: dict[str, Any]) -> dict[str, Any]:

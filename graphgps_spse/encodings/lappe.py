@@ -1,28 +1,23 @@
-"""Laplacian positional encoding (Dwivedi et al. 2023), as in GraphGPS: the eigenpairs of smallest eigenvalue.
+"""Laplacian positional encoding (Dwivedi et al. 2023), as in GraphGPS: the eigenpairs of smallest eigenvalue."""
 
-LAPACK computes the eigenpairs on one thread. With several threads, rounding depends on the number of threads. A
-repeated eigenvalue, which many symmetric graphs have, turns this rounding into a different basis of its eigenspace.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from graphgps_spse.counting.graphs import check_graphs, simplify
 from graphgps_spse.encodings.base import DeepSetOptions, Encoding, EncodingArrays, EncodingOptions, GraphArrays
-from graphgps_spse.errors import DataError
+from graphgps_spse.encodings.laplacian import (
+    SCRATCH_BYTES_OF_LAPLACIAN,
+    dense_laplacian,
+    eigenpairs,
+    simple_graphs,
+    single_threaded_lapack,
+)
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
 
 LAPLACIANS = ("none", "sym", "rw")
 NORMS = ("L1", "L2", "abs-max", "wavelength", "wavelength-asin", "wavelength-soft")
-MAX_NODES = 20_000
-"""Most nodes of one graph. The dense float64 Laplacian, its eigenvectors and LAPACK's scratch then take 12.8 GB."""
 
 
 class LapPEOptions(EncodingOptions, section="posenc_LapPE"):
@@ -68,7 +63,7 @@ class LapPE(Encoding):
 
     def bytes_of_graph(self, num_nodes: int) -> int:
         """Lower bound in bytes: the rows, and in float64 the Laplacian, its eigenvectors and LAPACK's scratch."""
-        return super().bytes_of_graph(num_nodes) + 4 * 8 * num_nodes**2
+        return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_LAPLACIAN * num_nodes**2
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
         """Return node features [N, 2 F], where F is `max_freqs`. Self-loops and edge directions are ignored.
@@ -78,11 +73,10 @@ class LapPE(Encoding):
         an eigenvector is such that the first entry of largest magnitude is positive; models flip signs at random during
         training. Raises DataError for a graph with more than MAX_NODES nodes.
         """
-        simple = simplify(*check_graphs(*graphs), directed=False)
-        _check_sizes(simple.node_ptr)
+        simple = simple_graphs(graphs, self.name)
         node_NC = np.full((int(simple.node_ptr[-1]), self.dim_node), np.nan, np.float32)
         laplacian, norm = LAPLACIANS.index(self.laplacian_norm), NORMS.index(self.eigvec_norm)
-        with _single_threaded_lapack().limit():
+        with single_threaded_lapack().limit():
             _encode(simple.node_ptr, *simple.undirected_edges, laplacian, norm, node_NC)
         return EncodingArrays(node=node_NC)
 
@@ -92,54 +86,13 @@ class LapPE(Encoding):
         return {"encoding": self.name, **{name: getattr(self, name) for name in names}}
 
 
-class _SingleThreadedLapack:
-    """Limits BLAS and LAPACK to one thread while any thread of this process is inside `limit`."""
-
-    def __init__(self) -> None:
-        # numba calls the LAPACK of SciPy. ThreadpoolController finds only libraries that are already loaded.
-        import scipy.linalg.cython_lapack  # noqa: F401
-        from threadpoolctl import ThreadpoolController
-
-        self._libraries = ThreadpoolController()
-        self._lock, self._inside, self._limit = Lock(), 0, None
-
-    @contextmanager
-    def limit(self) -> Iterator[None]:
-        with self._lock:
-            if not self._inside:
-                self._limit = self._libraries.limit(limits=1, user_api="blas")
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._inside -= 1
-                if not self._inside and self._limit is not None:
-                    self._limit.restore_original_limits()
-
-
-@cache
-def _single_threaded_lapack() -> _SingleThreadedLapack:
-    return _SingleThreadedLapack()
-
-
-def _check_sizes(node_ptr: np.ndarray) -> None:
-    sizes: np.ndarray = np.diff(node_ptr)
-    if len(sizes) and int(sizes.max()) > MAX_NODES:
-        graph = int(sizes.argmax())
-        raise DataError(
-            f"graph {graph}: has {int(sizes[graph]):,} nodes, and LapPE, which needs a dense Laplacian, is limited to "
-            f"{MAX_NODES:,}; encode subgraphs, or set posenc_LapPE.enable=False"
-        )
-
-
 @kernel
 def _encode(node_ptr, row_ptr, col, laplacian, norm, node_NC):
     num_freqs = node_NC.shape[1] // 2
     for g in range(len(node_ptr) - 1):
         start, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
-        matrix, scale = _laplacian(row_ptr[start : start + n + 1], col, n, laplacian)
-        value, vector = _eigenpairs(matrix)
+        matrix, scale = dense_laplacian(row_ptr[start : start + n + 1], col, n, laplacian)
+        value, vector = eigenpairs(matrix)
         for f in range(min(n, num_freqs)):
             if laplacian == 2:  # D^-1/2 u is an eigenvector of I - D^-1 A where u is one of I - D^-1/2 A D^-1/2
                 for i in range(n):
@@ -148,40 +101,6 @@ def _encode(node_ptr, row_ptr, col, laplacian, norm, node_NC):
             for i in range(n):
                 node_NC[start + i, f] = vector[i, f]
                 node_NC[start + i, num_freqs + f] = value[f]
-
-
-@kernel
-def _eigenpairs(matrix):
-    """Return the eigenvalues [n] of a Laplacian, ascending, and the eigenvectors [n, n], one in each column.
-
-    A Laplacian is positive semi-definite: eigenvalues that are zero or negative up to rounding are set to 0.
-    """
-    n, bound = len(matrix), 0.0
-    for i in range(n):
-        bound = max(bound, np.abs(matrix[i]).sum())
-    value, vector = np.linalg.eigh(matrix)
-    for f in range(n):
-        if value[f] < n * bound * 2.0**-51:
-            value[f] = 0.0
-    return value, vector
-
-
-@kernel
-def _laplacian(rows, col, n, laplacian):
-    """Return the matrix and the diagonal of D^-1/2 (1 for isolated nodes).
-
-    The matrix is D - A for "none", and I - D^-1/2 A D^-1/2 for "sym" and "rw".
-    """
-    matrix, scale = np.zeros((n, n)), np.ones(n)
-    for i in range(n):
-        degree = rows[i + 1] - rows[i]
-        matrix[i, i] = degree if laplacian == 0 else 1.0
-        if laplacian > 0 and degree > 0:
-            scale[i] = 1.0 / np.sqrt(degree)
-    for i in range(n):
-        for at in range(rows[i], rows[i + 1]):
-            matrix[i, col[at]] = -scale[i] * scale[col[at]]
-    return matrix, scale
 
 
 @kernel

@@ -34,9 +34,7 @@ class RWSE(Encoding):
 
     def __init__(self, options: RWSEOptions) -> None:
         """Raises ConfigError unless `times` or `times_func` gives the steps."""
-        if options.times and options.times_func:
-            raise ConfigError("posenc_RWSE.kernel: times and times_func both name the steps; set one of them")
-        self.times = options.times or tuple(parse_times(options.times_func))
+        self.times = choose_times(options.times, options.times_func, "posenc_RWSE.kernel")
         self.dim_pair, self.dim_node = len(self.times) * options.enable_edges, len(self.times)
 
     def bytes_of_graph(self, num_nodes: int) -> int:
@@ -56,16 +54,23 @@ class RWSE(Encoding):
         return {"encoding": self.name, "times": list(self.times), "pairs": self.dim_pair > 0}
 
 
-def parse_times(text: str) -> range:
-    """Parse text of the form "range(START,STOP)". Raises ConfigError for any other text."""
+def choose_times(times: tuple[Any, ...], times_func: str, section: str) -> tuple[Any, ...]:
+    """Return the times or steps that `times` or `times_func` names. Raises ConfigError for none, and for both."""
+    if times and times_func:
+        raise ConfigError(f"{section}: times and times_func both name the steps; set one of them")
+    return times or tuple(parse_times(times_func, section))
+
+
+def parse_times(text: str, section: str = "posenc_RWSE.kernel") -> range:
+    """Parse text of the form "range(START,STOP)". Raises ConfigError, which names `section`, for any other text."""
     match = re.fullmatch(_RANGE, text.strip())
     numbers = [int(number) for number in match.groups() if number] if match else []
     times = range(*numbers) if numbers and 0 not in numbers[2:] else range(0)
     if not times or times[0] < 1:
         raise ConfigError(
-            "posenc_RWSE.kernel: times_func must be range(START,STOP) with START at least 1, such as range(1,21); "
+            f"{section}: times_func must be range(START,STOP) with START at least 1, such as range(1,21); "
             f"got {show(text)}{'' if text else ' and no times'}"
         )
     if times[-1] > _MAX_TIME:
-        raise ConfigError(f"posenc_RWSE.kernel.times_func: {show(text)} exceeds the limit of {_MAX_TIME:,} steps")
+        raise ConfigError(f"{section}.times_func: {show(text)} exceeds the limit of {_MAX_TIME:,} steps")
     return times

@@ -108,7 +108,7 @@ class SPSE(PathCountEncoding):
             return walk_probabilities(graphs, self.dim_pair, pairs=False)[1]
         cycles_NC = np.zeros((int(graphs.node_ptr[-1]), self.dim_pair))
         if self.node_pe == "cycles" and counts_PK is not None:
-            _count_cycles(counts_PK, graphs.node_ptr, self.directed, cycles_NC)
+            count_cycles_through_nodes(counts_PK, graphs.node_ptr, self.directed, cycles_NC)
         node_NC = self.scaling.of(cycles_NC).astype(np.float32)
         node_NC[:, 0] = 1.0
         return node_NC
@@ -121,7 +121,7 @@ class SPSE(PathCountEncoding):
 
 
 @kernel
-def _count_cycles(counts_PK, node_ptr, directed, cycles_NC):
+def count_cycles_through_nodes(counts_PK, node_ptr, directed, cycles_NC):
     """Add the number of simple cycles of k + 1 edges through node i to cycles_NC[i, k].
 
     A cycle is a path from i to j of k edges and an edge from j to i. Undirected cycles are found in both directions,

@@ -15,7 +15,8 @@ from end_to_end import run_model
 from torch_geometric.utils import get_laplacian, to_dense_adj, to_undirected
 
 from graphgps_spse.config import default_tree
-from graphgps_spse.encodings.lappe import MAX_NODES, NORMS, LapPE
+from graphgps_spse.encodings.laplacian import MAX_NODES
+from graphgps_spse.encodings.lappe import NORMS, LapPE
 from graphgps_spse.errors import ConfigError, DataError
 
 ONE_EDGE = (both_ways([(0, 1)]), 2)

@@ -41,6 +41,10 @@ IGNORED: dict[str, tuple[str, ...]] = {
         *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
         *("optim.stop_patience", "graphormer"),
     ),
+    "a linear encoder does not read them": (
+        *("posenc_HKdiagSE.layers", "posenc_HKdiagSE.n_heads", "posenc_HKdiagSE.post_layers"),
+        *("posenc_ElstaticSE.layers", "posenc_ElstaticSE.n_heads", "posenc_ElstaticSE.post_layers"),
+    ),
 }
 """Why, and the keys and sections, whatever their value."""
 
@@ -85,6 +89,10 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "posenc_LapPE.pass_as_var": ((False,), "only encoders read encodings"),
     "posenc_RWSE.pass_as_var": ((False,), "only encoders read encodings"),
     "posenc_RRWP.pass_as_var": ((False,), "only encoders read encodings"),
+    "posenc_HKdiagSE.pass_as_var": ((False,), "only encoders read encodings"),
+    "posenc_ElstaticSE.pass_as_var": ((False,), "only encoders read encodings"),
+    "posenc_ElstaticSE.kernel.times": (([], [*range(10)]), "ElstaticSE always has its ten statistics"),
+    "posenc_ElstaticSE.kernel.times_func": (("range(10)", ""), "ElstaticSE always has its ten statistics"),
     "posenc_RRWP.spd": ((False,), "use CSA with dataset.edge_encoder_name X+SPD for distances"),
     "optim.num_cycles": ((0.5,), "the cosine is half a cycle"),
     "optim.min_lr_mode": (("threshold",), "schedules with warm-up end at 0, as in the official code with this value"),
@@ -96,7 +104,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 """Values at which a key means what is done here anyway, and what to do at others."""
 
-ABSENT = ("SignNet", "EquivStableLapPE", "HKdiagSE", "ElstaticSE", "HKfullPE", "GraphormerBias")
+ABSENT = ("SignNet", "EquivStableLapPE", "HKfullPE", "GraphormerBias")
 """Encodings that are not here; their sections are ignored while they are not enabled."""
 
 TRANSLATED = ("metric_agg", "wandb.use")
@@ -116,6 +124,8 @@ DEFAULTS: dict[str, Any] = {
     "posenc_LapPE.layers": 3,
     "posenc_LapPE.eigen.laplacian_norm": "sym",
     "posenc_RWSE.model": "none",
+    "posenc_HKdiagSE.model": "none",
+    "posenc_ElstaticSE.model": "none",
     "optim.optimizer": "adam",
     "optim.base_lr": 0.01,
     "optim.weight_decay": 5e-4,

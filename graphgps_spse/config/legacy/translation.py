@@ -138,7 +138,11 @@ def _check_only(key: str, value: Any, where: str, values: tuple[Any, ...], cure:
 
 def _fill_defaults(settings: Translation) -> None:
     """Give what their file leaves out the default that it has there."""
-    off = [f"posenc_{name}" for name in ("LapPE", "RWSE") if not settings.get(f"posenc_{name}.enable")]
+    off = [
+        f"posenc_{name}"
+        for name in ("LapPE", "RWSE", "HKdiagSE", "ElstaticSE")
+        if not settings.get(f"posenc_{name}.enable")
+    ]
     is_grit = settings.get("model.type") == "GritTransformer"  # its default of reduce_factor is ours
     off += [] if "plateau" in str(settings.get("optim.scheduler")) and not is_grit else ["optim.reduce_factor"]
     missing = {k: v for k, v in DEFAULTS.items() if k not in settings.leaves and not _lies_in(k, off)}
@@ -254,6 +258,6 @@ def _unread(settings: Translation, is_csa: bool) -> Iterator[str]:
     node, edge = (str(settings.get(f"dataset.{part}_encoder_name")).split("+") for part in ("node", "edge"))
     read = {*node, *edge[1:]} | ({"Rings"} if is_csa else set())
     read |= {"RRWP"} if settings.get("model.type") == "GritTransformer" else set()
-    for name in ("LapPE", "RRWP", "RWSE", "Rings", "SPD"):
+    for name in ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "HKdiagSE", "ElstaticSE"):
         if name not in read and settings.get(f"posenc_{name}.enable"):
             yield name

@@ -12,6 +12,7 @@ from graphgps_spse.config import Config, default_tree, load_config
 from graphgps_spse.config.identity import flatten
 from graphgps_spse.config.legacy.keys import ABSENT, DEFAULTS, IGNORED, ONLY, RENAMED, TRANSLATED
 from graphgps_spse.describe import describe
+from graphgps_spse.encodings import build_encodings
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts, build_parts, build_training
@@ -146,7 +147,7 @@ THEIR_DEFAULTS = {
     "posenc_LapPE.pass_as_var": False, "posenc_RWSE.layers": 3, "posenc_RWSE.n_heads": 4, "posenc_RWSE.post_layers": 0,
     "posenc_RWSE.pass_as_var": False, "posenc_RWSE.kernel.times": [], "posenc_RWSE.enable_edges": True,
     "dataset.pe_transform_on_the_fly": False, "posenc_RRWP.spd": False,
-    "posenc_HKdiagSE.enable": False, "posenc_ElstaticSE.kernel.times_func": "range(10)",
+    "posenc_HKdiagSE.enable": False, "posenc_ElstaticSE.kernel.times_func": "range(10)", "posenc_HKdiagSE.n_heads": 4,
     "posenc_SignNet.phi_out_dim": 4, "posenc_GraphormerBias.dim_pe": 0, "graphormer.num_layers": 6,
     "optim.momentum": 0.9, "optim.steps": [30, 60, 90], "optim.lr_decay": 0.1, "optim.batch_accumulation": 1,
     "optim.reduce_factor": 0.5, "optim.schedule_patience": 10, "optim.min_lr": 0.0, "optim.clip_grad_norm_value": 1.0,
@@ -155,6 +156,18 @@ THEIR_DEFAULTS = {
     "pretrained.dir": "", "pretrained.reset_prediction_head": True, "pretrained.freeze_main": False,
     "wandb.entity": "gtransformers", "wandb.name": "", "example_arg": "example", "example_group.example_arg": "x",
 }  # fmt: skip
+
+
+def test_kernel_encodings_of_theirs(tmp_path):
+    on = {"enable": True, "model": "Linear", "dim_pe": 8, "layers": 3, "raw_norm_type": "none", "n_heads": 4}
+    flat = minimal(**{"dataset.node_encoder_name": "TypeDictNode+HKdiagSE+ElstaticSE"})
+    flat |= section("HKdiagSE", on, {"kernel.times_func": "range(1,17)"})
+    flat |= section("ElstaticSE", on, {"kernel.times_func": "range(10)"})
+    cfg = load_config(write(tmp_path, flat))
+    assert (cfg.posenc_HKdiagSE.kernel.times_func, cfg.posenc_HKdiagSE.dim_pe) == ("range(1,17)", 8)
+    assert [encoding.dim_node for encoding in build_encodings(cfg)] == [10, 16]
+    unread = minimal() | section("ElstaticSE", on)
+    assert not load_config(write(tmp_path, unread)).posenc_ElstaticSE.enable
 
 
 def test_every_key_of_theirs_is_known(tmp_path):

@@ -1,0 +1,47 @@
+"""Heat kernel structural encoding of nodes, as in GraphGPS (Rampasek et al. 2022): heat that returns in time t."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
+from graphgps_spse.encodings.heat_kernel import heat_kernels
+from graphgps_spse.encodings.laplacian import SCRATCH_BYTES_OF_LAPLACIAN
+from graphgps_spse.encodings.rwse import choose_times
+from graphgps_spse.options import option
+from graphgps_spse.registry import encodings
+
+
+class HKdiagSEOptions(EncodingOptions, section="posenc_HKdiagSE"):
+    """Options of HKdiagSE."""
+
+    times: tuple[float, ...] = option(
+        (), "the diffusion times t, e.g. [0.5, 1, 2]", key="kernel.times", above=0, at_most=1e6
+    )
+    times_func: str = option("", "the t as range(1,17), which is parsed, never evaluated", key="kernel.times_func")
+
+
+@encodings.register("HKdiagSE")
+class HKdiagSE(Encoding):
+    """Diagonal of exp(-t (D - A)) less its limit 1/m, m nodes in the component: a node value for each time t."""
+
+    Options = HKdiagSEOptions
+
+    def __init__(self, options: HKdiagSEOptions) -> None:
+        """Raises ConfigError unless `times` or `times_func` gives the times."""
+        self.times: Sequence[float] = choose_times(options.times, options.times_func, "posenc_HKdiagSE.kernel")
+        self.dim_node = len(self.times)
+
+    def bytes_of_graph(self, num_nodes: int) -> int:
+        """Lower bound in bytes: the rows, and the float64 matrices of the eigendecomposition."""
+        return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_LAPLACIAN * num_nodes**2
+
+    def compute(self, graphs: GraphArrays) -> EncodingArrays:
+        """Return node features [N, len(times)]: the sum of exp(-t x) v[i]^2 over eigenpairs (x, v) with x > 0.
+
+        The graph is symmetrised; self-loops are ignored. Raises DataError for a graph with more than MAX_NODES nodes.
+        """
+        return EncodingArrays(node=heat_kernels(graphs, self.times, self.name, pairs=False, constant=False)[1])
+
+    def record(self) -> dict[str, Any]:
+        """Return the times."""
+        return {"encoding": self.name, "times": list(self.times)}

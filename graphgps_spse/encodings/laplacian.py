@@ -1,0 +1,151 @@
+"""Dense Laplacian matrices of graphs: their eigenpairs and pseudoinverses, for encodings that need all of a graph.
+
+LAPACK computes them on one thread. With several threads, rounding depends on the number of threads. A repeated
+eigenvalue, which many symmetric graphs have, turns this rounding into a different basis of its eigenspace.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+
+import numpy as np
+
+from graphgps_spse.counting.graphs import SimpleGraphs, check_graphs, simplify
+from graphgps_spse.encodings.base import GraphArrays
+from graphgps_spse.errors import DataError
+from graphgps_spse.jit import kernel
+
+MAX_NODES = 20_000
+"""Most nodes of one graph. The dense float64 Laplacian, its eigenvectors and LAPACK's scratch then take 12.8 GB."""
+SCRATCH_BYTES_OF_LAPLACIAN = 4 * 8
+"""Scratch memory per pair of one graph, in bytes: the Laplacian, its eigenvectors and LAPACK's scratch in float64."""
+
+
+class _SingleThreadedLapack:
+    """Limits BLAS and LAPACK to one thread while any thread of this process is inside `limit`."""
+
+    def __init__(self) -> None:
+        # numba calls the LAPACK of SciPy. ThreadpoolController finds only libraries that are already loaded.
+        import scipy.linalg.cython_lapack  # noqa: F401
+        from threadpoolctl import ThreadpoolController
+
+        self._libraries = ThreadpoolController()
+        self._lock, self._inside, self._limit = Lock(), 0, None
+
+    @contextmanager
+    def limit(self) -> Iterator[None]:
+        with self._lock:
+            if not self._inside:
+                self._limit = self._libraries.limit(limits=1, user_api="blas")
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside and self._limit is not None:
+                    self._limit.restore_original_limits()
+
+
+@cache
+def single_threaded_lapack() -> _SingleThreadedLapack:
+    """Return the object whose `limit()` is a context in which LAPACK uses one thread."""
+    return _SingleThreadedLapack()
+
+
+def simple_graphs(graphs: GraphArrays, name: str, *, directed: bool = False) -> SimpleGraphs:
+    """Return graphs without loops and duplicate edges, symmetrised unless `directed`, for an encoding called `name`.
+
+    Raises DataError for a graph with more than MAX_NODES nodes.
+    """
+    checked = check_graphs(*graphs)
+    check_sizes(checked[0], name)
+    return simplify(*checked, directed=directed)
+
+
+def check_sizes(node_ptr: np.ndarray, name: str) -> None:
+    """Raise DataError for a graph with more than MAX_NODES nodes. `name` is that of the encoding."""
+    sizes: np.ndarray = np.diff(node_ptr)
+    if len(sizes) and int(sizes.max()) > MAX_NODES:
+        graph = int(sizes.argmax())
+        raise DataError(
+            f"graph {graph}: has {int(sizes[graph]):,} nodes, and {name}, which needs a dense matrix, is limited to "
+            f"{MAX_NODES:,}; encode subgraphs, or set posenc_{name}.enable=False"
+        )
+
+
+@kernel
+def eigenpairs(matrix):
+    """Return the eigenvalues [n] of a Laplacian, ascending, and the eigenvectors [n, n], one in each column.
+
+    A Laplacian is positive semi-definite: eigenvalues that are zero or negative up to rounding are set to 0.
+    """
+    n, bound = len(matrix), 0.0
+    for i in range(n):
+        bound = max(bound, np.abs(matrix[i]).sum())
+    value, vector = np.linalg.eigh(matrix)
+    for f in range(n):
+        if value[f] < n * bound * 2.0**-51:
+            value[f] = 0.0
+    return value, vector
+
+
+@kernel
+def dense_laplacian(rows, col, n, laplacian):
+    """Return the matrix and the diagonal of D^-1/2 (1 for isolated nodes).
+
+    The matrix is D - A for "none", and I - D^-1/2 A D^-1/2 for "sym" and "rw".
+    """
+    matrix, scale = np.zeros((n, n)), np.ones(n)
+    for i in range(n):
+        degree = rows[i + 1] - rows[i]
+        matrix[i, i] = degree if laplacian == 0 else 1.0
+        if laplacian > 0 and degree > 0:
+            scale[i] = 1.0 / np.sqrt(degree)
+    for i in range(n):
+        for at in range(rows[i], rows[i + 1]):
+            matrix[i, col[at]] = -scale[i] * scale[col[at]]
+    return matrix, scale
+
+
+@kernel
+def component_sizes(rows, col, n):
+    """Return the component [n] of each node, numbered by their smallest node, and the size [n] of this component."""
+    component, stack, size = np.full(n, -1, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
+    for root in range(n):
+        if component[root] >= 0:
+            continue
+        component[root], stack[0], filled = root, root, 1
+        while filled:
+            filled -= 1
+            node = stack[filled]
+            size[root] += 1
+            for at in range(rows[node], rows[node + 1]):
+                if component[col[at]] < 0:
+                    component[col[at]] = root
+                    stack[filled] = col[at]
+                    filled += 1
+    return component, size[component]
+
+
+@kernel
+def pseudoinverse(rows, col, n):
+    """Return the Moore-Penrose inverse of D - A, [n, n], and the component [n] of each node.
+
+    With J = 1/m for pairs within a component of m nodes and 0 for others, it is (D - A + J)^-1 - J.
+    """
+    matrix, _ = dense_laplacian(rows, col, n, 0)
+    component, size = component_sizes(rows, col, n)
+    for i in range(n):
+        for j in range(n):
+            if component[i] == component[j]:
+                matrix[i, j] += 1.0 / size[i]
+    inverse = np.linalg.inv(matrix)
+    for i in range(n):
+        for j in range(n):
+            if component[i] == component[j]:
+                inverse[i, j] -= 1.0 / size[i]
+            else:
+                inverse[i, j] = 0.0
+    return inverse, component

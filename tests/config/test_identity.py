@@ -1,0 +1,12 @@
+"""What identifies a run: keys that came later leave the runs from before them as they were."""
+
+from graphgps_spse.config.identity import differing_keys, identity_of
+
+
+def test_keys_of_later_encodings_count_only_where_the_encoding_is_on():
+    before = {"posenc_LapPE": {"enable": False, "dim_pe": 8}}
+    off = before | {"posenc_PPR": {"enable": False, "alphas": [0.1]}}
+    assert identity_of(off) == identity_of(before) == {"posenc_LapPE.enable": False, "posenc_LapPE.dim_pe": 8}
+    on = before | {"posenc_PPR": {"enable": True, "alphas": [0.1]}}
+    assert identity_of(on)["posenc_PPR.alphas"] == [0.1]
+    assert [key for key, *_ in differing_keys(before, on)] == ["posenc_PPR.alphas", "posenc_PPR.enable"]

@@ -1,0 +1,89 @@
+"""What holds for every encoding: graphs do not see each other, numbering changes nothing, wrong graphs are named."""
+
+import numpy as np
+import pytest
+from encoding_graphs import both_ways, flat, random_graphs
+from end_to_end import run_model
+
+from graphgps_spse.encodings.base import slice_graphs
+from graphgps_spse.errors import DataError
+from graphgps_spse.registry import encodings
+
+OPTIONS = {
+    "CycleCounts": {"max_length": 5},
+    "HKdiagSE": {"times": (0.5, 2.0)},
+    "HeatKernel": {"times": (0.5, 2.0)},
+    "MoSE": {"max_cycle": 5, "max_tree": 4},
+    "NBWalks": {"ksteps": 5},
+    "PPR": {"alphas": (0.2,)},
+    "RRWP": {"ksteps": 5},
+    "RWSE": {"times": (1, 2)},
+    "SPSE": {"max_length": 5},
+}
+BASIS = ("EquivStableLapPE", "LapPE", "SignNet")  # bases of eigenspaces depend on the numbering
+NUMBERED = sorted(set(encodings.names()) - set(BASIS))
+
+
+def build(name):
+    return encodings.get(name).of(**OPTIONS.get(name, {}))
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_rows_of_a_graph_are_its_own(name):
+    encoding, graphs = build(name), flat(*random_graphs(6, seed=3))
+    whole, first_pair, first_node = encoding.compute(graphs), 0, 0
+    for g, n in enumerate(np.diff(graphs.node_ptr)):
+        alone = encoding.compute(slice_graphs(graphs, g, g + 1))
+        for part, first, rows in (("pair", first_pair, n * n), ("node", first_node, n)):
+            width, found, own = getattr(encoding, f"dim_{part}"), getattr(whole, part), getattr(alone, part)
+            assert (found is None) == (own is None) == (width == 0)
+            if width:
+                assert own.shape == (rows, width) and own.dtype == np.float32
+                np.testing.assert_array_equal(found[first : first + rows], own)
+        first_pair, first_node = first_pair + n * n, first_node + n
+    assert encoding.record()["encoding"] == name and encoding.bytes_of_graph(100) < encoding.bytes_of_graph(200)
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_renumbering_nodes_renumbers_rows(name):
+    encoding, rng = build(name), np.random.default_rng(0)
+    for edges, n in random_graphs(5, seed=8):
+        order = rng.permutation(n)  # node i gets the number order[i]
+        first = encoding.compute(flat((edges, n)))
+        second = encoding.compute(flat((order[np.array(edges).reshape(-1, 2)].tolist(), n)))
+        if first.node is not None:
+            np.testing.assert_allclose(second.node[order], first.node, rtol=2e-6, atol=1e-6)
+        if first.pair is not None:
+            again = second.pair.reshape(n, n, -1)[np.ix_(order, order)]
+            np.testing.assert_allclose(again, first.pair.reshape(n, n, -1), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_an_edge_outside_its_graph_is_named(name):
+    with pytest.raises(DataError, match=r"graph 1: edge 0, \(0, 5\)"):
+        build(name).compute(flat((both_ways([(0, 1)]), 2), ([(0, 5)], 3)))
+
+
+NEW = {
+    f"posenc_{name}": {"enable": True, "dim_pe": 2}
+    for name in ("CycleCounts", "ElstaticSE", "LDP", "MoSE", "HeatKernel", "NBWalks", "PPR")
+}
+NEW["posenc_HKdiagSE"] = {"enable": True, "dim_pe": 2, "kernel": {"times": [0.5, 2.0]}}
+NEW["posenc_Resistance"] = {"enable": True}
+OF_PAIRS = "HeatKernel+NBWalks+PPR+Resistance"
+OF_NODES = "CycleCounts+ElstaticSE+HKdiagSE+LDP+MoSE"
+MODELS = {
+    "GritTransformer": ("DummyEdge", ""),
+    "CSAModel": (f"DummyEdge+{OF_PAIRS}", "None+CSA"),
+    "GPSModel": (f"DummyEdge+{OF_PAIRS}", "GINE+Transformer"),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_read_all_of_them_at_once(model, tmp_path):
+    edge, layer_type = MODELS[model]
+    gt = {"layers": 1, "n_heads": 2, "dim_hidden": 24} | ({"layer_type": layer_type} if layer_type else {})
+    dataset = {"node_encoder_name": f"TypeDictNode+{OF_NODES}", "edge_encoder_name": edge}
+    keys = {"dataset": dataset, "model": {"type": model}, "gt": gt, "gnn": {"dim_inner": 24}}
+    _, batch = run_model(tmp_path, NEW | keys)
+    assert {f"posenc_{name}" for name in {*batch.pair, *batch.node}} == set(NEW)
