@@ -80,6 +80,20 @@ def test_commands_of_the_page_on_running(tmp_path, monkeypatch):
     assert read(tmp_path / "results/tuned/0/result.json")["initial_weights"]["new"] == []
 
 
+def test_commands_of_the_page_on_models(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "models.md").read_text()
+    commands = re.findall(r"^python main.py (--cfg configs/quickstart.*)$", page, re.M)
+    assert commands and all(command.endswith("--describe") for command in commands)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    import main
+
+    for command in commands:
+        assert main.main(command.split()) == 0, command
+        assert "parameters: " in capsys.readouterr().out
+
+
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

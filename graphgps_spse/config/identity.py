@@ -35,7 +35,18 @@ Folders and files of data belong to these keys, because checkpoints identify dat
 """
 
 
-NEUTRAL_VALUES: dict[str, Any] = {"metrics": [], "train.init_from": ""}
+NEUTRAL_VALUES: dict[str, Any] = {
+    "gnn.att_heads": 1,
+    "gnn.dropout": 0.0,
+    "gnn.ffn": False,
+    "gnn.layer_type": "gineconv",
+    "gnn.layers_mp": 2,
+    "gnn.layers_pre_mp": 0,
+    "gnn.residual": False,
+    "gnn.virtual_node": False,
+    "metrics": [],
+    "train.init_from": "",
+}
 """Keys that count for nothing at these values. Runs from before such a key stay the same runs."""
 
 FIRST_ENCODINGS = ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "SPSE")

@@ -23,7 +23,26 @@ class KernelOptions(Options, section="train"):
 class WidthOptions(Options, section="gnn"):
     """GraphGym's key for the width, which its files set as well."""
 
-    dim_inner: int = option(64, "width of the nodes, the same as gt.dim_hidden", at_least=1, at_most=LARGEST_WIDTH)
+    dim_inner: int = option(
+        64, "width of the nodes; in transformers the same as gt.dim_hidden", at_least=1, at_most=LARGEST_WIDTH
+    )
+
+
+class L2NormOptions(Options, section="gnn"):
+    """GraphGym's scaling of hidden rows."""
+
+    l2norm: bool = option(
+        True,
+        "scale hidden rows of the heads graph and inductive_node, and of layers_pre_mp, to length 1, as GraphGym does",
+    )
+
+
+class DropoutOptions(Options, section="gnn"):
+    """GraphGym's key for dropout."""
+
+    dropout: float = option(
+        0.0, "dropout rate of the layers of custom_gnn, and of the head mlp_graph", at_least=0, below=1
+    )
 
 
 class TransformerOptions(Options, section="gt"):

@@ -3,10 +3,12 @@
 An edge u -> v carries messages from its sender u, row 0 of the edge index, to its receiver v, row 1.
 """
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
-from graphgps_spse.ops.segments import gather_rows, sum_rows
+from graphgps_spse.ops.segments import gather_rows, max_rows, sum_rows
 
 
 class EdgeLayout:
@@ -29,6 +31,32 @@ class EdgeLayout:
     def sum_at_receivers(self, x_ED: Tensor) -> Tensor:
         """Return the sum over the edges that each node receives, [N, D]; zero where it receives none."""
         return sum_rows(x_ED, self._received_N)
+
+    def max_at_receivers(self, x_ED: Tensor) -> Tensor:
+        """Return the maximum over the edges that each node receives, [N, D]; minus infinity where it receives none."""
+        return max_rows(x_ED, self._received_N)
+
+    @cached_property
+    def is_loop_E(self) -> Tensor:
+        """Whether an edge leads from a node to itself, [E]."""
+        return self._sender_E == self._receiver_E
+
+    @cached_property
+    def degree_N(self) -> Tensor:
+        """The number of edges that each node receives from others, [N]."""
+        return self._received_N - torch.zeros_like(self._received_N).index_add_(
+            0, self._receiver_E, self.is_loop_E.to(self._received_N.dtype)
+        )
+
+    @cached_property
+    def symmetric_weights(self) -> tuple[Tensor, Tensor]:
+        """1 / sqrt(d_u d_v) of each edge u -> v, [E, 1], zero for self-loops, and 1 / d of each node, [N, 1].
+
+        d is one more than the number of edges that a node receives from others.
+        """
+        root_N1 = (1 + self.degree_N).float().rsqrt().unsqueeze(1)
+        weight_E1 = root_N1[self._sender_E] * root_N1[self._receiver_E]
+        return weight_E1.masked_fill(self.is_loop_E.unsqueeze(1), 0), root_N1.square()
 
 
 def _count(index_E: Tensor, num_nodes: int) -> Tensor:

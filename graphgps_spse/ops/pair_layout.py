@@ -70,6 +70,17 @@ class PairLayout:
         """Return the mean over the nodes of each graph, [B, D]."""
         return self.sum_nodes(x_ND) / self._sizes_B[:, None]
 
+    def max_nodes(self, x_ND: Tensor) -> Tensor:
+        """Return the maximum over the nodes of each graph, [B, D]."""
+        return max_rows(x_ND, self._sizes_B)
+
+    def at_nodes(self, x_BD: Tensor) -> Tensor:
+        """Return each node's row of the features of graphs, [N, D]."""
+        graph_N = torch.arange(self.num_graphs, device=self.device).repeat_interleave(
+            self._sizes_B, output_size=self.num_nodes
+        )
+        return gather_rows(x_BD, graph_N, None, self._sizes_B)
+
     def at_queries(self, x_ND: Tensor) -> Tensor:
         """Return each pair's query row of x, [P, D]."""
         return gather_rows(x_ND, self._query_P, None, self._num_keys_N)

@@ -11,7 +11,7 @@ from dense_grit import channels_of_pairs, dense_head, masked_batch_norm
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.models.modules.message_passing import GINE
+from graphgps_spse.models.modules.message_passing import GAT, GCN, GINE, GatedGCN
 from graphgps_spse.models.modules.pair_encoder import PairEmbedding
 
 
@@ -41,19 +41,46 @@ class Dense:
         return out.index_put(self.pair_mask.nonzero(as_tuple=True), x_PC)
 
 
-def dense_local(local: torch.nn.Module, x: Tensor, e: Tensor, adjacent: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """GINE or the gated graph convolution on x [B, M, D] and e [B, M, M, D] (sender, receiver)."""
+def dense_local(conv: torch.nn.Module, x: Tensor, e: Tensor, adjacent: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Message passing on x [B, M, D] and e [B, M, M, D] (sender, receiver)."""
     edge = adjacent.unsqueeze(-1)
-    if isinstance(local, GINE):
-        message = (F.relu(x.unsqueeze(2) + e) * edge).sum(1)
-        return x + local.mlp(x + message), e
-    gate = local.receiver(x).unsqueeze(1) + local.sender(x).unsqueeze(2) + local.edge(e)
-    opened = gate.sigmoid() * edge
-    carried = (opened * local.carried(x).unsqueeze(2)).sum(1) / (opened.sum(1) + 1e-6)
-    x = x + local.activation(masked_batch_norm(local.own(x) + carried, mask, local.norm_node))
-    if local.update_edges:
-        e = e + local.activation(masked_batch_norm(gate, adjacent, local.norm_edge)) * edge
-    return x, e
+    if isinstance(conv, GatedGCN):
+        gate = conv.receiver(x).unsqueeze(1) + conv.sender(x).unsqueeze(2) + conv.edge(e)
+        opened = gate.sigmoid() * edge
+        carried = (opened * conv.carried(x).unsqueeze(2)).sum(1) / (opened.sum(1) + 1e-6)
+        update = conv.activation(masked_batch_norm(conv.own(x) + carried, mask, conv.norm_node))
+        after = x + update if conv.residual else update
+        if not conv.update_edges:
+            return after, e
+        update = conv.activation(masked_batch_norm(gate, adjacent, conv.norm_edge)) * edge
+        return after, e + update if conv.residual else update
+    if isinstance(conv, GINE):
+        update = conv.mlp(x + (F.relu(x.unsqueeze(2) + e) * edge).sum(1))
+    elif isinstance(conv, GCN):
+        matrix = adjacent.to(x.dtype) + torch.eye(x.shape[1], dtype=x.dtype)
+        degree = matrix.sum(1).float()
+        matrix = matrix * (degree.rsqrt().unsqueeze(2) * degree.rsqrt().unsqueeze(1))
+        update = matrix.mT @ conv.linear(x) + conv.bias
+    elif isinstance(conv, GAT):
+        update = dense_graph_attention(conv, x, e, edge)
+    else:
+        update = (F.relu(conv.linear(x).unsqueeze(2) + e) * edge).sum(1) + conv.bias
+    after = conv.update
+    update = masked_batch_norm(update, mask, after.norm) if after.norm is not None else update
+    update = after.activation(update) if after.activation is not None else update
+    return x + update if after.residual else update, e
+
+
+def dense_graph_attention(conv: GAT, x: Tensor, e: Tensor, edge: Tensor) -> Tensor:
+    """The update of GAT; `edge` [B, M, M, 1] says which pairs are edges."""
+    itself = torch.eye(x.shape[1], dtype=torch.bool)[None, :, :, None]
+    mean = (e * edge).sum(1) / edge.sum(1).clamp(min=1)
+    split = lambda t: t.unflatten(-1, (conv.num_heads, -1))  # noqa: E731
+    value, of_edge = split(conv.linear(x)), split(conv.edge(torch.where(itself, mean.unsqueeze(1), e)))
+    score = (value * conv.at_sender).sum(-1).unsqueeze(2) + (value * conv.at_receiver).sum(-1).unsqueeze(1)
+    score = F.leaky_relu(score + (of_edge * conv.at_edge).sum(-1), 0.2)
+    share = score.masked_fill(~(edge | itself), -torch.inf).softmax(1)
+    return torch.einsum("bjih,bjhc->bihc", share, value).flatten(2) + conv.bias
 
 
 def dense_attention(attention: torch.nn.Module, x: Tensor, mask: Tensor) -> Tensor:

@@ -154,7 +154,7 @@ def gradients(model: torch.nn.Module, out: Tensor) -> dict[str, Tensor]:
 
 def assert_same_gradients(ours: dict, theirs: dict, tolerance: float = 1e-8) -> None:
     """Compare every tensor to its norm, or to a millionth of the largest where it is tiny."""
-    assert ours.keys() == theirs.keys() and len(ours) > 20
+    assert ours.keys() == theirs.keys() and len(ours) > 10
     scale = max(float(g.norm()) for g in theirs.values())
     for name, gradient in ours.items():
         error = float((gradient - theirs[name]).norm()) / max(float(theirs[name].norm()), 1e-6 * scale)

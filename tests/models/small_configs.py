@@ -7,6 +7,8 @@ GPS_VARIANTS = {  # layer type, node encoder, edge encoder, encodings
     "GatedGCN": ("CustomGatedGCN+Transformer", "TypeDictNode+LapPE", "TypeDictEdge", ["LapPE"]),
     "SPSE": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "TypeDictEdge+SPSE", ["RWSE", "SPSE"]),
     "local only": ("GINE+None", "TypeDictNode", "DummyEdge", []),
+    "GCN": ("GCN+Transformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE"]),
+    "GAT": ("GAT+None", "TypeDictNode", "TypeDictEdge+SPSE", ["SPSE"]),
     "global only": ("None+Transformer", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RWSE"]),
     "no edge features": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "none", ["RWSE"]),
 }
@@ -31,6 +33,27 @@ def gps_config(variant: str = "GINE", *, kernels: str = "auto", **gt: object):
     tree.gnn.dim_inner = tree.gt.dim_hidden = 12
     tree.gt.n_heads, tree.gt.layers = 3, 3
     tree.gt.update(gt)
+    return tree
+
+
+GNN_VARIANTS = {  # layer type, other keys of gnn, edge encoder, encodings
+    "GINE": ("gineconv", {"residual": True, "att_heads": 1}, "TypeDictEdge", ["RWSE"]),
+    "gated GCN of GNN+": ("gatedgcnconv", {"ffn": True, "residual": True}, "TypeDictEdge+SPSE", ["RWSE", "SPSE"]),
+    "gated GCN without residual": ("gatedgcnconv", {"dim_inner": 13}, "TypeDictEdge+SPSE", ["RWSE", "SPSE"]),
+    "GCN": ("gcnconv", {"layers_pre_mp": 1}, "TypeDictEdge", ["RWSE"]),
+    "GCN with edges": ("gcneconv", {"ffn": True, "residual": True, "act": "gelu"}, "DummyEdge", ["RWSE"]),
+    "GAT": ("gatconv", {"att_heads": 3, "residual": True}, "TypeDictEdge+SPD", ["RWSE", "SPD"]),
+    "virtual node": ("gineconv", {"virtual_node": True, "residual": True}, "TypeDictEdge", ["RWSE"]),
+}
+
+
+def gnn_config(variant: str = "GINE", *, kernels: str = "auto", layers: int = 3, **gnn: object):
+    layer_type, keys, edge, _ = GNN_VARIANTS[variant]
+    tree = default_tree()
+    tree.model.type = "custom_gnn"
+    tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = "TypeDictNode+RWSE", edge
+    tree.posenc_RWSE.dim_pe = 3
+    tree.gnn.update({"layer_type": layer_type, "layers_mp": layers, "dim_inner": 12, **keys, **gnn})
     return tree
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from dense_gnn import dense_gnn
 from dense_gps import dense_csa, dense_gps
 from dense_grit import dense_grit
 from model_graphs import (
@@ -21,7 +22,7 @@ from model_graphs import (
     random_graphs,
     shaken,
 )
-from small_configs import CSA_VARIANTS, GPS_VARIANTS, csa_config, gps_config, grit_config
+from small_configs import CSA_VARIANTS, GNN_VARIANTS, GPS_VARIANTS, csa_config, gnn_config, gps_config, grit_config
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.encodings import build_encodings
@@ -57,6 +58,7 @@ CASES = {
     "GRIT-SPSE": Case(grit_config, None, ["SPSE"], dense_grit),
     "GRIT-SPD": Case(grit_config, None, ["SPD"], dense_grit),
     **{f"GPS-{v}": Case(gps_config, v, GPS_VARIANTS[v][3], dense_gps) for v in GPS_VARIANTS},
+    **{f"GNN-{v}": Case(gnn_config, v, GNN_VARIANTS[v][3], dense_gnn) for v in GNN_VARIANTS},
     **{f"CSA-{v}": Case(csa_config, v, CSA_VARIANTS[v][1], dense_csa) for v in CSA_VARIANTS},
 }
 
@@ -156,6 +158,9 @@ READERS = {  # encodings by their own code, as each model reads them: for nodes,
     "GRIT": ("", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RRWP", "RWSE"]),
     "GRIT, SPSE": ("", "TypeDictNode", "TypeDictEdge", ["SPSE"]),
     "GRIT, distances": ("", "TypeDictNode+LapPE", "TypeDictEdge", ["LapPE", "SPD"]),
+    "GNN": ("gated GCN of GNN+", "TypeDictNode+LapPE+RRWP+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE"]),
+    "GNN, distances": ("GAT", "TypeDictNode", "TypeDictEdge+SPD", ["SPD"]),
+    "GNN, several": ("GINE", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+RRWP+SPSE+SPD+Rings", [*PAIRS, "SPD", "Rings"]),
     "GPS, several": ("GINE", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+RRWP+SPSE+SPD+Rings", [*PAIRS, "SPD", "Rings"]),
     "CSA, several": ("walks", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+SPSE+RRWP+SPD", [*PAIRS, "SPD", "Rings"]),
     "GRIT, several": ("", "TypeDictNode+LapPE", "TypeDictEdge", [*PAIRS, "SPD", "Rings", "LapPE"]),
@@ -168,6 +173,7 @@ def test_every_model_reads_every_encoding(name):
     family = name.partition(",")[0]
     config, dense = {
         "GPS": (gps_config, dense_gps),
+        "GNN": (gnn_config, dense_gnn),
         "CSA": (csa_config, dense_csa),
         "GRIT": (lambda _: grit_config(), dense_grit),
     }[family]

@@ -32,10 +32,10 @@ IGNORED: dict[str, tuple[str, ...]] = {
     ),
     "the size of an encoding determines where it is computed": ("posenc_RWSE.precompute", "posenc_LapPE.precompute"),
     "the official code of GPS, CSA and GRIT does not read them either": (
-        *("model.match_upper", "model.edge_decoding", "gnn.layers_mp", "gnn.layer_type", "gnn.stage_type"),
-        *("gnn.skip_every", "gnn.batchnorm", "gnn.dropout", "gnn.agg", "gnn.normalize_adj", "gnn.msg_direction"),
-        *("gnn.self_msg", "gnn.att_heads", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
-        *("gnn.clear_feature", "gnn.residual", "gnn.dim_edge", "gt.full_graph", "gt.gamma", "gt.bigbird"),
+        *("model.match_upper", "model.edge_decoding", "gnn.stage_type"),
+        *("gnn.skip_every", "gnn.batchnorm", "gnn.agg", "gnn.normalize_adj", "gnn.msg_direction"),
+        *("gnn.self_msg", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
+        *("gnn.clear_feature", "gnn.dim_edge", "gt.full_graph", "gt.gamma", "gt.bigbird"),
         *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_LapPE.n_heads", "posenc_RWSE.layers"),
         *("posenc_RWSE.n_heads", "posenc_RWSE.post_layers", "posenc_RRWP.add_identity", "posenc_RRWP.add_node_attr"),
         *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
@@ -70,7 +70,6 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "pretrained.dir": (("",), "set train.init_from, which loads the weights of a run of this package"),
     "model.size_average": (("mean",), "the loss is the mean over graphs or nodes"),
     "model.thresh": ((0.5,), "the benchmarks use the threshold 0.5"),
-    "gnn.layers_pre_mp": ((0,), "there are no layers between encoder and transformer"),
     "gt.layer_norm": ((False,), "layers are normalised by BatchNorm"),
     "gt.batch_norm": ((True,), "layers are normalised by BatchNorm"),
     "gt.residual": ((True,), "layers always have a residual"),
@@ -147,7 +146,24 @@ DATASETS = {
 }
 """Their names of the data sets that are here."""
 
-LOCAL_PARTS, ATTENTION_PARTS = ("GINE", "CustomGatedGCN", "None"), ("Transformer", "CSA", "None")
+MESSAGE_PASSING = (
+    *("gnn.layer_type", "gnn.layers_mp", "gnn.dropout", "gnn.residual", "gnn.ffn", "gnn.att_heads"),
+    "gnn.virtual_node",
+)
+"""Keys that only the message passing model reads; other models ignore them."""
+
+CONVOLUTIONS = {
+    "gineconv": "gineconv",
+    "gatedgcnconv": "gatedgcnconv",
+    "gine": "gineconv",
+    "gatedgcn": "gatedgcnconv",
+    "gcn": "gcnconv",
+    "gcne": "gcneconv",
+}
+"""Layer types of the message passing models of GraphGPS, with -conv, and of GNN+, whose defaults differ."""
+
+LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
+ATTENTION_PARTS = ("Transformer", "CSA", "None")
 """What gt.layer_type may name before and after its +."""
 
 MINIMISED = ("mae", "mse", "rmse", "loss")

@@ -12,10 +12,12 @@ from graphgps_spse.config.files import Leaves, Settings
 from graphgps_spse.config.legacy.keys import (
     ABSENT,
     ATTENTION_PARTS,
+    CONVOLUTIONS,
     DATASETS,
     DEFAULTS,
     IGNORED,
     LOCAL_PARTS,
+    MESSAGE_PASSING,
     MINIMISED,
     ONLY,
     OURS,
@@ -203,12 +205,19 @@ def _check_dataset(leaves: Leaves) -> None:
 def _translate_model(settings: Translation) -> bool:
     """Tell CSA from GPS, and return whether it is CSA."""
     (model, where), (layer, layer_where) = settings.leaves["model.type"], settings.leaves["gt.layer_type"]
+    if model == "custom_gnn":
+        del settings.leaves["gt.layer_type"]
+        _translate_message_passing(settings)
+        return False
+    for key in [key for key in MESSAGE_PASSING if key in settings.leaves]:
+        del settings.leaves[key]
+        settings.ignore(key, f"{model} does not read them")
     if model == "GritTransformer":
         del settings.leaves["gt.layer_type"]
         return False
     if model not in ("GPSModel", "CSAModel"):
         raise ConfigError(
-            f"{where}: 'model.type' is {model!r}; the models here are GPSModel (CSA too), GritTransformer"
+            f"{where}: 'model.type' is {model!r}; the models here are GPSModel (CSA too), GritTransformer, custom_gnn"
         )
     local, _, attention = str(layer).partition("+")
     if local not in LOCAL_PARTS or attention not in ATTENTION_PARTS:
@@ -219,6 +228,19 @@ def _translate_model(settings: Translation) -> bool:
     if attention == "CSA" and model != "CSAModel":
         settings.put("model.type", "CSAModel", where, f"'model.type: {model}' with {layer} is read as CSAModel")
     return attention == "CSA"
+
+
+def _translate_message_passing(settings: Translation) -> None:
+    """Spell the layers of custom_gnn our way; those of GNN+ have a residual and a feed-forward block by default."""
+    layer, where = settings.leaves.get("gnn.layer_type", ("generalconv", f"{_DEFAULT} 'gnn.layer_type'"))
+    if layer not in CONVOLUTIONS:
+        raise ConfigError(f"{where}: 'gnn.layer_type' is {layer!r}; offered are {', '.join(CONVOLUTIONS)}")
+    new = CONVOLUTIONS[layer]
+    if new != layer:
+        settings.put("gnn.layer_type", new, where, f"'gnn.layer_type: {layer}' is read as {new}")
+        for key in ("gnn.residual", "gnn.ffn"):
+            if key not in settings.leaves:
+                settings.put(key, True, where, f"not set, so as in GNN+: {key} True")
 
 
 def _translate_head(settings: Translation, is_csa: bool) -> None:

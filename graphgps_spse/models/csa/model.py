@@ -109,7 +109,7 @@ def build_pair_features(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encodin
             raise ConfigError("dataset.rings_coalesce_edges: ring pairs become edges only where edges have a type")
         edge_input = InputSpec("types", 2 * edge_input.size)
     return PairEncoder(
-        edge_encoders.get(raw).from_spec(edge_input, dim // 2 if names else dim),
+        edge_encoders.get(raw).from_spec(edge_input, dim - dim // 2 if names else dim),
         dim,
         pairs=build_pair_encoder(encodings, names, dim),
         rings=rings,

@@ -73,14 +73,14 @@ class PairEncoder(nn.Module):
     def __init__(
         self, raw: nn.Module, dim: int, *, pairs: PairLinear | PairEmbedding | None, rings: str, num_types: int
     ) -> None:
-        """`pairs` maps the encodings to half of the `dim` columns; without encodings, types take all columns.
+        """`pairs` maps the encodings to the last `dim` // 2 columns; without encodings, types take all columns.
 
         `rings` is "none"; "kinds", one learned vector for ring pairs with an edge and one for those without; or
         "edges": ring pairs count as edges, and edges in rings have `num_types` types of their own.
         """
         super().__init__()
         self.raw, self.pairs, self.rings, self.num_types = raw, pairs, rings, num_types
-        self.dim, self.dim_type = dim, dim if pairs is None else dim // 2
+        self.dim, self.dim_type = dim, dim if pairs is None else dim - dim // 2
         self.kind = nn.Embedding(2, self.dim_type)
         self.ring_kind = nn.Embedding(2, self.dim_type) if rings == "kinds" else None
 

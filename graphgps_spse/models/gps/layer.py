@@ -8,19 +8,21 @@ from torch import Tensor, nn
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
-from graphgps_spse.models.modules.message_passing import GINE, GatedGCN
+from graphgps_spse.models.modules.message_passing import GAT, GCN, GINE, AfterConvolution, GatedGCN
 from graphgps_spse.models.options import TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.options import Options, option
 
-LOCAL_PARTS = ("GINE", "CustomGatedGCN", "None")
+LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
+WITHOUT_EDGE_FEATURES = ("GCN", "None")
+"""Local parts that do not read edge features."""
 
 
 class LayerOptions(Options, section="gt"):
     """What a layer of GPS or CSA is made of."""
 
     layer_type: str = option(
-        "GINE+Transformer", "local part (GINE, CustomGatedGCN, None) + global part (Transformer, CSA, None)"
+        "GINE+Transformer", "local part (GINE, CustomGatedGCN, GCN, GAT, None) + global part (Transformer, CSA, None)"
     )
 
 
@@ -68,7 +70,7 @@ def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None) -> nn.Mod
     return nn.ModuleList(
         GPSLayer(
             dim,
-            local=local_part(local, dim, activation, options.dropout, is_last=index == options.layers - 1),
+            local=local_part(local, options, activation, is_last=index == options.layers - 1),
             attention=attention(dim, options.n_heads, dropout=options.attn_dropout) if attention else None,
             activation=activation,
             dropout=options.dropout,
@@ -93,10 +95,13 @@ def build_layer_type(cfg: Any, global_parts: tuple[str, ...]) -> tuple[str, str]
     )
 
 
-def local_part(name: str, dim: int, activation: str, dropout: float, *, is_last: bool) -> nn.Module | None:
+def local_part(name: str, options: TransformerOptions, activation: str, *, is_last: bool) -> nn.Module | None:
     """Return one layer's message passing; None for "None"."""
+    dim, after = options.dim_hidden, AfterConvolution(options.dropout)
     if name == "GINE":
-        return GINE(dim, activation=activation, dropout=dropout)
+        return GINE(dim, activation=activation, after=after)
     if name == "CustomGatedGCN":
-        return GatedGCN(dim, activation=activation, dropout=dropout, update_edges=not is_last)
-    return None
+        return GatedGCN(dim, activation=activation, dropout=options.dropout, update_edges=not is_last)
+    if name == "GCN":
+        return GCN(dim, after=after)
+    return GAT(dim, options.n_heads, after=after) if name == "GAT" else None

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.gps.attention import GraphAttention
-from graphgps_spse.models.gps.layer import build_layer_type, build_layers
+from graphgps_spse.models.gps.layer import WITHOUT_EDGE_FEATURES, build_layer_type, build_layers
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
@@ -23,12 +23,12 @@ from graphgps_spse.registry import models
 
 @models.register("GPSModel")
 class GPSModel(nn.Module):
-    """GPS with GINE, gated graph convolution or no local part, and multi-head attention or no global part."""
+    """GPS with GINE, gated graph convolution, GCN, GAT or no local part, and multi-head attention or none."""
 
     def __init__(
         self, *, node_encoder: NodeEncoder, edge_encoder: EdgeEncoder | None, layers: nn.ModuleList, head: nn.Module
     ) -> None:
-        """`edge_encoder` is None where there is no local part, as nothing else reads edges."""
+        """`edge_encoder` is None where no local part reads edge features, as nothing else does."""
         super().__init__()
         self.node_encoder, self.edge_encoder, self.layers, self.head = node_encoder, edge_encoder, layers, head
 
@@ -36,7 +36,7 @@ class GPSModel(nn.Module):
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GPSModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
         local, attention = build_layer_type(cfg, ("Transformer", "None"))
-        dim, reads_edges = TransformerOptions.from_cfg(cfg).dim_hidden, local != "None"
+        dim, reads_edges = TransformerOptions.from_cfg(cfg).dim_hidden, local not in WITHOUT_EDGE_FEATURES
         kernels = KernelOptions.from_cfg(cfg).kernels
         encoders = EncoderOptions.from_cfg(cfg)
         _, pair_names = split_encoder_name(encoders.edge_encoder_name, "edge")
@@ -57,8 +57,9 @@ class GPSModel(nn.Module):
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
         layout = layout_of(batch, training=self.training)
         edges, e_ED = None, None
-        if self.edge_encoder is not None:
+        if self.layers[0].local is not None:
             edges = EdgeLayout(batch.edge_index_2E, layout.num_nodes)
+        if self.edge_encoder is not None and edges is not None:
             e_ED = self.edge_encoder(batch, layout).index_select(0, edges.order_E)
         x_ND = self.node_encoder(batch)
         blocks = NodeBlocks(batch.sizes, x_ND.device)

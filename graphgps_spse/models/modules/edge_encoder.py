@@ -41,5 +41,5 @@ def build_edge_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
     """Read `dataset.edge_encoder_name`, X+A+B."""
     raw, names = split_encoder_name(EncoderOptions.from_cfg(cfg).edge_encoder_name, "edge")
     pairs = build_pair_encoder(encodings, names, dim)
-    dim_raw = dim if pairs is None else dim // 2
+    dim_raw = dim if pairs is None else dim - dim // 2
     return EdgeEncoder(edge_encoders.get(raw).from_spec(spec.edge_input, dim_raw), pairs)

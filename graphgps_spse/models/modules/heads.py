@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
-from graphgps_spse.models.options import LARGEST_DEPTH
+from graphgps_spse.models.options import LARGEST_DEPTH, DropoutOptions, L2NormOptions
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import heads
@@ -26,16 +26,18 @@ class HeadOptions(Options, section="gnn"):
 class PoolingOptions(Options, section="model"):
     """How heads for graphs pool nodes."""
 
-    graph_pooling: str = option("add", "sum or mean of the nodes of a graph", choices=("add", "mean"))
+    graph_pooling: str = option("add", "sum, mean or maximum of the nodes of a graph", choices=("add", "mean", "max"))
 
 
 class MLPOptions(Options, section="gnn"):
     """Options of the heads `graph` and `inductive_node`; san_graph always has three layers."""
 
     layers_post_mp: int = option(
-        1, "layers of the heads graph and inductive_node; 0 is 1, as in GraphGym", at_least=0, at_most=LARGEST_DEPTH
+        1,
+        "layers of the heads graph, mlp_graph and inductive_node; 0 is 1, as in GraphGym",
+        at_least=0,
+        at_most=LARGEST_DEPTH,
     )
-    l2norm: bool = option(True, "scale hidden rows of the heads graph and inductive_node to length 1, as GraphGym does")
 
 
 def build_head(cfg: Any, spec: DatasetSpec, dim: int, dim_out: int) -> nn.Module:
@@ -53,7 +55,7 @@ def build_head(cfg: Any, spec: DatasetSpec, dim: int, dim_out: int) -> nn.Module
 
 
 class GraphPooling(nn.Module):
-    """Sum or mean of node features over each graph; `kind` is "add" or "mean"."""
+    """Sum, mean or maximum of node features over each graph; `kind` is "add", "mean" or "max"."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -61,7 +63,8 @@ class GraphPooling(nn.Module):
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [B, D]."""
-        return layout.sum_nodes(x_ND) if self.kind == "add" else layout.mean_nodes(x_ND)
+        pool = {"add": layout.sum_nodes, "mean": layout.mean_nodes, "max": layout.max_nodes}[self.kind]
+        return pool(x_ND)
 
     def extra_repr(self) -> str:
         """Return the kind, for `--describe`."""
@@ -137,7 +140,48 @@ class GraphHead(nn.Module):
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "GraphHead":
         """Read `model.graph_pooling`, `gnn.layers_post_mp` and `gnn.l2norm`."""
         pooling, mlp = PoolingOptions.from_cfg(cfg).graph_pooling, MLPOptions.from_cfg(cfg)
-        return cls(dim, dim_out, pooling=pooling, num_layers=max(1, mlp.layers_post_mp), l2norm=mlp.l2norm)
+        return cls(
+            dim,
+            dim_out,
+            pooling=pooling,
+            num_layers=max(1, mlp.layers_post_mp),
+            l2norm=L2NormOptions.from_cfg(cfg).l2norm,
+        )
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [B, dim_out]."""
+        return self.mlp(self.pool(x_ND, layout))
+
+
+@heads.register("mlp_graph")
+class DropoutMLPHead(nn.Module):
+    """Pooling, then `gnn.layers_post_mp` times dropout and Linear, with `gnn.act` between (Luo et al. 2025)."""
+
+    level = "graph"
+
+    def __init__(
+        self, dim: int, dim_out: int, *, pooling: str, num_layers: int, activation: str, dropout: float
+    ) -> None:
+        super().__init__()
+        self.pool = GraphPooling(pooling)
+        hidden = [
+            part
+            for _ in range(num_layers - 1)
+            for part in (nn.Dropout(dropout), nn.Linear(dim, dim), build_activation(activation))
+        ]
+        self.mlp = nn.Sequential(*hidden, nn.Dropout(dropout), nn.Linear(dim, dim_out))
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "DropoutMLPHead":
+        """Read `model.graph_pooling`, `gnn.layers_post_mp`, `gnn.act` and `gnn.dropout`."""
+        return cls(
+            dim,
+            dim_out,
+            pooling=PoolingOptions.from_cfg(cfg).graph_pooling,
+            num_layers=max(1, MLPOptions.from_cfg(cfg).layers_post_mp),
+            activation=ActivationOptions.from_cfg(cfg).act,
+            dropout=DropoutOptions.from_cfg(cfg).dropout,
+        )
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [B, dim_out]."""
@@ -158,7 +202,7 @@ class NodeHead(nn.Module):
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "NodeHead":
         """Read `gnn.layers_post_mp` and `gnn.l2norm`."""
         mlp = MLPOptions.from_cfg(cfg)
-        return cls(dim, dim_out, num_layers=max(1, mlp.layers_post_mp), l2norm=mlp.l2norm)
+        return cls(dim, dim_out, num_layers=max(1, mlp.layers_post_mp), l2norm=L2NormOptions.from_cfg(cfg).l2norm)
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [N, dim_out]."""

@@ -1,4 +1,7 @@
-"""Message passing along edges: GINE and the gated graph convolution."""
+"""Message passing along edges: GINE, the gated graph convolution, GCN and GAT, each with residual and dropout."""
+
+import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -8,32 +11,62 @@ from graphgps_spse.models.modules.activations import build_activation
 from graphgps_spse.ops.edge_layout import EdgeLayout
 
 
-class GINE(nn.Module):
-    """x_i + Drop(MLP(x_i + sum_j ReLU(x_j + e_ji))) over the edges j -> i (Hu et al. 2020); e does not change."""
+class AfterConvolution(NamedTuple):
+    """What follows a convolution: x + Drop(act(BN(update))), of which each part can be left out."""
 
-    def __init__(self, dim: int, *, activation: str, dropout: float) -> None:
+    dropout: float
+    residual: bool = True
+    activation: str = ""
+    """Name of the activation; empty for none."""
+    norm: bool = False
+
+
+class NodeUpdate(nn.Module):
+    """x + Drop(act(BN(update))), with the parts that `after` asks for."""
+
+    def __init__(self, dim: int, after: AfterConvolution) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.dropout, self.residual = after.dropout, after.residual
+        self.norm = nn.BatchNorm1d(dim) if after.norm else None
+        self.activation = build_activation(after.activation) if after.activation else None
+
+    def forward(self, x_ND: Tensor, update_ND: Tensor) -> Tensor:
+        """Return the next node features, [N, D]."""
+        update_ND = update_ND if self.norm is None else self.norm(update_ND)
+        update_ND = update_ND if self.activation is None else self.activation(update_ND)
+        update_ND = F.dropout(update_ND, self.dropout, self.training)
+        return x_ND + update_ND if self.residual else update_ND
+
+
+class GINE(nn.Module):
+    """The update MLP(x_i + sum_j ReLU(x_j + e_ji)) over the edges j -> i (Hu et al. 2020); e does not change."""
+
+    def __init__(self, dim: int, *, activation: str, after: AfterConvolution) -> None:
+        super().__init__()
         self.mlp = nn.Sequential(nn.Linear(dim, dim), build_activation(activation), nn.Linear(dim, dim))
+        self.update = NodeUpdate(dim, after)
 
     def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return the next node features, and the edge features as given."""
         message_ED = F.relu(edges.at_senders(x_ND) + e_ED)
         update_ND = self.mlp(x_ND + edges.sum_at_receivers(message_ED).to(x_ND.dtype))
-        return x_ND + F.dropout(update_ND, self.dropout, self.training), e_ED
+        return self.update(x_ND, update_ND), e_ED
 
 
 class GatedGCN(nn.Module):
-    """The residual gated graph convolution (Bresson and Laurent 2018), with learned gates on the edges.
+    """The gated graph convolution (Bresson and Laurent 2018), with learned gates on the edges.
 
     g_ji = D x_i + E x_j + C e_ji; x'_i = x_i + Drop(act(BN(A x_i + sum_j s(g_ji) B x_j / (sum_j s(g_ji) + 1e-6)))), s
     the sigmoid; e'_ji = e_ji + Drop(act(BN(g_ji))). The BN of a training batch's only edge is the bias.
     """
 
-    def __init__(self, dim: int, *, activation: str, dropout: float, update_edges: bool) -> None:
-        """Without `update_edges`, as in a last layer, e does not change. Its norm exists but is unused."""
+    def __init__(self, dim: int, *, activation: str, dropout: float, update_edges: bool, residual: bool = True) -> None:
+        """Without `update_edges`, as in a last layer, e does not change. Its norm exists but is unused.
+
+        Without `residual`, x'_i and e'_ji lack their first term.
+        """
         super().__init__()
-        self.dropout, self.update_edges = dropout, update_edges
+        self.dropout, self.update_edges, self.residual = dropout, update_edges, residual
         self.own, self.carried, self.edge, self.receiver, self.sender = (nn.Linear(dim, dim) for _ in range(5))
         self.norm_node, self.norm_edge = nn.BatchNorm1d(dim), nn.BatchNorm1d(dim)
         self.activation = build_activation(activation)
@@ -45,7 +78,8 @@ class GatedGCN(nn.Module):
         carried_ND = edges.sum_at_receivers(open_ED * edges.at_senders(self.carried(x_ND)))
         carried_ND = (carried_ND / (edges.sum_at_receivers(open_ED) + 1e-6)).to(x_ND.dtype)
         update_ND = self.activation(self.norm_node(self.own(x_ND) + carried_ND))
-        x_ND = x_ND + F.dropout(update_ND, self.dropout, self.training)
+        update_ND = F.dropout(update_ND, self.dropout, self.training)
+        x_ND = x_ND + update_ND if self.residual else update_ND
         if not self.update_edges:
             return x_ND, e_ED
         one_process = type(self.norm_edge) is nn.BatchNorm1d  # else the others wait for this one's statistics
@@ -55,4 +89,80 @@ class GatedGCN(nn.Module):
             norm_ED = torch.addcmul(self.norm_edge.bias, torch.zeros_like(gate_ED), self.norm_edge.weight)
         else:
             norm_ED = self.norm_edge(gate_ED)
-        return x_ND, e_ED + F.dropout(self.activation(norm_ED), self.dropout, self.training)
+        update_ED = F.dropout(self.activation(norm_ED), self.dropout, self.training)
+        return x_ND, e_ED + update_ED if self.residual else update_ED
+
+
+class GCN(nn.Module):
+    """The update b + sum_j W x_j / sqrt(d_i d_j) over the edges j -> i and i itself (Kipf and Welling 2017).
+
+    d is one more than the number of edges that a node receives. Self-loops of the data count as the node itself.
+    """
+
+    def __init__(self, dim: int, *, after: AfterConvolution) -> None:
+        super().__init__()
+        self.linear, self.bias = nn.Linear(dim, dim, bias=False), nn.Parameter(torch.zeros(dim))
+        nn.init.xavier_uniform_(self.linear.weight)
+        self.update = NodeUpdate(dim, after)
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node features, and the edge features as given: they are not read."""
+        value_ND = self.linear(x_ND)
+        weight_E1, own_N1 = (weight.to(value_ND.dtype) for weight in edges.symmetric_weights)
+        summed_ND = edges.sum_at_receivers(edges.at_senders(value_ND) * weight_E1).to(value_ND.dtype)
+        return self.update(x_ND, torch.addcmul(self.bias + summed_ND, value_ND, own_N1)), e_ED
+
+
+class GCNWithEdges(nn.Module):
+    """The update b + sum_j ReLU(W x_j + e_ji) over the edges j -> i: GCN of the GNN+ recipe (Luo et al. 2025)."""
+
+    def __init__(self, dim: int, *, after: AfterConvolution) -> None:
+        super().__init__()
+        self.linear, self.bias = nn.Linear(dim, dim, bias=False), nn.Parameter(torch.zeros(dim))
+        self.update = NodeUpdate(dim, after)
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node features, and the edge features as given."""
+        message_ED = F.relu(edges.at_senders(self.linear(x_ND)) + e_ED)
+        return self.update(x_ND, self.bias + edges.sum_at_receivers(message_ED).to(x_ND.dtype)), e_ED
+
+
+class GAT(nn.Module):
+    """Graph attention with edge features (Velickovic et al. 2018), over the edges j -> i and i itself.
+
+    For each head, the weight of j is the softmax over j of LeakyReLU(<a, W x_j> + <b, W x_i> + <c, U e_ji>), slope 0.2,
+    and the update is the weighted sum of W x_j, plus a bias. The edge features of i itself are the mean of those that i
+    receives. Self-loops of the data count as the node itself.
+    """
+
+    def __init__(self, dim: int, num_heads: int, *, after: AfterConvolution) -> None:
+        super().__init__()
+        self.num_heads, shape = num_heads, (num_heads, dim // num_heads)
+        self.linear, self.edge = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+        self.at_sender, self.at_receiver, self.at_edge = (nn.Parameter(torch.empty(shape)) for _ in range(3))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        bound = math.sqrt(6 / sum(shape))
+        for vector in (self.at_sender, self.at_receiver, self.at_edge):
+            nn.init.uniform_(vector, -bound, bound)
+        for linear in (self.linear, self.edge):
+            nn.init.xavier_uniform_(linear.weight)
+        self.update = NodeUpdate(dim, after)
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node features, and the edge features as given."""
+        value_NHC = self.linear(x_ND).unflatten(1, (self.num_heads, -1))
+        from_edge_EH = (self.edge(e_ED).unflatten(1, (self.num_heads, -1)) * self.at_edge).sum(2)
+        sender_NH, receiver_NH = (value_NHC * self.at_sender).sum(2), (value_NHC * self.at_receiver).sum(2)
+        is_loop_E1 = edges.is_loop_E.unsqueeze(1)
+        from_edge_EH = from_edge_EH.masked_fill(is_loop_E1, 0)
+        own_edge_NH = edges.sum_at_receivers(from_edge_EH).to(x_ND.dtype) / edges.degree_N.clamp(min=1).unsqueeze(1)
+        score_EH = F.leaky_relu(edges.at_senders(sender_NH) + edges.at_receivers(receiver_NH) + from_edge_EH, 0.2)
+        score_EH = score_EH.masked_fill(is_loop_E1, -torch.inf)
+        own_NH = F.leaky_relu(sender_NH + receiver_NH + own_edge_NH, 0.2)
+        largest_NH = torch.maximum(edges.max_at_receivers(score_EH.detach()), own_NH.detach())
+        share_EH, own_NH = (score_EH - edges.at_receivers(largest_NH)).exp(), (own_NH - largest_NH).exp()
+        share_E1, own_N1 = (share.repeat_interleave(value_NHC.shape[2], dim=1) for share in (share_EH, own_NH))
+        summed_ND = edges.sum_at_receivers(edges.at_senders(value_NHC.flatten(1)) * share_E1).to(x_ND.dtype)
+        total_NH = own_NH + edges.sum_at_receivers(share_EH).to(x_ND.dtype)
+        total_N1 = total_NH.repeat_interleave(value_NHC.shape[2], dim=1)
+        return self.update(x_ND, self.bias + (summed_ND + own_N1 * value_NHC.flatten(1)) / total_N1), e_ED

@@ -1,37 +1,68 @@
 """Nodes of the first layer: raw features and encodings side by side, as `X+A+B` in the name of the encoder says.
 
-`TypeDictNode+RWSE` is [TypeDictNode(x) | RWSE], with `posenc_RWSE.dim_pe` columns of the latter.
+`TypeDictNode+RWSE` is [TypeDictNode(x) | RWSE], with `posenc_RWSE.dim_pe` columns of the latter. GraphGym's layers
+before message passing follow, if there are any.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, enabled_encoding, split_encoder_name
 from graphgps_spse.models.modules.positional_encoders import build_positional_encoder
+from graphgps_spse.models.options import LARGEST_DEPTH, L2NormOptions
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import encodings as known_encodings
 from graphgps_spse.registry import node_encoders
 
 
-class NodeEncoder(nn.Module):
-    """Raw node features, then one positional encoder for each encoding of `parts`."""
+class PreMPOptions(Options, section="gnn"):
+    """Layers between the node encoder and the model."""
 
-    def __init__(self, raw: nn.Module, parts: Mapping[str, nn.Module]) -> None:
+    layers_pre_mp: int = option(
+        0, "layers between the node encoder and the model: Linear, BatchNorm, act", at_least=0, at_most=LARGEST_DEPTH
+    )
+
+
+class PreMPLayer(nn.Module):
+    """Linear without bias, BatchNorm, activation and, with `l2norm`, rows of length 1: a layer of GraphGym."""
+
+    def __init__(self, dim: int, *, activation: str, l2norm: bool) -> None:
         super().__init__()
-        self.raw, self.parts = raw, nn.ModuleDict(parts)
+        self.linear, self.norm = nn.Linear(dim, dim, bias=False), nn.BatchNorm1d(dim)
+        self.activation, self.l2norm = build_activation(activation), l2norm
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """Return [N, D]."""
+        x_ND = self.activation(self.norm(self.linear(x_ND)))
+        return F.normalize(x_ND, dim=1) if self.l2norm else x_ND
+
+
+class NodeEncoder(nn.Module):
+    """Raw node features, one positional encoder for each encoding of `parts` beside them, then layers before MP."""
+
+    def __init__(self, raw: nn.Module, parts: Mapping[str, nn.Module], pre_mp: Sequence[nn.Module] = ()) -> None:
+        super().__init__()
+        self.raw, self.parts, self.pre_mp = raw, nn.ModuleDict(parts), nn.Sequential(*pre_mp)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [N, D]."""
-        return torch.cat([self.raw(batch.x_NF), *(part(batch.node[name]) for name, part in self.parts.items())], dim=1)
+        parts = [self.raw(batch.x_NF), *(part(batch.node[name]) for name, part in self.parts.items())]
+        return self.pre_mp(torch.cat(parts, dim=1))
 
 
 def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> NodeEncoder:
-    """Read `dataset.node_encoder_name`, X+A+B; the name of an encoding alone means LinearNode beside it."""
+    """Read `dataset.node_encoder_name`, X+A+B, and `gnn.layers_pre_mp`.
+
+    The name of an encoding alone means LinearNode beside it.
+    """
     raw, names = split_encoder_name(EncoderOptions.from_cfg(cfg).node_encoder_name, "node")
     if raw in known_encodings.names():
         raw, names = "LinearNode", [raw, *names]
@@ -43,4 +74,13 @@ def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
     if dim_raw < 1:
         widths = ", ".join(f"posenc_{name}.dim_pe={part.dim}" for name, part in parts.items())
         raise ConfigError(f"gt.dim_hidden={dim} leaves no column for the raw node features beside {widths}")
-    return NodeEncoder(node_encoders.get(raw).from_spec(spec.node_input, dim_raw), parts)
+    return NodeEncoder(node_encoders.get(raw).from_spec(spec.node_input, dim_raw), parts, build_pre_mp(cfg, dim))
+
+
+def build_pre_mp(cfg: Any, dim: int) -> list[nn.Module]:
+    """Return the layers between the node encoder and the model."""
+    number = PreMPOptions.from_cfg(cfg).layers_pre_mp
+    if not number:
+        return []
+    activation, l2norm = ActivationOptions.from_cfg(cfg).act, L2NormOptions.from_cfg(cfg).l2norm
+    return [PreMPLayer(dim, activation=activation, l2norm=l2norm) for _ in range(number)]

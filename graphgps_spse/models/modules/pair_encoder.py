@@ -1,7 +1,8 @@
 """Encodings of node pairs as columns that a layer reads: a linear map of their channels, or a vector for each category.
 
 `TypeDictEdge+SPSE` is [TypeDictEdge(edge) | W f(S)_uv + b], half of the columns each: the features of an edge are
-narrowed to make room. With several encodings, `TypeDictEdge+RWSE+SPSE`, W reads their channels side by side.
+narrowed to make room, and keep the odd column. With several encodings, `TypeDictEdge+RWSE+SPSE`, W reads their channels
+side by side.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.encoder_names import enabled_encoding
 
 
@@ -85,12 +85,9 @@ class PairEmbedding(nn.Module):
 def build_pair_encoder(
     encodings: Sequence[Encoding], names: Sequence[str], dim: int
 ) -> PairLinear | PairEmbedding | None:
-    """Return the map of the named encodings to the second half of `dim` columns; None without any."""
+    """Return the map of the named encodings to the last `dim` // 2 columns of an edge; None without any."""
     if not names:
         return None
-    if dim % 2:
-        suffix = "".join(f"+{name}" for name in names)
-        raise ConfigError(f"gt.dim_hidden={dim} must be even: {suffix} in dataset.edge_encoder_name takes half of it")
     chosen = [enabled_encoding(encodings, name, "pair") for name in names]
     if len(chosen) == 1 and chosen[0].pair_categories:
         return PairEmbedding(chosen[0], dim // 2)

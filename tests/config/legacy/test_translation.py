@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from official_configs import CSA, GINE, OFFICIAL, WALKS, official, section, write
+from official_configs import CSA, GINE, OFFICIAL, WALKS, official, rwse, section, write
 
 from graphgps_spse.config import Config, default_tree, load_config
 from graphgps_spse.config.identity import flatten
@@ -41,6 +41,52 @@ def test_an_official_file_gives_the_official_model(name, tmp_path, caplog):
     assert "dataset.task, dataset.task_type" in said and "theirs.yaml" in said
     assert (said.count("'posenc_RWPSE' is read as 'posenc_RRWP'") == 1) == (name == "GRIT-PCQM")
     assert ("LapPE is not computed" in said) == (name == "CSA-CLUSTER")
+
+
+GINE_OF_LRGB = {  # GINE of GraphGPS on Peptides-func, whose configuration has 208 columns in 5 layers
+    "model.type": "custom_gnn", "model.graph_pooling": "mean", "gnn.layers_pre_mp": 0, "gnn.layers_mp": 5,
+    "gnn.layers_post_mp": 1, "gnn.dim_inner": 208, "gnn.layer_type": "gineconv", "gnn.act": "relu",
+    "gnn.residual": True, "gnn.dropout": 0.0, "gt.layers": 7,
+}  # fmt: skip
+GATED_OF_GNN_PLUS = {  # GatedGCN+ on ZINC (Luo et al. 2025)
+    "dataset.node_encoder_name": "TypeDictNode+RWSE", "dataset.node_encoder_num_types": 21,
+    "dataset.edge_encoder_name": "TypeDictEdge", "dataset.edge_encoder_num_types": 4, "model.type": "custom_gnn",
+    "gnn.head": "san_graph", "gnn.layer_type": "gatedgcn", "gnn.layers_mp": 9, "gnn.layers_pre_mp": 0,
+    "gnn.layers_post_mp": 3, "gnn.dim_inner": 70, "gnn.act": "relu", "gnn.dropout": 0.05, "gnn.agg": "mean",
+    "gnn.normalize_adj": False, "gnn.ffn": True, "gnn.residual": True,
+}  # fmt: skip
+
+
+def test_message_passing_of_graphgps_and_of_gnn_plus(tmp_path, caplog):
+    """By hand: 5 layers of two maps, the atoms' and bonds' tables (173 and 13 rows), and a map to 10 outputs."""
+    data = {"dataset.format": "OGB", "dataset.name": "peptides-functional", "dataset.task": "graph"}
+    cfg = load_config(write(tmp_path, data | GINE_OF_LRGB))
+    parts = build(cfg)
+    layer = 2 * (208 * 208 + 208)
+    assert count_parameters(parts.model) == 5 * layer + (173 + 13) * 208 + 208 * 10 + 10
+    build_training(cfg, parts, tmp_path, torch.device("meta"))
+    flat = minimal() | GATED_OF_GNN_PLUS | rwse(20, 28)
+    cfg = load_config(write(tmp_path, flat))
+    assert (cfg.gnn.layer_type, cfg.gnn.ffn) == ("gatedgcnconv", True)
+    assert "'gnn.layer_type: gatedgcn' is read as gatedgcnconv" in caplog.text
+    norm, head = 2 * 70, 70 * 35 + 35 + 35 * 17 + 17 + 17 + 1
+    layer = 5 * (70 * 70 + 70) + 2 * norm + 2 * norm + 2 * 70 * 140 + 140 + 70
+    encoders = 21 * 42 + 20 * 28 + 28 + 2 * 20 + 4 * 70
+    assert count_parameters(build(cfg).model) == 9 * layer + encoders + head
+    for key in ("gnn.ffn", "gnn.residual"):
+        del flat[key]
+    assert load_config(write(tmp_path, flat)).to_dict() == cfg.to_dict()
+    flat["gnn.layer_type"] = "gatedgcnconv"  # of GraphGPS, where both are off
+    cfg = load_config(write(tmp_path, flat))
+    assert (cfg.gnn.residual, cfg.gnn.ffn) == (False, False)
+
+
+def test_keys_of_message_passing_are_ignored_with_other_models(tmp_path, caplog):
+    plain = load_config(write(tmp_path, minimal())).to_dict()
+    flat = minimal(**{"gnn.dropout": 0.2, "gnn.layer_type": "generalconv", "gnn.layers_mp": 7, "gnn.residual": True})
+    assert load_config(write(tmp_path, flat)).to_dict() == plain
+    assert "GPSModel does not read" in caplog.text
+    assert all(key in caplog.text for key in ("gnn.dropout", "gnn.layer_type", "gnn.layers_mp", "gnn.residual"))
 
 
 def test_describing_one_reads_its_mode(tmp_path, caplog):
@@ -234,6 +280,7 @@ def test_an_official_file_may_be_a_base(tmp_path):
         ({"dataset.format": "PyG-MalNetTiny", "dataset.name": "x", "posenc_SignNet.enable": True}, ["MalNetTiny"]),
         ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-ZINC"]),
         ({"model.type": "SANTransformer"}, ["SANTransformer", "GPSModel"]),
+        ({"model.type": "custom_gnn", "gnn.layer_type": "generalconv"}, ["generalconv", "gatedgcnconv"]),
         ({"gt.layer_type": "CustomGatedGCN+Performer"}, ["Performer", "CSA"]),
         ({"gt.layer_type": "GINE"}, ["'GINE'", "Transformer"]),
         ({"train.mode": "PCQM4Mv2-inference"}, ["train.mode", "scripts/predict.py"]),

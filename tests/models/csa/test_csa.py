@@ -178,11 +178,13 @@ def test_options_that_do_not_fit_are_named(variant, change, encodings, message):
         build_model(csa_config(variant, **change), SPEC, [ENCODINGS[name] for name in encodings], 1)
 
 
-def test_an_odd_width_cannot_be_halved():
+def test_the_type_of_a_pair_keeps_the_odd_column():
     tree = csa_config(n_heads=1, dim_hidden=13)
     tree.gnn.dim_inner = 13
-    with pytest.raises(ConfigError, match="gt.dim_hidden=13 must be even"):
-        build_model(tree, SPEC, [ENCODINGS["walks"]], 1)
+    model = shaken(build_model(tree, SPEC, [ENCODINGS["walks"], ENCODINGS["RWSE"]][:1], 1)).eval()
+    assert (model.pair_encoder.dim_type, model.pair_encoder.pairs.linear.out_features) == (7, 6)
+    batch = random_graphs(SIZES).batch(range(len(SIZES)))
+    torch.testing.assert_close(model(batch), dense_csa(model, batch), rtol=1e-10, atol=1e-10)
 
 
 def test_rings_become_edges_only_where_edges_have_a_type():

@@ -140,7 +140,7 @@ def test_a_training_batch_of_one_edge_gives_what_several_processes_give(monkeypa
         ({"dropout": 1.0}, "gt.dropout: 1.0"),
         ({"layer_type": "None+None"}, "None.None leaves"),
         ({"layer_type": "GINE"}, "'GINE' must be a local part"),
-        ({"layer_type": "GAT+Transformer"}, "GINE, CustomGatedGCN, None"),
+        ({"layer_type": "PNA+Transformer"}, "GINE, CustomGatedGCN, GCN, GAT, None"),
         ({"layer_type": "None+CSA"}, "Set model.type=CSAModel"),
     ],
 )

@@ -18,15 +18,17 @@ def build(name: str, dim: int, dim_out: int, **gnn: object) -> torch.nn.Module:
     return heads.get(name).from_cfg(tree, dim, dim_out)
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("add", [[1, 2], [8, 10]]), ("mean", [[1, 2], [4, 5]])])
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("add", [[1, 2], [8, 10]]), ("mean", [[1, 2], [4, 5]]), ("max", [[1, 2], [5, 6]])]
+)
 def test_pooling_by_hand(kind, expected):
     assert GraphPooling(kind)(X_ND, LAYOUT).tolist() == expected
 
 
 def test_unknown_pooling_is_named():
     tree = default_tree()
-    tree.model.graph_pooling = "max"
-    with pytest.raises(ConfigError, match="model.graph_pooling: 'max' is none of add, mean"):
+    tree.model.graph_pooling = "sum"
+    with pytest.raises(ConfigError, match="model.graph_pooling: 'sum' is none of add, mean, max"):
         heads.get("graph").from_cfg(tree, 2, 1)
 
 
@@ -40,6 +42,15 @@ def test_hidden_rows_have_length_one_unless_told_otherwise():
     plain.load_state_dict(head.state_dict())
     torch.testing.assert_close(plain(X_ND), head.out(hidden))
     assert not torch.allclose(plain(X_ND), head(X_ND))
+
+
+def test_mlp_graph_is_a_plain_mlp_with_dropout_before_each_map():
+    head = build("mlp_graph", 2, 5, layers_post_mp=3, dropout=0.5, act="gelu")
+    kinds = [type(part).__name__ for part in head.mlp]
+    assert kinds == ["Dropout", "Linear", "GELU", "Dropout", "Linear", "GELU", "Dropout", "Linear"]
+    first, second, third = (part for part in head.mlp if isinstance(part, torch.nn.Linear))
+    gelu, pooled = torch.nn.functional.gelu, torch.stack([X_ND[0], X_ND[1] + X_ND[2]])
+    torch.testing.assert_close(head.eval()(X_ND, LAYOUT), third(gelu(second(gelu(first(pooled))))))
 
 
 def test_san_graph_is_three_linear_maps_of_pooled_nodes():

@@ -1,6 +1,8 @@
+import pytest
 import torch
+from torch_geometric.nn import GATConv, GCNConv, GINEConv, ResGatedGraphConv
 
-from graphgps_spse.models.modules.message_passing import GINE, GatedGCN
+from graphgps_spse.models.modules.message_passing import GAT, GCN, GINE, AfterConvolution, GatedGCN, GCNWithEdges
 from graphgps_spse.ops.edge_layout import EdgeLayout
 
 # 2 -> 0, 0 -> 1, 2 -> 1, 1 -> 2 and 2 -> 1 once more; node 3 has no edges
@@ -9,7 +11,7 @@ EDGES = torch.tensor([[2, 0, 2, 1, 2], [0, 1, 1, 2, 1]])
 
 def test_gine_by_hand():
     """The identity as MLP: node 1 gets its own value, and ReLU(x + e) of the edges that end there."""
-    gine = GINE(1, activation="relu", dropout=0.0)
+    gine = GINE(1, activation="relu", after=AfterConvolution(0.0))
     for linear in (gine.mlp[0], gine.mlp[2]):
         linear.weight.data.fill_(1)
         linear.bias.data.fill_(0)
@@ -45,3 +47,91 @@ def test_the_last_layer_leaves_edges_alone():
     e_ED = torch.randn(5, 2)
     _, after = layer(torch.randn(4, 2), e_ED, edges)
     assert after is e_ED and layer.norm_edge.num_batches_tracked == 0
+
+
+BARE = AfterConvolution(0.0, residual=False)
+LOOPS = torch.tensor([[2, 0, 2, 1, 2, 0, 3], [0, 1, 1, 2, 1, 0, 3]])  # as EDGES, with self-loops
+
+
+def inputs(edge_index_2E: torch.Tensor) -> tuple[EdgeLayout, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    e_ED = torch.randn(edge_index_2E.shape[1], 6, dtype=torch.float64)
+    return EdgeLayout(edge_index_2E, num_nodes=4), torch.randn(4, 6, dtype=torch.float64), e_ED
+
+
+@pytest.mark.parametrize("edge_index_2E", [EDGES, LOOPS], ids=["no loops", "loops"])
+def test_gcn_equals_that_of_pyg(edge_index_2E):
+    edges, x_ND, e_ED = inputs(edge_index_2E)
+    ours, theirs = GCN(6, after=BARE).double(), GCNConv(6, 6).double()
+    ours.bias.data.normal_()
+    theirs.load_state_dict({"lin.weight": ours.linear.weight.data, "bias": ours.bias.data})
+    out, after = ours(x_ND, e_ED, edges)
+    torch.testing.assert_close(out, theirs(x_ND, edge_index_2E), rtol=1e-6, atol=1e-6)  # weights are float32
+    assert after is e_ED
+
+
+@pytest.mark.parametrize("num_heads", [1, 3])
+@pytest.mark.parametrize("edge_index_2E", [EDGES, LOOPS], ids=["no loops", "loops"])
+def test_gat_equals_that_of_pyg(edge_index_2E, num_heads):
+    edges, x_ND, e_ED = inputs(edge_index_2E)
+    ours, theirs = GAT(6, num_heads, after=BARE).double(), GATConv(6, 6 // num_heads, num_heads, edge_dim=6).double()
+    ours.bias.data.normal_()
+    vectors = {"att_src": ours.at_sender, "att_dst": ours.at_receiver, "att_edge": ours.at_edge}
+    state = {"lin.weight": ours.linear.weight, "lin_edge.weight": ours.edge.weight, "bias": ours.bias}
+    theirs.load_state_dict({k: v.data for k, v in state.items()} | {k: v.data[None] for k, v in vectors.items()})
+    expected = theirs(x_ND, edge_index_2E, e_ED)
+    out, _ = ours(x_ND, e_ED[edges.order_E], edges)
+    torch.testing.assert_close(out, expected)
+    weights = torch.linspace(1, 2, 24, dtype=torch.float64).reshape(4, 6)
+    (out * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for name, parameter in theirs.named_parameters():
+        mine = {**state, **vectors}[name]
+        torch.testing.assert_close(mine.grad, parameter.grad.reshape(mine.shape))
+
+
+def test_gine_equals_that_of_pyg():
+    edges, x_ND, e_ED = inputs(LOOPS)
+    ours = GINE(6, activation="gelu", after=BARE).double()
+    theirs = GINEConv(ours.mlp).double()  # draws the weights of the MLP anew
+    out, _ = ours(x_ND, e_ED[edges.order_E], edges)
+    torch.testing.assert_close(out, theirs(x_ND, LOOPS, e_ED))
+
+
+def test_the_gates_are_those_of_pyg_but_for_the_normalisation():
+    """PyG's residual gated convolution sums the gated values; ours divides by the sum of the gates, as in GraphGPS."""
+    edges, x_ND, e_ED = inputs(EDGES)
+    ours = GatedGCN(6, activation="relu", dropout=0.0, update_edges=False, residual=False).double().eval()
+    theirs = ResGatedGraphConv(6, 6, act=torch.nn.Sigmoid(), edge_dim=6, root_weight=False, bias=False).double()
+    linears = {"key": ours.receiver, "query": ours.sender, "value": ours.carried}
+    for name, linear in linears.items():
+        theirs.get_submodule(f"lin_{name}").weight.data = torch.cat([linear.weight, torch.zeros(6, 6)], dim=1)
+        theirs.get_submodule(f"lin_{name}").bias.data = linear.bias.data.clone()
+    theirs.lin_key.weight.data[:, 6:] = ours.edge.weight  # PyG maps the edge with each of the three
+    theirs.lin_key.bias.data += ours.edge.bias.data
+    gated = theirs(x_ND, EDGES, e_ED)
+    theirs.lin_value.weight.data.zero_()
+    theirs.lin_value.bias.data.fill_(1)
+    out, _ = ours(x_ND, e_ED[edges.order_E], edges)
+    expected = (ours.own(x_ND) + gated / (theirs(x_ND, EDGES, e_ED) + 1e-6)) / (1 + 1e-5) ** 0.5
+    torch.testing.assert_close(out, expected.relu())
+
+
+def test_gcn_with_edges_by_hand():
+    layer, edges = GCNWithEdges(1, after=AfterConvolution(0.0, activation="relu")), EdgeLayout(EDGES, num_nodes=4)
+    layer.linear.weight.data.fill_(2)
+    layer.bias.data.fill_(-300)
+    x_ND = torch.tensor([[1.0], [10.0], [100.0], [1000.0]])
+    out, _ = layer(x_ND, torch.tensor([[1.0], [2.0], [3.0], [-50.0], [-500.0]])[edges.order_E], edges)
+    messages = [201, (2 + 2) + (200 + 3) + 0, 0, 0]
+    assert out[:, 0].tolist() == [x + max(0, m - 300) for x, m in zip([1, 10, 100, 1000], messages)]
+
+
+def test_dropout_and_norm_come_before_the_residual():
+    edges, x_ND, e_ED = inputs(EDGES)
+    after = AfterConvolution(0.5, residual=True, activation="relu", norm=True)
+    layer = GCN(6, after=after).double().train()
+    out, _ = layer(x_ND, e_ED, edges)
+    update = out - x_ND
+    assert (update == 0).sum() > 6 and (update >= 0).all()
+    assert layer.update.norm.num_batches_tracked == 1

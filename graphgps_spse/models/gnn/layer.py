@@ -1,0 +1,109 @@
+"""A layer of message passing, with the feed-forward block of GNN+, and the virtual node between layers."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
+from graphgps_spse.models.modules.message_passing import GAT, GCN, GINE, AfterConvolution, GatedGCN, GCNWithEdges
+from graphgps_spse.models.options import LARGEST_DEPTH, LARGEST_WIDTH, DropoutOptions, WidthOptions
+from graphgps_spse.ops.edge_layout import EdgeLayout
+from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.options import Options, option
+
+LAYER_TYPES = ("gineconv", "gatedgcnconv", "gcnconv", "gcneconv", "gatconv")
+
+
+class MessagePassingOptions(Options, section="gnn"):
+    """Layers of custom_gnn."""
+
+    layer_type: str = option(
+        "gineconv", "custom_gnn: the convolution; gcnconv does not read edge features", choices=LAYER_TYPES
+    )
+    layers_mp: int = option(2, "custom_gnn: number of layers", at_least=1, at_most=LARGEST_DEPTH)
+    residual: bool = option(False, "custom_gnn: add the input of a layer to its output")
+    ffn: bool = option(False, "custom_gnn: a feed-forward block between two BatchNorms after each layer (GNN+)")
+    att_heads: int = option(
+        1, "custom_gnn: heads of gatconv, a divisor of dim_inner", at_least=1, at_most=LARGEST_WIDTH
+    )
+    virtual_node: bool = option(False, "custom_gnn: a node beside each graph that receives from all and sends to all")
+
+
+class MessagePassingLayer(nn.Module):
+    """A convolution; with FFN, x <- BN(y + FFN(y)), y = BN(convolution), the recipe of GNN+ (Luo et al. 2025)."""
+
+    def __init__(self, dim: int, *, convolution: nn.Module, ffn: bool, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.convolution = convolution
+        self.norm_local, self.norm_ffn = (nn.BatchNorm1d(dim) if ffn else None for _ in range(2))
+        parts = [nn.Linear(dim, 2 * dim), build_activation(activation), nn.Dropout(dropout)]
+        self.ffn = nn.Sequential(*parts, nn.Linear(2 * dim, dim), nn.Dropout(dropout)) if ffn else None
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node and edge features."""
+        x_ND, e_ED = self.convolution(x_ND, e_ED, edges)
+        if self.ffn is not None and self.norm_local is not None and self.norm_ffn is not None:
+            x_ND = self.norm_local(x_ND)
+            x_ND = self.norm_ffn(x_ND + self.ffn(x_ND))
+        return x_ND, e_ED
+
+
+class VirtualNode(nn.Module):
+    """A node v beside each graph: v <- v + Drop(MLP(LayerNorm(v + sum_i x_i))), then x_i + v (after Gilmer et al.)."""
+
+    def __init__(self, dim: int, *, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(dim), nn.Linear(dim, 2 * dim), build_activation(activation), nn.Linear(2 * dim, dim)
+        )
+
+    def forward(self, x_ND: Tensor, v_BD: Tensor, layout: PairLayout) -> tuple[Tensor, Tensor]:
+        """Return the node features, and the features of the virtual nodes, [B, D]."""
+        update_BD = self.mlp(v_BD + layout.sum_nodes(x_ND).to(x_ND.dtype))
+        v_BD = v_BD + F.dropout(update_BD, self.dropout, self.training)
+        return x_ND + layout.at_nodes(v_BD), v_BD
+
+
+def build_layers(cfg: Any) -> nn.ModuleList:
+    """Return the layers that `gnn` describes. Raises ConfigError for heads that do not divide the width."""
+    options, dim = MessagePassingOptions.from_cfg(cfg), WidthOptions.from_cfg(cfg).dim_inner
+    activation, dropout = ActivationOptions.from_cfg(cfg).act, DropoutOptions.from_cfg(cfg).dropout
+    if options.layer_type == "gatconv" and dim % options.att_heads:
+        raise ConfigError(f"gnn.att_heads={options.att_heads} does not divide gnn.dim_inner={dim}")
+    return nn.ModuleList(
+        MessagePassingLayer(
+            dim,
+            convolution=convolution_of(options, dim, activation, dropout, is_last=index == options.layers_mp - 1),
+            ffn=options.ffn,
+            activation=activation,
+            dropout=dropout,
+        )
+        for index in range(options.layers_mp)
+    )
+
+
+def build_virtual_nodes(cfg: Any) -> nn.ModuleList:
+    """Return what stands between the layers: one VirtualNode fewer than layers, or nothing."""
+    options, dim = MessagePassingOptions.from_cfg(cfg), WidthOptions.from_cfg(cfg).dim_inner
+    activation, dropout = ActivationOptions.from_cfg(cfg).act, DropoutOptions.from_cfg(cfg).dropout
+    number = options.layers_mp - 1 if options.virtual_node else 0
+    return nn.ModuleList(VirtualNode(dim, activation=activation, dropout=dropout) for _ in range(number))
+
+
+def convolution_of(
+    options: MessagePassingOptions, dim: int, activation: str, dropout: float, *, is_last: bool
+) -> nn.Module:
+    """Return one layer's convolution. As in the official code, GINE and the gated convolution use ReLU always."""
+    if options.layer_type == "gatedgcnconv":
+        return GatedGCN(dim, activation="relu", dropout=dropout, update_edges=not is_last, residual=options.residual)
+    if options.layer_type == "gineconv":
+        return GINE(dim, activation="relu", after=AfterConvolution(dropout, options.residual, "relu"))
+    after = AfterConvolution(dropout, options.residual, activation, norm=True)
+    if options.layer_type == "gcnconv":
+        return GCN(dim, after=after)
+    if options.layer_type == "gcneconv":
+        return GCNWithEdges(dim, after=after)
+    return GAT(dim, options.att_heads, after=after)

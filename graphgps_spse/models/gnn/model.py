@@ -1,0 +1,73 @@
+"""Message passing alone: the `custom_gnn` of GraphGPS and the recipe GNN+ (Luo et al. 2025)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphgps_spse.data.base import DatasetSpec, GraphBatch
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.models.gnn.layer import MessagePassingOptions, build_layers, build_virtual_nodes
+from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
+from graphgps_spse.models.modules.heads import build_head
+from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
+from graphgps_spse.models.options import WidthOptions
+from graphgps_spse.ops.edge_layout import EdgeLayout
+from graphgps_spse.registry import models
+
+
+@models.register("custom_gnn")
+class MessagePassingModel(nn.Module):
+    """Message passing alone: GINE, gated GCN, GCN or GAT, with the GNN+ recipe and a virtual node if asked for."""
+
+    def __init__(
+        self,
+        *,
+        node_encoder: NodeEncoder,
+        edge_encoder: EdgeEncoder | None,
+        layers: nn.ModuleList,
+        virtual_nodes: nn.ModuleList,
+        head: nn.Module,
+    ) -> None:
+        """`edge_encoder` is None where the layers do not read edge features."""
+        super().__init__()
+        self.node_encoder, self.edge_encoder, self.layers = node_encoder, edge_encoder, layers
+        self.virtual_nodes, self.head = virtual_nodes, head
+
+    @classmethod
+    def from_cfg(
+        cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int
+    ) -> "MessagePassingModel":
+        """Read `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
+        dim, encoders = WidthOptions.from_cfg(cfg).dim_inner, EncoderOptions.from_cfg(cfg)
+        reads_edges = MessagePassingOptions.from_cfg(cfg).layer_type != "gcnconv"
+        _, pair_names = split_encoder_name(encoders.edge_encoder_name, "edge")
+        check_all_used(
+            encodings,
+            node_names=encoders.node_encoder_name.split("+"),
+            pair_names=pair_names if reads_edges else [],
+            reads_edges=reads_edges,
+        )
+        return cls(
+            node_encoder=build_node_encoder(cfg, spec, encodings, dim),
+            edge_encoder=build_edge_encoder(cfg, spec, encodings, dim) if reads_edges else None,
+            layers=build_layers(cfg),
+            virtual_nodes=build_virtual_nodes(cfg),
+            head=build_head(cfg, spec, dim, dim_out),
+        )
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+        layout = layout_of(batch, training=self.training)
+        edges, x_ND = EdgeLayout(batch.edge_index_2E, layout.num_nodes), self.node_encoder(batch)
+        e_ED = None
+        if self.edge_encoder is not None:
+            e_ED = self.edge_encoder(batch, layout).index_select(0, edges.order_E)
+        v_BD = x_ND.new_zeros(layout.num_graphs, x_ND.shape[1])
+        for index, layer in enumerate(self.layers):
+            x_ND, e_ED = layer(x_ND, e_ED, edges)
+            if index < len(self.virtual_nodes):
+                x_ND, v_BD = self.virtual_nodes[index](x_ND, v_BD, layout)
+        return self.head(x_ND, layout)
