@@ -100,7 +100,10 @@ def test_head_of_the_other_level_is_refused(name, level):
     tree.gnn.head = name
     none = InputSpec("none", 0)
     spec = DatasetSpec("mine", level, "regression", 1, 0, "mae", none, none)
-    fits = {"node": "heads for that: inductive_node$", "graph": "heads for that: graph, san_graph, san_graph_nodes$"}
+    fits = {
+        "node": "heads for that: inductive_node$",
+        "graph": "heads for that: graph, mlp_graph, san_graph, san_graph_nodes$",
+    }
     with pytest.raises(
         ConfigError, match=f"gnn.head: {name} predicts.*mine has targets for each {level}; {fits[level]}"
     ):
