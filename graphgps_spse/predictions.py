@@ -17,9 +17,11 @@ from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset, flat_rows
 from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.molecule_splits import featurise_rows, molecule_split
+from graphgps_spse.data.molecules import MoleculeBlock
 from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
-from graphgps_spse.data.smiles import Smiles, featurise_rows, molecule_split
+from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.storage.policy import StoragePolicy
@@ -69,6 +71,11 @@ class TrainedRun:
             pred = forward_batch(self.parts.model, batch, self.device, amp)
             out[flat_rows(row_ptr, batch.index_B)] = pred.cpu()
         return out
+
+    def featurise(self, smiles: Sequence[str]) -> MoleculeBlock:
+        """Return the graphs of SMILES, prepared as those of the training data, and the rows that have no graph."""
+        dataset = self.parts.dataset
+        return featurise_rows(dataset.prepare(smiles) if isinstance(dataset, Smiles) else smiles, self.num_threads)
 
     def columns(self, pred: Tensor) -> dict[str, list[str]]:
         """Return predictions as text, by column. Nine digits identify every float32."""
@@ -154,7 +161,7 @@ def predict_molecules(run: TrainedRun, data: Path, out: Path, smiles_column: str
 
 def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str] | str]:
     """Return the cells of each row by row number, or the reason why there are none."""
-    block = featurise_rows([row.smiles for row in rows], run.num_threads)
+    block = run.featurise([row.smiles for row in rows])
     found: dict[int, list[str] | str] = {rows[index].number: reason for index, reason in block.bad}
     if not len(block.rows):
         return found

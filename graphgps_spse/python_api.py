@@ -26,8 +26,8 @@ from graphgps_spse import predictions
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.molecule_splits import molecule_split
 from graphgps_spse.data.opening import check_agrees
-from graphgps_spse.data.smiles import featurise_rows, molecule_split
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
 from graphgps_spse.interop import from_pyg
@@ -175,7 +175,7 @@ class Run:
         wrong = [number for number, text in enumerate(smiles) if not isinstance(text, str)]
         if wrong:
             raise DataError(f"molecule {wrong[0]} is of type {type(smiles[wrong[0]]).__name__}, not a SMILES string")
-        block = featurise_rows(smiles, trained.num_threads)
+        block = trained.featurise(smiles)
         reasons = [""] * len(smiles)
         for row, reason in block.bad:
             reasons[row] = reason

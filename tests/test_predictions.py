@@ -39,13 +39,13 @@ CONFIG = {
 }
 
 
-def train(folder, task="regression", targets=("a", "b"), **changes):
+def train(folder, task="regression", targets=("a", "b"), smiles=(), **changes):
     """A run in `folder`/results/c/0 on molecules whose targets are 0 and 1, some unknown."""
     rows = [f"{s},{i % 2},{'' if i == 4 else (i + 1) % 2},{SPLITS[i]}" for i, s in enumerate(SMILES)]
     (folder / "mine.csv").write_text("\n".join(["smiles,a,b,split", *rows]) + "\n")
     config = json.loads(json.dumps(CONFIG | changes))
-    smiles = {"file": str(folder / "mine.csv"), "target_columns": list(targets), "task": task, "split": "column"}
-    config["dataset"] |= {"smiles": smiles, "dir": str(folder / "datasets")}
+    keys = {"file": str(folder / "mine.csv"), "target_columns": list(targets), "task": task, "split": "column"}
+    config["dataset"] |= {"smiles": keys | dict(smiles), "dir": str(folder / "datasets")}
     config |= {"out_dir": str(folder / "results"), "store": {"dir": str(folder / "store")}}
     (folder / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(folder / "c.yaml"))
@@ -121,6 +121,15 @@ def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkey
         for row in read(tmp_path / f"{split}.csv"):
             assert abs(float(row["a"]) - values.pop(row["smiles"])) < 1e-6
     assert not values
+
+
+def test_salts_are_read_as_in_training(tmp_path):
+    """With largest_fragment, a new molecule and its salt have one prediction."""
+    path = train(tmp_path, smiles={"largest_fragment": True})
+    (tmp_path / "new.csv").write_text("smiles\nCC(=O)[O-]\nCC(=O)[O-].[Na+]\nCCO\n")
+    predictions.predict_molecules(predictions.load_run(path), tmp_path / "new.csv", tmp_path / "p.csv")
+    acid, salt, other = (float(row["a"]) for row in read(tmp_path / "p.csv"))
+    assert abs(acid - salt) < 1e-6 < abs(acid - other)
 
 
 def test_labels_become_probabilities(tmp_path):
@@ -283,7 +292,7 @@ def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
 
 def test_a_molecule_that_kills_its_process_has_no_prediction(trained, tmp_path, monkeypatch):
     spread_poison(monkeypatch)
-    monkeypatch.setattr("graphgps_spse.data.smiles._ROWS_PER_PROCESS", 4)
+    monkeypatch.setattr("graphgps_spse.data.molecules._ROWS_PER_PROCESS", 4)
     (tmp_path / "new.csv").write_text("\n".join(["smiles", *["CCO"] * 9, POISON, *["CN"] * 5, "[#119]"]) + "\n")
     run_ = dataclasses.replace(predictions.load_run(trained), num_threads=2)
     assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv") == (16, 2)

@@ -36,6 +36,10 @@ Folders and files of data belong to these keys, because checkpoints identify dat
 
 
 NEUTRAL_VALUES: dict[str, Any] = {
+    "dataset.smiles.duplicates": "keep",
+    "dataset.smiles.fold": 0,
+    "dataset.smiles.folds": 0,
+    "dataset.smiles.largest_fragment": False,
     "gnn.att_heads": 1,
     "gnn.dropout": 0.0,
     "gnn.ffn": False,

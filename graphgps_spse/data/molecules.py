@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -26,6 +26,7 @@ _NUM_ELEMENTS = 118
 KILLED_PROCESS = "kills the process that reads it"
 """Part of the reason of a row whose conversion killed its process."""
 _MAX_SHOWN = 60  # characters of a SMILES in a message
+_ROWS_PER_PROCESS = 4096  # fewer molecules per process are not worth its start
 _BLOCK = 2048  # molecules that a worker process converts at a time, which takes about half a second
 _CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
 _HYBRIDIZATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
@@ -69,7 +70,7 @@ def featurise(smiles: str) -> Molecule:
     The result equals `ogb.utils.smiles2graph`, except that there are only four chiralities: values other than
     unspecified and the two tetrahedral ones become 3, "other".
     """
-    return featurise_mol(_parse(smiles), smiles)
+    return featurise_mol(read_mol(smiles), smiles)
 
 
 def featurise_mol(mol: Any, smiles: str) -> Molecule:
@@ -182,6 +183,23 @@ def _featurise_isolated(first_row: int, part: list[Any]) -> Iterator[MoleculeBlo
             yield featurise_block([])._replace(bad=[(first_row, reason)])
 
 
+def map_smiles(function: Callable[[str], Any], smiles: Sequence[str], num_workers: int) -> list[Any]:
+    """Return `function` of each SMILES, in order, computed by up to `num_workers` processes.
+
+    `function` must not raise. Molecules that kill a process must have been excluded by `featurise_many`.
+    """
+    num_workers = useful_workers(len(smiles), num_workers)
+    if num_workers < 2:
+        return [function(text) for text in smiles]
+    with _processes(num_workers) as pool:
+        return list(pool.map(function, smiles, chunksize=512))
+
+
+def useful_workers(num_rows: int, num_workers: int) -> int:
+    """Return how many of `num_workers` processes to start for a number of molecules."""
+    return min(num_workers, 1 + num_rows // _ROWS_PER_PROCESS)
+
+
 def count_workers(num_threads: int) -> int:
     """Return the number of worker processes for the key `num_threads`; 0 stands for all cores of this process."""
     return num_threads or count_cores()
@@ -238,7 +256,8 @@ def _bond_features(bond: Any, tables: _Tables, smiles: str) -> tuple[int, ...]:
     return tables.bond_type.get(bond.GetBondType(), len(_BOND_TYPES)), stereo, int(bond.GetIsConjugated())
 
 
-def _parse(smiles: Any) -> Any:
+def read_mol(smiles: Any) -> Any:
+    """Return the RDKit molecule of a SMILES string. Raises DataError with RDKit's reason if there is none."""
     if not isinstance(smiles, str):
         raise DataError(f"{smiles!r} is not a SMILES string")
     try:

@@ -1,29 +1,27 @@
 """User molecules: a CSV with a SMILES column and target columns. Atoms and bonds have the features of OGB.
 
-Invalid rows are listed with line number and reason in `<dataset.dir>/<name>/bad_rows-<digest>.csv`. The digest is of
-the content of the list, so that a list is never overwritten. For large files, graphs and scaffolds are stored in the
-same folder.
+Invalid rows are listed with line number and reason in `<dataset.dir>/<name>/bad_rows-<digest>.csv`, and duplicates and
+unusual molecules in `checks-<digest>.csv`. The digest is of the content of the list, so that a list is never
+overwritten. For large files, graphs, scaffolds and canonical SMILES are stored in the same folder.
 """
 
-import json
 import logging
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
-from graphgps_spse.data.molecules import KILLED_PROCESS, MoleculeBlock, count_workers, featurise_block, featurise_many
+from graphgps_spse.data.molecule_cache import MoleculeCache
+from graphgps_spse.data.molecule_checks import MoleculeChecks, largest_fragment
+from graphgps_spse.data.molecule_splits import molecule_split, select_molecules
+from graphgps_spse.data.molecules import MoleculeBlock, count_workers, map_smiles
 from graphgps_spse.data.options import SourceOptions
-from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
-from graphgps_spse.data.splits import SPLITS, check_split, find_scaffold, split_at_random, split_by_scaffold
+from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_list
+from graphgps_spse.data.splits import MIN_FOLDS, SmilesSplit
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
@@ -32,11 +30,7 @@ log = logging.getLogger(__name__)
 
 TASKS = {"regression": ("regression", "mae"), "binary": ("multilabel", "ap"), "multilabel": ("multilabel", "ap")}
 """Value of dataset.smiles.task -> registered task and metric."""
-SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
-_ROWS_PER_PROCESS = 4096
-_MIN_STORED_ROWS = 20_000  # graphs of fewer rows are computed in seconds
-_FEATURES_VERSION = 1  # to be raised when the same SMILES gives other arrays
 _MAX_FLOAT32 = 3.4028234663852886e38
 
 
@@ -67,6 +61,24 @@ class SmilesOptions(Options, section="dataset.smiles"):
     seed: int = option(
         0, "for split: random, the seed of the split; it is not the seed of the run, so all runs share one split"
     )
+    folds: int = option(
+        0,
+        "cross-validation: the number of folds, at least 3, made as `split` says; 0: no folds. For split: column, the "
+        "column holds 0 to folds - 1. `folds: 5` in a sweep file runs all folds",
+        at_least=0,
+    )
+    fold: int = option(
+        0, "for folds: the fold that is the test split; the next fold is val, and all others are train", at_least=0
+    )
+    duplicates: str = option(
+        "keep",
+        "rows of the same molecule, by canonical SMILES: keep them with a warning, drop all but the first row of each "
+        "molecule, or refuse the file (error)",
+        choices=("keep", "drop", "error"),
+    )
+    largest_fragment: bool = option(
+        False, "read only the largest molecule of a SMILES with several, such as a salt; in predictions, too"
+    )
     on_error: str = option(
         "refuse",
         "what to do with bad rows: refuse the file or skip the rows; both list the rows",
@@ -86,34 +98,6 @@ class LabelledRow(NamedTuple):
     """Split of the row if a column defines the splits; otherwise empty."""
 
 
-@dataclass(frozen=True)
-class SmilesSplit:
-    """Division of rows into train, val and test."""
-
-    how: str = "random"
-    """Method: random, scaffold or column."""
-    column: str = "split"
-    """Column that names the split of each row, for the method "column"."""
-    fractions: tuple[float, ...] = (0.8, 0.1, 0.1)
-    """Shares of train, val and test, for the methods "random" and "scaffold"."""
-    seed: int = 0
-    """Seed of the method "random"."""
-
-    def divide(self, groups: Sequence[str]) -> dict[str, list[int]]:
-        """Return the rows of each split, ascending. `groups` holds the scaffold of each row, or its split by column.
-
-        Raises DataError if a split is empty.
-        """
-        if self.how == "random":
-            rows = split_at_random(len(groups), self.fractions, self.seed)
-        elif self.how == "scaffold":
-            rows = split_by_scaffold(groups, self.fractions)
-        else:
-            rows = {split: [row for row, group in enumerate(groups) if group == split] for split in SPLITS}
-        check_split(rows, self.how)
-        return rows
-
-
 @datasets.register("smiles")
 class Smiles:
     """User molecules from a CSV with SMILES and targets, for regression or for binary labels."""
@@ -128,12 +112,16 @@ class Smiles:
         task: str,
         split: SmilesSplit,
         on_error: str,
+        duplicates: str = "keep",
+        largest_fragment: bool = False,
         folder: Path,
         num_workers: int = 1,
     ) -> None:
         """`num_workers` processes convert molecules. Empty targets are allowed only if there are several targets."""
         self.file, self.smiles_column, self.task, self.split = file, smiles_column, task, split
-        self.on_error, self.folder, self.num_workers = on_error, folder, num_workers
+        self.duplicates, self.largest_fragment = duplicates, largest_fragment
+        self.on_error, self.folder = on_error, folder
+        self.cache = MoleculeCache(folder, num_workers)
         framework_task, metric = TASKS[task]
         self.spec = DatasetSpec(
             name=name,
@@ -159,9 +147,8 @@ class Smiles:
             if not getattr(s, key):
                 raise ConfigError(f"dataset.smiles.{key} is empty; docs/own_data.md shows an example")
         _check_columns(s.smiles_column, s.target_columns, s.task)
-        split = SmilesSplit(s.split, s.split_column, s.fractions, s.seed)
-        if split.how != "column":
-            _check_fractions(split.fractions)
+        split = SmilesSplit(s.split, s.split_column, s.fractions, s.seed, s.folds, s.fold)
+        _check_split_options(split)
         name = source.name or Path(s.file).name.removesuffix(".gz").removesuffix(".csv")
         return cls(
             file=Path(s.file),
@@ -171,6 +158,8 @@ class Smiles:
             task=s.task,
             split=split,
             on_error=s.on_error,
+            duplicates=s.duplicates,
+            largest_fragment=s.largest_fragment,
             folder=Path(source.dir) / name,
             num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
         )
@@ -186,20 +175,15 @@ class Smiles:
                 bad.append(parsed)
             else:
                 labelled.append(parsed)
-        graphs = self._featurise([row.smiles for row in labelled])
+        texts = self.prepare([row.smiles for row in labelled])
+        labelled = [row._replace(smiles=text) for row, text in zip(labelled, texts)]
+        graphs = self.cache.graphs(texts)
         bad += [BadRow(labelled[row].number, labelled[row].smiles, reason) for row, reason in graphs.bad]
         labelled = [labelled[row] for row in graphs.rows]
         if bad:
             self._report_bad_rows(sorted(bad), len(bad) + len(labelled))
-        try:
-            groups = [row.group for row in labelled]
-            if self.split.how == "scaffold":
-                groups = self._find_scaffolds([row.smiles for row in labelled])
-            rows = self.split.divide(groups)
-        except DataError as err:
-            raise DataError(f"{self.file}: {err}; change dataset.smiles.fractions or dataset.smiles.split") from err
+        labelled, graphs, rows = self._divide(labelled, graphs)
         self.rows = {split: [SmilesRow(*labelled[row][:2], ()) for row in part] for split, part in rows.items()}
-        self._warn_about_duplicates()
         targets_GT = torch.tensor([row.targets for row in labelled], dtype=torch.float32)
         return {
             split: molecule_split(
@@ -208,43 +192,44 @@ class Smiles:
             for split, part in rows.items()
         }
 
-    def _featurise(self, smiles: Sequence[str]) -> MoleculeBlock:
-        """Return the graphs of the SMILES, read from disk if they are stored."""
+    def prepare(self, smiles: Sequence[str]) -> list[str]:
+        """Return the SMILES that the model reads: with `largest_fragment`, one molecule of each."""
+        return map_smiles(largest_fragment, smiles, self.cache.num_workers) if self.largest_fragment else list(smiles)
 
-        def make() -> Arrays:
-            block = featurise_rows(smiles, self.num_workers)
-            bad = np.frombuffer(json.dumps(block.bad).encode(), np.uint8)
-            return {**block._asdict(), "bad": bad}
-
-        def is_final(arrays: Arrays) -> bool:  # a process that was killed may have lacked memory
-            return KILLED_PROCESS not in arrays["bad"].tobytes().decode()
-
-        arrays = dict[str, Any](self._make_or_read("graphs", smiles, make, is_final))
-        arrays["bad"] = [(row, reason) for row, reason in json.loads(arrays["bad"].tobytes())]
-        return MoleculeBlock(**arrays)
-
-    def _find_scaffolds(self, smiles: Sequence[str]) -> list[str]:
-        """Return the scaffold of each SMILES, read from disk if they are stored."""
-
-        def make() -> Arrays:
-            return {"scaffolds": np.frombuffer(json.dumps([find_scaffold(text) for text in smiles]).encode(), np.uint8)}
-
-        return json.loads(self._make_or_read("scaffolds", smiles, make)["scaffolds"].tobytes())
-
-    def _make_or_read(
-        self,
-        what: str,
-        smiles: Sequence[str],
-        make: Callable[[], Arrays],
-        is_final: Callable[[Arrays], bool] = lambda arrays: True,
-    ) -> Arrays:
-        """Return the arrays that `make` computes from the SMILES. The arrays of large files are stored on disk."""
-        if len(smiles) < _MIN_STORED_ROWS:
-            return make()
-        from rdkit import rdBase
-
-        digest = digest_of([f"{_FEATURES_VERSION} {rdBase.rdkitVersion}", *smiles])
-        return make_or_read(self.folder / f"{what}-{digest}.npz", make, is_final=is_final)
+    def _divide(
+        self, labelled: list[LabelledRow], graphs: MoleculeBlock
+    ) -> tuple[list[LabelledRow], MoleculeBlock, dict[str, list[int]]]:
+        """Check all molecules and split them. Return the rows and graphs that remain, and the rows of each split."""
+        checks = MoleculeChecks(
+            numbers=[row.number for row in labelled],
+            smiles=[row.smiles for row in labelled],
+            targets=[row.targets for row in labelled],
+            examined=self.cache.examined([row.smiles for row in labelled]),
+        )
+        file, listed = self.file, self._list_remarks(checks.remarks())
+        unusual = checks.describe_unusual()
+        if unusual:
+            log.warning("%s: molecules to check%s:\n  %s", file, listed, "\n  ".join(unusual))
+        copies = checks.copies
+        if copies and self.duplicates == "error":
+            cure = "remove rows, or set dataset.smiles.duplicates to drop or keep"
+            raise DataError(f"{file}: {checks.describe_duplicates()}{listed}; {cure}")
+        if copies and self.duplicates == "drop":
+            dropped = f"dropped {len(copies):,} rows, all but the first of each molecule"
+            log.warning("%s: %s%s; %s", file, checks.describe_duplicates(), listed, dropped)
+            kept = [row for row in range(len(labelled)) if row not in copies]
+            labelled, graphs = [labelled[row] for row in kept], select_molecules(graphs, kept)
+        try:
+            groups = [row.group for row in labelled]
+            if self.split.how == "scaffold":
+                groups = self.cache.scaffolds([row.smiles for row in labelled])
+            rows = self.split.divide(groups)
+        except DataError as err:
+            raise DataError(f"{file}: {err}; change dataset.smiles.fractions or dataset.smiles.split") from err
+        if copies and self.duplicates == "keep":
+            cure = "dataset.smiles.duplicates=drop keeps one row of each molecule"
+            log.warning("%s: %s%s; %s", file, checks.describe_duplicates(rows), listed, cure)
+        return labelled, graphs, rows
 
     def _parse(self, row: SmilesRow) -> LabelledRow | BadRow:
         num_targets = self.spec.num_targets
@@ -282,12 +267,10 @@ class Smiles:
         """Return the split in the split column, or "" for other methods. Raises ValueError with the reason."""
         if self.split.how != "column":
             return ""
-        if cells[0].lower() not in SPLIT_NAMES:
-            raise ValueError(f"{self.split.column}: '{cells[0][:40]}' must be train, val, valid or test")
-        return SPLIT_NAMES[cells[0].lower()]
+        return self.split.read_name(cells[0])
 
     def _report_bad_rows(self, bad: list[BadRow], num_rows: int) -> None:
-        path = write_bad_rows(bad, self.folder)
+        path = write_list(bad, self.folder, "bad_rows")
         reasons = "\n".join(f"  row {row.number}: {row.reason}" for row in bad[:3])
         more = f"\n  and {len(bad) - 3:,} more" if len(bad) > 3 else ""
         message = f"{self.file}: {len(bad):,} of {num_rows:,} rows are invalid:\n{reasons}{more}\nlisted in {path}"
@@ -295,58 +278,15 @@ class Smiles:
             raise DataError(f"{message}. Correct these rows, or skip them with dataset.smiles.on_error=skip")
         log.warning("%s, and skipped", message)
 
-    def _warn_about_duplicates(self) -> None:
-        count = Counter(smiles for part in self.rows.values() for smiles in {row.smiles for row in part})
-        shared = [smiles for smiles, number in count.items() if number > 1]
-        if shared:
-            log.warning(
-                "%s: %s SMILES are in more than one split, for example %s", self.file, f"{len(shared):,}", shared[0]
-            )
-
-
-def featurise_rows(smiles: Sequence[str], num_workers: int) -> MoleculeBlock:
-    """Return the graphs of a list of SMILES as a single block, computed by up to `num_workers` processes."""
-    num_workers = min(num_workers, 1 + len(smiles) // _ROWS_PER_PROCESS)
-    blocks = list(featurise_many(smiles, num_workers=num_workers)) or [featurise_block([])]
-    arrays = {
-        name: np.concatenate([getattr(block, name) for block in blocks], axis=-1 if name == "edge_index" else 0)
-        for name in MoleculeBlock._fields[:-1]
-    }
-    return MoleculeBlock(**arrays, bad=[row for block in blocks for row in block.bad])
-
-
-def select_molecules(block: MoleculeBlock, graphs: Sequence[int]) -> MoleculeBlock:
-    """Return the given graphs of a block, in ascending order."""
-    chosen_G = np.zeros(len(block.sizes), dtype=bool)
-    chosen_G[list(graphs)] = True
-    nodes, edges = np.repeat(chosen_G, block.sizes), np.repeat(chosen_G, block.num_edges)
-    return MoleculeBlock(
-        rows=block.rows[chosen_G],
-        sizes=block.sizes[chosen_G],
-        num_edges=block.num_edges[chosen_G],
-        x=block.x[nodes],
-        edge_index=block.edge_index[:, edges],
-        edge_attr=block.edge_attr[edges],
-        bad=[],
-    )
-
-
-def molecule_split(
-    block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpec, split: str, source: str = ""
-) -> GraphDataset:
-    """Return a split of molecules and their targets [G, T] float32, where NaN stands for unknown."""
-    return GraphDataset(
-        name=spec.name,
-        split=split,
-        x_NF=torch.from_numpy(block.x),
-        edge_index_2E=torch.from_numpy(block.edge_index),
-        edge_attr_EF=torch.from_numpy(block.edge_attr),
-        y=targets_GT,
-        node_ptr=torch.from_numpy(np.concatenate([[0], block.sizes.cumsum()])),
-        edge_ptr=torch.from_numpy(np.concatenate([[0], block.num_edges.cumsum()])),
-        may_miss_targets=spec.may_miss_targets,
-        source=source,
-    )
+    def _list_remarks(self, remarks: list[BadRow]) -> str:
+        """Write what `_divide` has found to a file, and return words that name it; empty without remarks."""
+        if not remarks:
+            return ""
+        try:
+            return f" (listed in {write_list(sorted(remarks), self.folder, 'checks')})"
+        except DataError as err:
+            log.warning("%s", err)
+            return ""
 
 
 def _check_columns(smiles_column: str, target_columns: Sequence[str], task: str) -> None:
@@ -360,8 +300,20 @@ def _check_columns(smiles_column: str, target_columns: Sequence[str], task: str)
         )
 
 
-def _check_fractions(fractions: Sequence[float]) -> None:
-    if not all(0 < part < 1 for part in fractions) or abs(sum(fractions) - 1) > 1e-6:
+def _check_split_options(split: SmilesSplit) -> None:
+    if split.folds:
+        if split.folds < MIN_FOLDS:
+            raise ConfigError(f"dataset.smiles.folds: {split.folds} must be 0 or at least {MIN_FOLDS}")
+        if split.fold >= split.folds:
+            raise ConfigError(
+                f"dataset.smiles.fold: {split.fold} must be from 0 to {split.folds - 1}, as folds is {split.folds}"
+            )
+    elif split.fold:
+        raise ConfigError(f"dataset.smiles.fold: {split.fold} needs dataset.smiles.folds, the number of folds")
+    elif split.how != "column" and (
+        not all(0 < part < 1 for part in split.fractions) or abs(sum(split.fractions) - 1) > 1e-6
+    ):
         raise ConfigError(
-            f"dataset.smiles.fractions: {list(fractions)} must be three shares of train, val and test that sum to 1"
+            f"dataset.smiles.fractions: {list(split.fractions)} must be three shares of train, val and test "
+            "that sum to 1"
         )

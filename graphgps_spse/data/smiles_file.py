@@ -51,21 +51,21 @@ def read_rows(path: Path, smiles_column: str, columns: Sequence[str] = ()) -> It
             raise DataError(f"{path} cannot be read to the end: {err}") from err
 
 
-def write_bad_rows(bad: Iterable[BadRow], folder: Path) -> Path:
-    """Write invalid rows to a CSV in `folder`, whose name contains a digest of the content. Return the path."""
+def write_list(rows: Iterable[BadRow], folder: Path, name: str) -> Path:
+    """Write rows and reasons to the CSV `name`-<digest of the content> in `folder`. Return the path."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("row", "smiles", "reason"))
-    writer.writerows(bad)
+    writer.writerows(rows)
     content = text.getvalue().encode()
-    path = folder / f"bad_rows-{hashlib.sha256(content).hexdigest()[:12]}.csv"
+    path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}.csv"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.is_file():
             write_atomic(path, content)
     except OSError as err:
         raise DataError(
-            f"{folder}: the list of invalid rows cannot be written ({err.strerror}); set dataset.dir to another folder"
+            f"{folder}: the list of rows cannot be written ({err.strerror}); set dataset.dir to another folder"
         ) from err
     return path
 

@@ -1,8 +1,12 @@
-"""Random and scaffold splits of molecules. Scaffold splits follow MoleculeNet and OGB."""
+"""Splits of molecules: at random, by scaffold, by a column, and folds of a cross-validation.
+
+Scaffold splits are those of the Open Graph Benchmark (Hu et al. 2020), which follow MoleculeNet (Wu et al. 2018).
+"""
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +15,66 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.seeding import derive_seed
 
 SPLITS = ("train", "val", "test")
+SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+"""Names of splits in a column -> names here."""
+MIN_FOLDS = 3
+
+
+@dataclass(frozen=True)
+class SmilesSplit:
+    """Division of rows into train, val and test."""
+
+    how: str = "random"
+    """Method: random, scaffold or column."""
+    column: str = "split"
+    """Column that names the split, or the fold, of each row, for the method "column"."""
+    fractions: tuple[float, ...] = (0.8, 0.1, 0.1)
+    """Shares of train, val and test, for the methods "random" and "scaffold" without folds."""
+    seed: int = 0
+    """Seed of the method "random"."""
+    folds: int = 0
+    """Number of folds of a cross-validation, or 0 for a single split."""
+    fold: int = 0
+    """Fold that is the test split. The next fold (after the last one, the first) is val; all others are train."""
+
+    def divide(self, groups: Sequence[str]) -> dict[str, list[int]]:
+        """Return the rows of each split, ascending. `groups` holds the scaffold of each row, or `read_name` of it.
+
+        Raises DataError if a split is empty.
+        """
+        if self.folds:
+            folds = self._folds(groups)
+            val = (self.fold + 1) % self.folds
+            train = [row for number, part in enumerate(folds) if number not in (self.fold, val) for row in part]
+            rows = {"train": sorted(train), "val": folds[val], "test": folds[self.fold]}
+        elif self.how == "random":
+            rows = split_at_random(len(groups), self.fractions, self.seed)
+        elif self.how == "scaffold":
+            rows = split_by_scaffold(groups, self.fractions)
+        else:
+            rows = {split: [row for row, group in enumerate(groups) if group == split] for split in SPLITS}
+        check_split(rows, self.how)
+        return rows
+
+    def _folds(self, groups: Sequence[str]) -> list[list[int]]:
+        if self.how == "random":
+            return folds_at_random(len(groups), self.folds, self.seed)
+        if self.how == "scaffold":
+            return folds_by_scaffold(groups, self.folds)
+        return [[row for row, group in enumerate(groups) if group == str(number)] for number in range(self.folds)]
+
+    def read_name(self, text: str) -> str:
+        """Return train, val or test, or the number of a fold, from a cell of the column.
+
+        Raises ValueError with the reason.
+        """
+        if self.folds:
+            if text not in map(str, range(self.folds)):
+                raise ValueError(f"{self.column}: '{text[:40]}' must be a fold, 0 to {self.folds - 1}")
+            return text
+        if text.lower() not in SPLIT_NAMES:
+            raise ValueError(f"{self.column}: '{text[:40]}' must be train, val, valid or test")
+        return SPLIT_NAMES[text.lower()]
 
 
 def split_at_random(num_rows: int, fractions: Sequence[float], seed: int) -> dict[str, list[int]]:
@@ -24,17 +88,14 @@ def split_at_random(num_rows: int, fractions: Sequence[float], seed: int) -> dic
 def split_by_scaffold(scaffolds: Sequence[str], fractions: Sequence[float]) -> dict[str, list[int]]:
     """Return the rows of each split, ascending, such that no scaffold is in two splits.
 
-    As in MoleculeNet (Wu et al. 2018), groups with the same scaffold are sorted by size, the largest first; groups of
-    equal size are sorted by their first row, the last first. Each group goes to train if it fits, otherwise to val if
-    it fits, otherwise to test. Molecules without a ring share the empty scaffold.
+    As in OGB, groups with the same scaffold are sorted by size, the largest first; groups of equal size are sorted by
+    their first row, the last first. Each group goes to train if it fits, otherwise to val if it fits, otherwise to
+    test. Molecules without a ring share the empty scaffold.
     """
-    groups: dict[str, list[int]] = defaultdict(list)
-    for row, scaffold in enumerate(scaffolds):
-        groups[scaffold].append(row)
     up_to_train = fractions[0] * len(scaffolds) + 1e-9
     up_to_val = (fractions[0] + fractions[1]) * len(scaffolds) + 1e-9
     rows: dict[str, list[int]] = {split: [] for split in SPLITS}
-    for group in sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True):
+    for group in _scaffold_groups(scaffolds):
         if len(rows["train"]) + len(group) <= up_to_train:
             rows["train"] += group
         elif len(rows["train"]) + len(rows["val"]) + len(group) <= up_to_val:
@@ -44,8 +105,34 @@ def split_by_scaffold(scaffolds: Sequence[str], fractions: Sequence[float]) -> d
     return {split: sorted(part) for split, part in rows.items()}
 
 
+def folds_at_random(num_rows: int, folds: int, seed: int) -> list[list[int]]:
+    """Return the rows of each fold, ascending. Sizes differ by at most one."""
+    order = np.random.default_rng(derive_seed(seed, "smiles", "folds")).permutation(num_rows)
+    return [sorted(part.tolist()) for part in np.array_split(order, folds)]
+
+
+def folds_by_scaffold(scaffolds: Sequence[str], folds: int) -> list[list[int]]:
+    """Return the rows of each fold, ascending, such that no scaffold is in two folds.
+
+    Groups with the same scaffold, in the order of `split_by_scaffold`, go to the fold that is smallest so far; of equal
+    folds, to the first.
+    """
+    rows: list[list[int]] = [[] for _ in range(folds)]
+    for group in _scaffold_groups(scaffolds):
+        min(rows, key=len).extend(group)
+    return [sorted(part) for part in rows]
+
+
+def _scaffold_groups(scaffolds: Sequence[str]) -> list[list[int]]:
+    """Return the rows of each scaffold, the largest group first; of equal groups, the one whose first row is last."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for row, scaffold in enumerate(scaffolds):
+        groups[scaffold].append(row)
+    return sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True)
+
+
 def find_scaffold(smiles: str) -> str:
-    """Return the Bemis-Murcko scaffold (rings and their linkers) of a molecule as SMILES, without chirality.
+    """Return the Bemis-Murcko scaffold (rings and their linkers) of a molecule as SMILES, with chirality as in OGB.
 
     Raises DataError if `smiles` is not a molecule.
     """
@@ -54,7 +141,7 @@ def find_scaffold(smiles: str) -> str:
 
     try:
         with rdBase.BlockLogs():
-            return MurckoScaffoldSmiles(smiles=smiles, includeChirality=False)
+            return MurckoScaffoldSmiles(smiles=smiles, includeChirality=True)
     except (RuntimeError, ValueError) as err:
         raise DataError(f"{show_smiles(smiles)} has no Bemis-Murcko scaffold: {err}") from err
 

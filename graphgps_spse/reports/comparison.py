@@ -8,6 +8,7 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.files import BEFORE_DIGESTS
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.collect import Collection
+from graphgps_spse.reports.folds import fold_of
 from graphgps_spse.reports.stats import LEVEL, Comparison, compare_scores, holm
 from graphgps_spse.results import check_one_cell
 
@@ -160,12 +161,12 @@ def _notes_on_old_records(cells: Sequence[Cell]) -> list[str]:
 
 
 def _notes_on_data(cells: Sequence[Cell]) -> list[str]:
-    """Return notes on data sets whose cells, which share a column, were not run on the same graphs."""
+    """Return notes on data sets whose cells, which share a column (and a fold), were not run on the same graphs."""
     notes = []
-    for dataset in dict.fromkeys(cell.first.dataset for cell in cells):
+    for dataset, fold in dict.fromkeys((cell.first.dataset, fold_of(cell)) for cell in cells):
         kinds: dict[str, list[str]] = {}
         for cell in cells:
-            if cell.first.dataset == dataset:
+            if (cell.first.dataset, fold_of(cell)) == (dataset, fold):
                 kinds.setdefault(json.dumps(cell.first.fingerprints, sort_keys=True), []).append(cell.label)
         if len(kinds) > 1:
             groups = " / ".join(", ".join(labels) for labels in kinds.values())

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from graphgps_spse.reports.cells import Cell, best_epochs, format_number
 from graphgps_spse.reports.comparison import Pair, Report
+from graphgps_spse.reports.folds import CrossValidation, cross_validations
 from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, find_column, recompute_stars
 from graphgps_spse.reports.selection import rank_on_validation
 from graphgps_spse.reports.stats import LEVEL
@@ -27,11 +28,17 @@ READING_GUIDE = """\
 - A cell holds one configuration, one data set and one encoding. A folder with runs of several is not in the table."""
 
 
+FOLD_NOTE = "Means and sample standard deviations over folds, of the mean over the seeds of each fold."
+
+
 def report_text(report: Report, table: Table) -> str:
     """Return the report as Markdown."""
     blocks = [
         ["# Report", "", *paper_table_lines(table), "", CAPTION + " ¹ ² ³: best, second and third of a column."],
         ["## Cells", "", *cell_lines(report.cells)],
+        ["## Cross-validation", "", FOLD_NOTE, "", *_plain_table(fold_rows(report.cells))]
+        if fold_rows(report.cells)
+        else [],
         *(
             [f"## Best on validation: {escape_markdown(title)}", "", *_plain_table(rows)]
             for title, rows in selection_rows(report.cells)
@@ -112,6 +119,21 @@ def _cell_row(cell: Cell) -> list[str]:
     ]
 
 
+def fold_rows(cells: Sequence[Cell]) -> list[list[str]]:
+    """Return a header and a row for each cross-validation: means over folds, and the score of each fold.
+
+    Without a cross-validation, the list is empty.
+    """
+    rows = []
+    for found in cross_validations(cells):
+        folds = ", ".join(format_number(cell.summary.mean, cell.column.digits) for cell in found.cells)
+        name, metric = found.first.dataset, found.first.metric
+        means = [found.format(found.validation), found.format(found.summary)]
+        rows.append([found.label, name, found.folds, metric, *means, folds])
+    head = ["configuration", "data set", "folds", "metric", "validation", "test", "test by fold"]
+    return [head, *rows] if rows else []
+
+
 def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
     """Return title and rows of a ranking by validation score for each data set with several cells."""
     tables = []
@@ -121,7 +143,8 @@ def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
                 [str(rank), cell.label, cell.seeds, cell.format(cell.validation), cell.format(cell.summary)]
                 for rank, cell in enumerate(ranking, 1)
             ]
-            title = f"{ranking[0].first.dataset}, {ranking[0].first.metric}"
+            folds = f", {ranking[0].num_folds} folds" if isinstance(ranking[0], CrossValidation) else ""
+            title = f"{ranking[0].first.dataset}, {ranking[0].first.metric}{folds}"
             tables.append((title, [["", "cell", "seeds", "validation", "test"], *rows]))
     return tables
 

@@ -7,9 +7,11 @@ from itertools import groupby
 
 from graphgps_spse.reports.comparison import Report
 from graphgps_spse.reports.markdown import (
+    FOLD_NOTE,
     READING_GUIDE,
     cell_rows,
     expected_rows,
+    fold_rows,
     pair_rows,
     remark_sections,
     selection_rows,
@@ -52,6 +54,10 @@ def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> 
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             parts.append(f'<h2>{title}</h2><ul class="{kind}">{items}</ul>')
     parts += ["<h2>Cells</h2>", _scrollable(html_table(cell_rows(report.cells)))]
+    folds = fold_rows(report.cells)
+    if folds:
+        note = f'<p class="note">{escape(FOLD_NOTE)}</p>'
+        parts += ["<h2>Cross-validation</h2>", _scrollable(html_table(folds)), note]
     for title, rows in selection_rows(report.cells):
         parts += [f"<h2>Best on validation: {escape(title)}</h2>", _scrollable(html_table(rows))]
     if report.pairs:

@@ -1,4 +1,7 @@
-"""Grid of a sweep file: lists of values of keys, and their combinations. Several keys can be coupled."""
+"""Grid of a sweep file: lists of values of keys, and their combinations. Several keys can be coupled.
+
+The folds of a cross-validation are one more axis of the grid.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -8,6 +11,9 @@ import yaml
 from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
 
+FOLDS, FOLD = "dataset.smiles.folds", "dataset.smiles.fold"
+"""Keys that select a fold of a cross-validation."""
+MIN_FOLDS, MAX_FOLDS = 3, 1000
 SAME = "same"
 """Value that couples a key to the key above."""
 
@@ -50,6 +56,18 @@ def read_grid(node: Node, check_key: Callable[[str, str], None]) -> list[list[Po
         else:
             axes.append([_read_point(keys, item) for item in read_items(f"grid: {name}", values)])
     return axes
+
+
+def read_folds(node: Node) -> list[Point]:
+    """Return the axis of a cross-validation: one point per fold. Raises ConfigError with file and line."""
+    number = node.plain()
+    if type(number) is not int or not MIN_FOLDS <= number <= MAX_FOLDS:
+        raise ConfigError(
+            f"{node.where}: folds: {show(number)} must be a number from {MIN_FOLDS} to {MAX_FOLDS}, e.g. 5: one fold "
+            "for test, one for validation, and the others for training"
+        )
+    common = Setting(FOLDS, str(number), is_named=False)
+    return [(common, Setting(FOLD, str(fold), is_named=True)) for fold in range(number)]
 
 
 def name_point(point: Sequence[Setting]) -> tuple[str, list[str]]:

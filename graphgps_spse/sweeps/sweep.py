@@ -18,7 +18,7 @@ from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
 from graphgps_spse.registry import nearest
-from graphgps_spse.sweeps.grid import name_point, read_grid, read_items
+from graphgps_spse.sweeps.grid import FOLD, FOLDS, name_point, read_folds, read_grid, read_items
 from graphgps_spse.sweeps.launch import LaunchTask, main_command
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ KEYS = {
     "seeds": "a number, or a list of seeds",
     "overrides": "key=value words for every run",
     "grid": "dotted keys, each with a list of values; every combination is run; `key: same` follows the key above",
+    "folds": "a number of folds, at least 3: a cross-validation of every configuration, for molecules of a CSV file",
     "include": "other sweep files, relative to this one, in place of all other keys",
 }
 MAX_RUNS = 100_000
@@ -39,8 +40,8 @@ MAX_SHOWN = 20
 """Largest number of configurations listed in an error message."""
 MAX_NAME = 255
 """Largest length of a file name on Linux, in bytes."""
-RESERVED_KEYS = ("name", "seed", "out_dir")
-"""Keys that the sweep sets itself."""
+RESERVED_KEYS = ("name", "seed", "out_dir", FOLD, FOLDS)
+"""Keys that the sweep sets itself, from configs, seeds, out_dir and folds."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,8 @@ def _read(
     seeds = range(num_seeds) if num_seeds is not None else seeds
     words = _read_overrides(keys["overrides"]) if "overrides" in keys else []
     axes = read_grid(keys["grid"], _check_key) if "grid" in keys else []
+    if "folds" in keys:
+        axes.append(read_folds(keys["folds"]))
     configs = list(_read_configs(path, keys["configs"]))
     factors = {"configurations": (len(configs), "configs"), "grid points": (prod(map(len, axes)), "grid")}
     factors["seeds"] = (len(seeds), "seeds")
@@ -224,6 +227,11 @@ def _read(
             except ConfigError as err:
                 problems.append(f"{where}: {err}")
                 continue
+            if "folds" in keys and cfg.dataset.format != "smiles":
+                raise ConfigError(
+                    f"{keys['folds'].where}: folds: {config} has dataset.format {cfg.dataset.format!r}; folds are for "
+                    "molecules of a CSV file, dataset.format: smiles"
+                )
             resolved = hashlib.sha256(json.dumps(cfg.to_dict(), sort_keys=True).encode()).hexdigest()
             twin = twins.setdefault(resolved, suffix)
             if twin != suffix:
@@ -321,7 +329,7 @@ def _read_overrides(node: Node) -> list[str]:
 
 def _check_key(key: str, where: str) -> None:
     if key in RESERVED_KEYS:
-        raise ConfigError(f"{where}: '{key}' is reserved: the sweep sets it from configs, seeds and out_dir")
+        raise ConfigError(f"{where}: '{key}' is reserved: the sweep sets it from configs, seeds, out_dir and folds")
 
 
 def _text(node: Node) -> str:

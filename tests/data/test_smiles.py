@@ -9,7 +9,7 @@ import yaml
 from poison import POISON, spread_poison
 
 from graphgps_spse.config import load_config
-from graphgps_spse.data import smiles
+from graphgps_spse.data import molecule_cache, molecules
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.errors import ConfigError, DataError
@@ -137,10 +137,89 @@ def test_labels_are_0_and_1(load):
         load(table([*rows, "O,2,train"]), task="binary").load()
 
 
-def test_a_molecule_in_two_splits_is_pointed_out(load, caplog):
+# Benzene in rows 2, 3 and 5 and ethanol in rows 4 and 7; the targets of ethanol differ, those of benzene do not.
+COPIES = table(["c1ccccc1,1,train", "C1=CC=CC=C1,1,val", "CCO,2,train", "c1ccccc1,1,train", "C,0,test", "OCC,3,train"])
+COUNTS = "2 molecules have several rows by canonical SMILES, 5 rows in all (for example rows 2, 3 and 5)"
+
+
+def test_rows_of_the_same_molecule_are_counted_and_listed(load, caplog, tmp_path):
+    dataset = load(COPIES)
     with caplog.at_level("WARNING"):
-        load(table(["C,1,train", "C,1,val", "N,1,test", "N,1,test"])).load()
-    assert "1 SMILES are in more than one split, for example C" in caplog.text
+        kept = dataset.load()
+    assert f"mine.csv: {COUNTS}, 1 with different targets, 1 in more than one split (listed in " in caplog.text
+    assert [len(kept[split]) for split in kept] == [4, 1, 1]
+    (listed,) = tmp_path.glob("datasets/mine/checks-*.csv")
+    assert listed.read_text().splitlines()[1:] == [
+        "3,C1=CC=CC=C1,same molecule as row 2",
+        "5,c1ccccc1,same molecule as row 2",
+        "7,OCC,same molecule as row 4",
+    ]
+
+
+def test_copies_of_a_molecule_are_dropped_or_refused(load, caplog):
+    with caplog.at_level("WARNING"), pytest.raises(DataError, match=r"column split has no molecules in val \(train 2"):
+        load(COPIES, duplicates="drop").load()
+    assert "dropped 3 rows, all but the first of each molecule" in caplog.text
+    dataset = load(COPIES + "CN,4,val\n", duplicates="drop")
+    splits = dataset.load()
+    assert {split: [row.number for row in rows] for split, rows in dataset.rows.items()} == {
+        "train": [2, 4],
+        "val": [8],
+        "test": [6],
+    }
+    assert splits["train"].y.tolist() == [[1.0], [2.0]] and splits["train"].sizes_G.tolist() == [6, 3]
+    with pytest.raises(DataError, match="1 with different targets .*; remove rows, or set dataset.smiles.duplicates"):
+        load(COPIES, duplicates="error").load()
+    load(SPLIT_IN_THREE, duplicates="error").load()
+
+
+def test_salts_and_unusual_atoms_are_named_with_their_rows(load, caplog):
+    rows = ["CC(=O)[O-].[Na+],1,train", "[2H]C,1,val", "*C,1,test", "CCO.O,2,train"]
+    with caplog.at_level("WARNING"):
+        assert load(table(rows)).load()["train"].sizes_G.tolist() == [5, 4]
+    for words in (
+        "2 salts or mixtures",
+        "rows 2 and 5",
+        "1 with isotopes",
+        "row 3",
+        "1 with wildcard",
+        "1 with metals",
+    ):
+        assert words in caplog.text
+    caplog.clear()
+    with caplog.at_level("WARNING"):
+        dataset = load(table(rows), largest_fragment=True)
+        assert dataset.load()["train"].sizes_G.tolist() == [4, 3]
+    assert [row.smiles for row in dataset.rows["train"]] == ["CC(=O)[O-]", "CCO"]
+    assert "salts" not in caplog.text and "metals" not in caplog.text and "isotopes" in caplog.text
+
+
+def test_what_cannot_be_listed_is_still_loaded(load, tmp_path, caplog):
+    (tmp_path / "datasets").write_text("a file where a folder belongs")
+    assert len(load(COPIES).load()["train"]) == 4
+    assert "the list of rows cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["random", "scaffold", "column"])
+def test_folds_are_a_cross_validation(load, how):
+    """Each molecule is once in test and once in val."""
+    rings = ["", "C1CC1", "C1CCC1", "C1CCCC1", "c1ccccc1"]
+    text = table(f"{'C' * n}{rings[n % 5]},{n},{n % 4}" for n in range(1, 13))
+    seen = {"val": [], "test": []}
+    for fold in range(4):
+        dataset = load(text, split=how, folds=4, fold=fold)
+        dataset.load()
+        numbers = {split: [row.number for row in rows] for split, rows in dataset.rows.items()}
+        assert sorted(sum(numbers.values(), [])) == list(range(2, 14))
+        for split, found in seen.items():
+            found.append(numbers[split])
+        if how == "column":
+            assert [number % 4 for number in numbers["test"]] == [(fold + 1) % 4] * 3
+    assert seen["val"] == [*seen["test"][1:], seen["test"][0]]
+    assert sorted(sum(seen["test"], [])) == list(range(2, 14))
+    if how == "column":
+        with pytest.raises(DataError, match="split: '3' must be a fold, 0 to 2"):
+            load(text, split=how, folds=3).load()
 
 
 @pytest.mark.parametrize(
@@ -156,6 +235,10 @@ def test_a_molecule_in_two_splits_is_pointed_out(load, caplog):
         ({"on_error": "ignore"}, "on_error: 'ignore' is none of refuse, skip"),
         ({"split": "random", "fractions": [0.8, 0.1, 0.2]}, "three shares of train, val and test that sum to 1"),
         ({"split": "random", "fractions": [1.0, 0.0, 0.0]}, "three shares"),
+        ({"folds": 2}, "folds: 2 must be 0 or at least 3"),
+        ({"folds": 5, "fold": 5}, "fold: 5 must be from 0 to 4, as folds is 5"),
+        ({"fold": 1}, "fold: 1 needs dataset.smiles.folds"),
+        ({"duplicates": "remove"}, "duplicates: 'remove' is none of keep, drop, error"),
         ({"split": "random", "fractions": [0.9, 0.1]}, "fractions: .* must have 3 items"),
     ],
 )
@@ -199,10 +282,10 @@ def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, s
     text = SPLIT_IN_THREE + "no molecule,1,train\n"
     options = {"on_error": "skip", "split": split, "fractions": [0.65, 0.2, 0.15]}
     made = load(text, **options).load()
-    monkeypatch.setattr(smiles, "_MIN_STORED_ROWS", 5)
+    monkeypatch.setattr(molecule_cache, "_MIN_STORED_ROWS", 5)
     kept = load(text, **options).load()
-    for name in ("featurise_rows", "find_scaffold"):
-        monkeypatch.setattr(smiles, name, None)
+    for name in ("featurise_rows", "find_scaffold", "examine_molecule"):
+        monkeypatch.setattr(molecule_cache, name, None)
     caplog.clear()
     again = load(text, **options).load()
     for splits in (kept, again):
@@ -218,13 +301,13 @@ def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, s
 def poisoned(load, monkeypatch):
     """A data set whose line 8 kills the process that reads it."""
     spread_poison(monkeypatch)
-    monkeypatch.setattr(smiles, "_ROWS_PER_PROCESS", 4)
-    monkeypatch.setattr(smiles, "_MIN_STORED_ROWS", 5)
+    monkeypatch.setattr(molecules, "_ROWS_PER_PROCESS", 4)
+    monkeypatch.setattr(molecule_cache, "_MIN_STORED_ROWS", 5)
     rows = [f"{'C' * n if n != 7 else POISON},{n},{('train', 'val', 'test')[n % 3]}" for n in range(1, 31)]
 
     def build(**changes):
         dataset = load(table(rows), **changes)
-        dataset.num_workers = 2
+        dataset.cache.num_workers = 2
         return dataset
 
     return build
@@ -248,6 +331,6 @@ def test_what_a_killed_process_left_out_is_not_kept(poisoned, monkeypatch, tmp_p
     assert not list(tmp_path.glob("datasets/mine/graphs-*.npz"))
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(smiles, "_MIN_STORED_ROWS", 5)
+    monkeypatch.setattr(molecule_cache, "_MIN_STORED_ROWS", 5)
     assert sum(len(graphs) for graphs in dataset.load().values()) == 30
     assert len(list(tmp_path.glob("datasets/mine/graphs-*.npz"))) == 1

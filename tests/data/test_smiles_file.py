@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_bad_rows
+from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_list
 from graphgps_spse.errors import DataError
 
 
@@ -86,6 +86,8 @@ def test_files_that_cannot_be_read(tmp_path):
 
 def test_lists_of_bad_rows_never_overwrite_each_other(tmp_path):
     one = [BadRow(3, "C,C", 'has "none"')]
-    first, again, second = (write_bad_rows(bad, tmp_path / "new") for bad in (one, one, [*one, BadRow(4, "", "x")]))
+    first, again, second = (
+        write_list(bad, tmp_path / "new", "bad_rows") for bad in (one, one, [*one, BadRow(4, "", "x")])
+    )
     assert first == again != second
     assert first.read_text() == 'row,smiles,reason\n3,"C,C","has ""none"""\n'

@@ -1,9 +1,20 @@
-"""Splits of molecules: sizes by hand, scaffolds by hand, and a slow twin of the scaffold rule."""
+"""Splits of molecules: sizes and scaffolds by hand, a slow twin of the scaffold rule, and the splits of OGB."""
+
+import csv
+import gzip
 
 import numpy as np
 import pytest
 
-from graphgps_spse.data.splits import check_split, find_scaffold, split_at_random, split_by_scaffold
+from graphgps_spse.data.splits import (
+    SmilesSplit,
+    check_split,
+    find_scaffold,
+    folds_at_random,
+    folds_by_scaffold,
+    split_at_random,
+    split_by_scaffold,
+)
 from graphgps_spse.errors import DataError
 
 
@@ -26,11 +37,15 @@ def test_fractions_of_ten_lose_nothing_to_rounding(num_rows):
     ]
 
 
+ENANTIOMERS = ["O=C1C[C@@H](c2ccccc2)Oc2ccccc21", "O=C1C[C@H](c2ccccc2)Oc2ccccc21"]
+
+
 def test_scaffolds_by_hand():
-    """Rings and what links them; side chains and stereo are left out; molecules without rings share the empty one."""
+    """Rings and what links them, with chirality; molecules without rings share the empty one."""
     assert find_scaffold("CC(=O)Oc1ccccc1C(=O)O") == "c1ccccc1"
     assert find_scaffold("C[C@H]1CC[C@@H](O)CC1") == "C1CCCCC1"
-    assert find_scaffold("OCCc1ccc(CCC2CC2)cc1") == "c1ccc(CCC2CC2)cc1"
+    assert find_scaffold("C[C@H]1CN(C2CC2)CCO1") == "C1CN(C2CC2)CCO1"
+    assert [find_scaffold(text) for text in ENANTIOMERS] == ENANTIOMERS
     assert find_scaffold("CCO") == find_scaffold("[Na+].[Cl-]") == ""
     with pytest.raises(DataError, match="no Bemis-Murcko scaffold"):
         find_scaffold("C1CC")
@@ -67,3 +82,40 @@ def test_scaffold_split_against_its_slow_twin():
 def test_empty_split_is_named():
     with pytest.raises(DataError, match=r"the scaffold split has no molecules in val and test \(train 1, val 0"):
         check_split({"train": [0], "val": [], "test": []}, "scaffold")
+
+
+def test_folds_at_random_are_a_seeded_partition():
+    first, again, other = (folds_at_random(23, 5, seed) for seed in (0, 0, 1))
+    assert first == again != other
+    assert sorted(map(len, first)) == [4, 4, 5, 5, 5] and sorted(sum(first, [])) == list(range(23))
+
+
+def test_folds_by_scaffold_by_hand():
+    """a (4 rows) to fold 0, b (3) to 1, c (2, its first row last) to 2, d (2) to 2, as fold 2 is smallest; e to 1."""
+    assert folds_by_scaffold(list("aaaabbbddcce"), 3) == [[0, 1, 2, 3], [4, 5, 6, 11], [7, 8, 9, 10]]
+
+
+def test_test_and_validation_folds_differ():
+    groups = [str(row % 3) for row in range(9)]
+    for fold in range(3):
+        rows = SmilesSplit("column", folds=3, fold=fold).divide(groups)
+        assert [groups[part[0]] for part in rows.values()] == [str((fold + step) % 3) for step in (2, 1, 0)]
+
+
+def test_mirror_images_are_two_scaffolds_as_in_ogb():
+    """Of ten rows, one enantiomer has five and the other four: one group of nine would leave train empty."""
+    smiles = [*ENANTIOMERS[:1] * 5, *ENANTIOMERS[1:] * 4, "CCO"]
+    rows = split_by_scaffold([find_scaffold(text) for text in smiles], (0.6, 0.3, 0.1))
+    assert rows == {"train": [0, 1, 2, 3, 4, 9], "val": [5, 6, 7, 8], "test": []}
+
+
+@pytest.mark.parametrize("name", ["esol", "freesolv", "lipophilicity", "bace", "bbbp"])
+def test_scaffold_split_equals_the_published_one_line_by_line(shared_dir, name):
+    def read(path):
+        with gzip.open(shared_dir / "data" / "moleculenet" / path, "rt", newline="") as file:
+            return list(csv.DictReader(file))
+
+    published = [row["split"] for row in read(f"splits/{name}_scaffold.csv.gz")]
+    splits = split_by_scaffold([find_scaffold(row["smiles"]) for row in read(f"{name}.csv.gz")], (0.8, 0.1, 0.1))
+    ours = {row: "valid" if split == "val" else split for split, rows in splits.items() for row in rows}
+    assert [ours[row] for row in range(len(ours))] == published

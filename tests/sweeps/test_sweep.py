@@ -61,6 +61,19 @@ def test_grid_of_configs_seeds_and_values(lab):
     assert (runs[0].cfg.optim.max_epoch, runs[0].cfg.optim.base_lr, runs[0].resolved()["seed"]) == (7, 1e-3, 3)
 
 
+def test_folds_are_one_more_axis(lab):
+    (lab / "configs/A/m.yaml").write_text("dataset: {format: smiles, smiles: {file: m.csv, target_columns: [y]}}\n")
+    runs = read_sweep(sweep(lab, "configs: [../A/m.yaml]\nfolds: 3\nseeds: 2\ngrid: {gt.layers: [2, 3]}\n"))
+    assert [run.relative_dir for run in runs[:7]] == [
+        *(f"A/m-layers2-fold{fold}/{seed}" for fold in range(3) for seed in range(2)),
+        "A/m-layers3-fold0/0",
+    ]
+    assert len(runs) == 12 and runs[-1].overrides[-2:] == ("dataset.smiles.folds=3", "dataset.smiles.fold=2")
+    assert (runs[-1].cfg.dataset.smiles.folds, runs[-1].cfg.dataset.smiles.fold) == (3, 2)
+    with pytest.raises(ConfigError, match=r"s.yaml:2: folds: configs/A/x.yaml has dataset.format 'cycles'"):
+        read_sweep(sweep(lab, "configs: [../A/x.yaml]\nfolds: 3\n"))
+
+
 def test_same_name_in_two_folders_gets_two_places_and_threads_that_are_set_stay(lab):
     runs = read_sweep(sweep(lab, "configs: [../A/x.yaml, ../B/x.yaml]\noverrides: [num_threads=3]\n"))
     assert [run.relative_dir for run in runs] == ["A/x/0", "B/x/0"]
@@ -145,6 +158,12 @@ def test_included_sweeps_keep_their_own_folder(lab):
         ("configs: [../A/x.yaml]\noverrides:\n  - gt.layers\n", ["s.yaml:3", "key=value"]),
         ("configs: [../A/x.yaml]\noverrides: [seed=3]\n", ["s.yaml:2", "'seed' is reserved"]),
         ("configs: [../A/x.yaml]\ngrid:\n  out_dir: [a, b]\n", ["s.yaml:3", "'out_dir' is reserved"]),
+        ("configs: [../A/x.yaml]\nfolds: 2\n", ["s.yaml:2", "folds: 2 must be a number from 3 to 1000"]),
+        ("configs: [../A/x.yaml]\nfolds: [0, 1]\n", ["s.yaml:2", "folds: [0, 1] must be a number"]),
+        (
+            "configs: [../A/x.yaml]\noverrides: [dataset.smiles.fold=1]\n",
+            ["s.yaml:2", "'dataset.smiles.fold' is reserved"],
+        ),
         (
             "configs:\n  - ../A/x.yaml\n  - ../A/*.yaml\n",
             ["s.yaml:3", "/A/x/0 is already defined", "s.yaml:2"],

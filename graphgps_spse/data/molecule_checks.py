@@ -1,0 +1,149 @@
+"""Checks of molecules that can be read and may still surprise: duplicates, mixtures, wildcards, isotopes and metals."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+from graphgps_spse.data.molecules import read_mol, show_smiles
+from graphgps_spse.data.smiles_file import BadRow
+from graphgps_spse.errors import DataError
+
+KINDS = {
+    "mixture": "salts or mixtures (dataset.smiles.largest_fragment=True reads the largest molecule of each)",
+    "wildcard": "with wildcard atoms (*), which are no element",
+    "isotope": "with isotopes, which the atom features do not distinguish",
+    "metal": "with metals, whose bonds SMILES describe in several ways",
+}
+"""Unusual properties of a molecule, and their descriptions in warnings."""
+
+_METALLOIDS = frozenset(("B", "Si", "Ge", "As", "Sb", "Te", "At"))
+_NONMETALS = frozenset(("H", "C", "N", "O", "F", "P", "S", "Cl", "Se", "Br", "I", "He", "Ne", "Ar", "Kr", "Xe", "Rn"))
+_WILDCARD = "*"  # RDKit's symbol
+
+
+class Examined(NamedTuple):
+    """Properties of one molecule."""
+
+    canonical: str
+    """RDKit's canonical SMILES without atom map numbers. Two SMILES of the same molecule have the same one."""
+    kinds: tuple[str, ...]
+    """Keys of KINDS."""
+
+
+def examine_molecule(smiles: str) -> Examined:
+    """Return the canonical SMILES and the unusual properties of a molecule."""
+    from rdkit import Chem
+
+    mol = read_mol(smiles)
+    elements, isotopes = set(), set()
+    for atom in mol.GetAtoms():
+        elements.add(atom.GetSymbol())
+        isotopes.add(atom.GetIsotope())
+        atom.SetAtomMapNum(0)
+    canonical = Chem.MolToSmiles(mol)
+    found = {
+        "mixture": "." in canonical,
+        "wildcard": _WILDCARD in elements,
+        "isotope": isotopes != {0},
+        "metal": bool(elements - _NONMETALS - _METALLOIDS - {_WILDCARD}),
+    }
+    return Examined(canonical, tuple(kind for kind, is_so in found.items() if is_so))
+
+
+def largest_fragment(smiles: str) -> str:
+    """Return the SMILES of the largest of the molecules that a SMILES lists: the most atoms, hydrogens included.
+
+    RDKit's LargestFragmentChooser decides: ties go to the larger molecular weight, then to the alphabetically first
+    SMILES. A SMILES of one molecule, or of none, is returned unchanged.
+    """
+    if "." not in smiles:
+        return smiles
+    from rdkit import Chem, rdBase
+
+    with rdBase.BlockLogs():
+        try:
+            fragment = _fragment_chooser().choose(read_mol(smiles))
+        except DataError:
+            return smiles  # the reader of molecules gives the reason
+        return Chem.MolToSmiles(fragment)
+
+
+@cache
+def _fragment_chooser() -> Any:
+    from rdkit.Chem.MolStandardize.rdMolStandardize import LargestFragmentChooser
+
+    return LargestFragmentChooser()
+
+
+@dataclass(frozen=True)
+class MoleculeChecks:
+    """Duplicates and unusual molecules among the rows of a file. All sequences have one entry per row."""
+
+    numbers: Sequence[int]
+    """Line numbers."""
+    smiles: Sequence[str]
+    targets: Sequence[Sequence[float]]
+    """NaN for unknown targets."""
+    examined: Sequence[Examined]
+
+    @cached_property
+    def duplicates(self) -> list[list[int]]:
+        """Indices of the rows of each molecule that has several, ascending."""
+        rows: dict[str, list[int]] = {}
+        for row, molecule in enumerate(self.examined):
+            rows.setdefault(molecule.canonical, []).append(row)
+        return [group for group in rows.values() if len(group) > 1]
+
+    @cached_property
+    def copies(self) -> dict[int, int]:
+        """Each row whose molecule has an earlier row, and the first row of this molecule."""
+        return {row: group[0] for group in self.duplicates for row in group[1:]}
+
+    def remarks(self) -> list[BadRow]:
+        """Return a remark for each unusual property and each copy, sorted by line number."""
+        found = [(row, kind) for row, molecule in enumerate(self.examined) for kind in molecule.kinds]
+        found += [(row, f"same molecule as row {self.numbers[first]}") for row, first in self.copies.items()]
+        return [BadRow(self.numbers[row], self.smiles[row], remark) for row, remark in sorted(found)]
+
+    def describe_unusual(self) -> list[str]:
+        """Return a line for each unusual property: the number of molecules, the first line numbers and an example."""
+        lines = []
+        for kind, description in KINDS.items():
+            rows = [row for row, molecule in enumerate(self.examined) if kind in molecule.kinds]
+            if rows:
+                where = show_rows([self.numbers[row] for row in rows])
+                lines.append(f"{len(rows):,} {description}: {where}, for example {show_smiles(self.smiles[rows[0]])}")
+        return lines
+
+    def describe_duplicates(self, splits: dict[str, list[int]] | None = None) -> str:
+        """Return how many molecules have several rows, and how many of these have different targets or several splits.
+
+        `splits` maps the name of each split to its rows; without it, the last number is left out.
+        """
+        groups = self.duplicates
+        conflicts = sum(_differ([self.targets[row] for row in group]) for group in groups)
+        text = (
+            f"{len(groups):,} molecule{' has' if len(groups) == 1 else 's have'} several rows by canonical SMILES, "
+            f"{sum(map(len, groups)):,} rows in all (for example {show_rows([self.numbers[r] for r in groups[0]])}), "
+            f"{conflicts:,} with different targets"
+        )
+        if splits is None:
+            return text
+        split_of = {row: split for split, rows in splits.items() for row in rows}
+        across = sum(len({split_of[row] for row in group}) > 1 for group in groups)
+        return f"{text}, {across:,} in more than one split"
+
+
+def _differ(targets: Sequence[Sequence[float]]) -> bool:
+    """Return whether rows of targets disagree where both are known."""
+    return any(len({value for value in column if not math.isnan(value)}) > 1 for column in zip(*targets))
+
+
+def show_rows(numbers: Sequence[int]) -> str:
+    """Return line numbers for a message, at most five: "rows 3, 8 and 9" or "rows 3, 8, 9, 12, 14 and 7 more"."""
+    shown = [str(number) for number in numbers[:5]]
+    if len(numbers) > 5:
+        return f"rows {', '.join(shown)} and {len(numbers) - 5:,} more"
+    return f"row {shown[0]}" if len(shown) == 1 else f"rows {', '.join(shown[:-1])} and {shown[-1]}"
