@@ -72,7 +72,7 @@ def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict
     )
     summaries = {split: summarise(graphs, spec) for split, graphs in splits.items()}
     for split, summary in summaries.items():
-        _describe_split(report, split, summary, splits[split], spec)
+        _describe_split(report, split, summary, splits[split], parts)
     pairs = pairs_per_batch(next(iter(splits.values())), LoaderOptions.from_cfg(cfg))
     report.lines.append(
         f"batches of {cfg.train.batch_size}: {len(pairs):,} an epoch, pairs in one {int(pairs.mean()):,} on average "
@@ -98,10 +98,8 @@ def pairs_per_batch(graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
     return np.array([int(squared[batch].sum()) for batch in loader.numbers(0)])
 
 
-def _describe_split(
-    report: DataReport, split: str, summary: SplitSummary, graphs: GraphDataset, spec: DatasetSpec
-) -> None:
-    total = summary.num_graphs
+def _describe_split(report: DataReport, split: str, summary: SplitSummary, graphs: GraphDataset, parts: Parts) -> None:
+    spec, total = parts.dataset.spec, summary.num_graphs
     report.lines += [
         f"{split}: {total:,} graphs, {summary.num_pairs:,} pairs",
         f"  nodes of a graph: {summary.nodes}; {summary.of_one_node:,} graphs of one node",
@@ -110,9 +108,10 @@ def _describe_split(
         f"  disconnected {summary.disconnected / total:.2%}, directed {summary.directed / total:.2%}, with self-loops "
         f"{summary.with_self_loops / total:.2%}, with multi-edges {summary.with_multi_edges / total:.2%}",
     ]
+    is_scaled = parts.task.target_scale is not None
     for target in summary.targets:
         report.lines.append(f"  {_describe_target(target, len(graphs.y))}")
-        report.warnings += [f"{split}, {target.name}: {words}" for words in _target_warnings(target, spec)]
+        report.warnings += [f"{split}, {target.name}: {words}" for words in _target_warnings(target, spec, is_scaled)]
     if summary.with_multi_edges or summary.with_self_loops:
         report.warnings.append(
             f"{split}: path counts treat multi-edges as one edge and ignore self-loops; random walks (RWSE, RRWP) use "
@@ -140,13 +139,13 @@ def _describe_target(target: TargetSummary, num_rows: int) -> str:
     return f"target {target.name}: classes {shares}{missing}"
 
 
-def _target_warnings(target: TargetSummary, spec: DatasetSpec) -> Iterator[str]:
+def _target_warnings(target: TargetSummary, spec: DatasetSpec, is_scaled: bool) -> Iterator[str]:
     if target.values is None:
         yield "all targets are unknown, so they cannot be learned or measured"
     elif target.counts and 0 in target.counts:
         absent = ", ".join(str(c) for c, count in enumerate(target.counts) if not count)
         yield f"no row has class {absent}" + (", so average precision is undefined" if spec.metric == "ap" else "")
-    elif not target.counts and max(abs(target.values.low), abs(target.values.high)) > _LARGE_TARGET:
+    elif not (target.counts or is_scaled) and max(abs(target.values.low), abs(target.values.high)) > _LARGE_TARGET:
         yield (
             f"values reach {max(target.values.low, target.values.high, key=abs):,.4g}, but an untrained model predicts "
             "about 0; standardise the targets and rescale the metric"

@@ -91,6 +91,8 @@ class Key:
     def check(self, value: Any) -> Any:
         """Return `value`, converted to the type of the key. Raises ConfigError that begins with the path."""
         if not self.item:
+            if isinstance(value, bool) and (word := "on" if value else "off") in self.rule.choices:
+                value = word  # YAML reads the words on and off as True and False
             checked = convert(value, self.kind, f"{self.path}: must be of type {self.type_name}", self.default)
             if isinstance(checked, str):  # choices are case-insensitive
                 checked = next((c for c in self.rule.choices if c.lower() == checked.lower()), checked)
@@ -147,8 +149,6 @@ def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
             pass
     elif kind is str and value is None:
         return ""
-    elif kind is str and value is False and default == "off":  # YAML reads the word off as False
-        return "off"
     elif type(value) is kind:
         return value
     hint = "" if default is None else f" (default {default!r})"

@@ -28,6 +28,7 @@ from graphgps_spse.training.initial_weights import InitialWeightsOptions
 from graphgps_spse.training.loggers import Console, Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
 from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training.target_scale import add_target_scale
 from graphgps_spse.training.task import Task
 from graphgps_spse.training.tasks import build_task
 
@@ -92,6 +93,8 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
         if not only_shapes:
             check_model(model, find_memory())
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)
+        if task.target_scale is not None:
+            add_target_scale(model, task.target_scale)
         return Parts(dataset, encodings, storage, task, model)
 
 

@@ -103,6 +103,8 @@ def run(
             require_splits(splits)
             require_targets(splits)
             parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})
+            if parts.task.target_scale is not None:
+                parts.task.target_scale.fit(splits["train"].y, parts.task.column_names)
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
         share = {"part": processes.rank, "num_parts": processes.count}

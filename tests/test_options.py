@@ -59,6 +59,7 @@ def test_values_are_read_and_converted():
     )
     assert Lab.from_cfg(cfg) == Lab(rate=1e-5, mode="off", sizes=(1, 2), freqs=4, flag=True, shares=(1.0, 0.0, 0.0))
     assert Shared.from_cfg(cfg, "lab").width == 7
+    assert (Lab(mode=True).mode, Lab(mode=False).mode) == ("on", "off"), "YAML reads these words as True and False"
 
 
 @pytest.mark.parametrize(

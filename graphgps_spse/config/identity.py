@@ -40,6 +40,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "dataset.smiles.fold": 0,
     "dataset.smiles.folds": 0,
     "dataset.smiles.largest_fragment": False,
+    "dataset.standardise": "auto",
     "gnn.att_heads": 1,
     "gnn.dropout": 0.0,
     "gnn.ffn": False,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphgps_spse.errors import CheckpointError, ConfigError
 from graphgps_spse.options import Options, option
 from graphgps_spse.training.checkpoint import BEST, read_verified
+from graphgps_spse.training.target_scale import TargetScale
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +72,11 @@ def read_source(name: str) -> SourceWeights:
 def take_weights(model: nn.Module, source: SourceWeights) -> dict[str, Any]:
     """Copy every parameter that has the name and shape of one in `source` into `model`; return a record, and log it.
 
-    The buffers of a module (the running statistics of BatchNorm) are copied if all parameters of this module are.
+    The buffers of a module (the running statistics of BatchNorm) are copied if all parameters of this module are. The
+    scale of the targets is neither new nor unused: each run has that of its own data.
     Raises ConfigError if no parameter fits.
     """
-    own = model.state_dict()
+    own = {name: tensor for name, tensor in model.state_dict().items() if not _is_scale(name)}
     taken = list(_fitting(model, source.tensors))
     if not set(taken) & {name for name, _ in model.named_parameters()}:
         raise ConfigError(
@@ -85,7 +87,7 @@ def take_weights(model: nn.Module, source: SourceWeights) -> dict[str, Any]:
         for name in taken:
             own[name].copy_(source.tensors[name])
     new = [name for name in own if name not in set(taken)]
-    unused = [name for name in source.tensors if name not in set(taken)]
+    unused = [name for name in source.tensors if name not in set(taken) and not _is_scale(name)]
     record = {
         "file": str(source.file),
         "epoch": source.epoch,
@@ -105,12 +107,19 @@ def _fitting(model: nn.Module, there: Mapping[str, Tensor]) -> Iterator[str]:
         return name in there and there[name].shape == tensor.shape
 
     for prefix, module in model.named_modules():
+        if isinstance(module, TargetScale):
+            continue
         start = f"{prefix}." if prefix else ""
         parameters = {start + name: p for name, p in module.named_parameters(recurse=False)}
         fitting = [name for name, p in parameters.items() if fits(name, p)]
         yield from fitting
         if len(fitting) == len(parameters):
             yield from (start + n for n, b in module.named_buffers(recurse=False) if fits(start + n, b))
+
+
+def _is_scale(name: str) -> bool:
+    """Return whether a tensor belongs to the scale of the targets."""
+    return name.startswith("target_scale.")
 
 
 def _table(

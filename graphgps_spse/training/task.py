@@ -15,6 +15,7 @@ from graphgps_spse.registry import metrics as registered_metrics
 from graphgps_spse.registry import nearest
 from graphgps_spse.training.metrics import DIRECTIONS, Accumulator
 from graphgps_spse.training.target_metrics import CombinedMetrics, TargetMetrics, find_undefined, target_metric_names
+from graphgps_spse.training.target_scale import TargetScale
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,17 @@ class LossOptions(Options, section="model"):
     """The loss."""
 
     loss_fun: str = option("auto", "name of the loss; auto: the benchmark's")
+
+
+class ScaleOptions(Options, section="dataset"):
+    """The scale of real targets."""
+
+    standardise: str = option(
+        "auto",
+        "train on targets of mean 0 and deviation 1 over the training rows; metrics and predictions keep their units; "
+        "auto: for your own data",
+        choices=("auto", "off"),
+    )
 
 
 class MetricOptions(Options, section=""):
@@ -45,13 +57,25 @@ class Task(ABC):
     """Registered metrics that user data get without asking."""
 
     def __init__(
-        self, spec: DatasetSpec, *, loss_fun: str = "auto", metric: str = "auto", metrics: Sequence[str] = ()
+        self,
+        spec: DatasetSpec,
+        *,
+        loss_fun: str = "auto",
+        metric: str = "auto",
+        metrics: Sequence[str] = (),
+        standardise: str = "auto",
     ) -> None:
-        """`metric` selects the best epoch. `metrics` are registered metrics besides those of the data set."""
+        """`metric` selects the best epoch. `metrics` are registered metrics besides those of the data set.
+
+        `standardise`: "auto" standardises the values that user data have as targets, and "off" nothing.
+        """
         self.spec = spec
         self.loss_fun = self.losses[0] if loss_fun == "auto" else loss_fun
         self.metric = spec.metric if metric == "auto" else metric
         self.registered = self._choose_registered(metrics)
+        scales = standardise == "auto" and spec.own_data and self.of_classes is False
+        self.target_scale = TargetScale(spec.num_targets) if scales else None
+        """What maps predictions to the units of the targets, where the loss is that of standardised targets."""
         if self.loss_fun not in self.losses:
             known = ", ".join(("auto", *self.losses))
             raise ConfigError(f"model.loss_fun: '{loss_fun}' is no loss of {spec.name} ({spec.task}); it has {known}")
@@ -65,10 +89,15 @@ class Task(ABC):
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
-        """Build with `model.loss_fun`, `metric_best` and `metrics`."""
+        """Build with `model.loss_fun`, `metric_best`, `metrics` and `dataset.standardise`."""
         options = MetricOptions.from_cfg(cfg)
-        loss_fun = LossOptions.from_cfg(cfg).loss_fun
-        return cls(spec, loss_fun=loss_fun, metric=options.metric_best, metrics=options.metrics)
+        return cls(
+            spec,
+            loss_fun=LossOptions.from_cfg(cfg).loss_fun,
+            metric=options.metric_best,
+            metrics=options.metrics,
+            standardise=ScaleOptions.from_cfg(cfg).standardise,
+        )
 
     def _choose_registered(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the registered metrics of a run. Raises ConfigError for one that does not suit the task."""
@@ -135,6 +164,7 @@ class Task(ABC):
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.
 
+        Both have the units of the targets; the loss is that of standardised values if there is a `target_scale`.
         Never synchronises: out-of-range classes are the data set's to refuse.
         """
         if pred.shape != (y.shape[0], self.dim_out):
@@ -142,6 +172,8 @@ class Task(ABC):
             raise ConfigError(
                 f"the model predicts {tuple(pred.shape)}, but {self.spec.name} needs {want}: check gnn.head"
             )
+        if self.target_scale is not None:
+            pred, y = self.target_scale.standardise(pred), self.target_scale.standardise(y)
         return self._loss(pred, y)
 
     @abstractmethod

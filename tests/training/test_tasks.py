@@ -23,7 +23,12 @@ SPECS = {
 
 
 def task_of(name, loss_fun="auto", metric="auto"):
-    cfg = SimpleNamespace(model=SimpleNamespace(loss_fun=loss_fun), metric_best=metric, metrics=())
+    cfg = SimpleNamespace(
+        model=SimpleNamespace(loss_fun=loss_fun),
+        dataset=SimpleNamespace(standardise="auto"),
+        metric_best=metric,
+        metrics=(),
+    )
     return build_task(cfg, SPECS[name])
 
 
