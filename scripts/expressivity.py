@@ -12,13 +12,11 @@ if __name__ == "__main__":  # before all other imports, so that a signal ends th
 
 import argparse
 import csv
-import gzip
 import json
-import lzma
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -30,47 +28,11 @@ from graphgps_spse.arguments import at_least_one, check_out
 from graphgps_spse.command import run_command
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_json
+from graphgps_spse.graph_files import read_graphs
 
 MAX_LENGTH = 20
 LENGTHS = range(2, MAX_LENGTH + 1)
 KINDS = ("nodes", "pairs", "refined")
-
-
-def read_graphs(path: Path) -> list[np.ndarray]:
-    """Return the adjacency matrices, [n, n] bool, of a file of graphs. Raises DataError for other files."""
-    opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-    try:
-        with opener(path, "rt", encoding="ascii") as file:
-            lines = [line.strip() for line in file if line.strip()]
-    except (OSError, UnicodeDecodeError, EOFError, lzma.LZMAError) as err:
-        raise DataError(f"{path} cannot be read: {err}") from err
-    try:
-        return list(_read_graph6(lines) if ".g6" in path.suffixes else _read_text(lines))
-    except (ValueError, IndexError, StopIteration) as err:
-        raise DataError(f"{path}: neither graph6 (.g6) nor the text format of EXP: {err}") from err
-
-
-def _read_graph6(lines: list[str]) -> Iterator[np.ndarray]:
-    import networkx
-
-    for number, line in enumerate(lines, 1):
-        try:
-            yield networkx.to_numpy_array(networkx.from_graph6_bytes(line.encode())) > 0
-        except networkx.NetworkXError as err:
-            raise ValueError(f"line {number}: {err}") from err
-
-
-def _read_text(lines: list[str]) -> Iterator[np.ndarray]:
-    """Parse EXP's format: the number of graphs; for each graph "n label" and n lines of "tag degree neighbours"."""
-    rows = [line.split() for line in lines]
-    place = 1
-    for _ in range(int(rows[0][0])):
-        n = int(rows[place][0])
-        adjacency = np.zeros((n, n), bool)
-        for node, row in enumerate(rows[place + 1 : place + 1 + n]):
-            adjacency[node, [int(word) for word in row[2:]]] = True
-        place += 1 + n
-        yield adjacency | adjacency.T
 
 
 class Views(NamedTuple):

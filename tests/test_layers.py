@@ -59,6 +59,8 @@ LAYERS = {
     "encode": (CORE | {"encodings", "data.base", "human_readable", "memory"}, {"tqdm"}),
     "command": ({"errors", "memory", "training.signals"}, STDLIB_ONLY),
     "expressivity": ({"errors", "counting"}, {"numpy"}),
+    "graph_files": ({"errors"}, {"numpy"}),
+    "paired_comparison": (None, None),
     "sizes": (CORE | {"encodings.base", "data.base", "memory", "models.build"}, {"torch"}),
     "interop": (
         {"errors", "files", "registry", "data.base", "data.molecules", "encode", "encodings.storage.in_memory"},

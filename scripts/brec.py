@@ -1,0 +1,161 @@
+"""Train models on pairs of graphs with the protocol of BREC, and count the pairs that they distinguish.
+
+python scripts/brec.py brec.g6.gz --pairs 110-159 --seeds 2 --out brec --cfg configs/studies/brec-GRIT-SPSE.yaml
+Graphs 2i and 2i+1 of the file are pair i. Each model and seed has a record, OUT/MODEL-ENCODING-SEED.json, which is
+written after every pair. The same command continues after a stop. `--table CSV` prints the records of OUT: the CSV has
+one row per pair, with a column family.
+"""
+
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
+import argparse
+import csv
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from graphgps_spse.arguments import at_least_one
+from graphgps_spse.command import run_command
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.files import write_json
+from graphgps_spse.graph_files import read_graphs
+
+
+def parse_pairs(text: str) -> list[int]:
+    """Return the numbers of text such as 0-59,110-159."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        numbers |= set(range(int(first), int(last or first) + 1))
+    return sorted(numbers)
+
+
+def run_cell(
+    cfg: Any, protocol: Any, graphs: list[Any], numbers: list[int], seed: int, out: Path, source: str
+) -> dict[str, Any]:
+    """Compare the pairs that the record of this model, encoding and seed lacks; return the record."""
+    from graphgps_spse.config.identity import experiment_of
+    from graphgps_spse.models.build import count_parameters
+    from graphgps_spse.paired_comparison import build_pair_model, compare_pair
+
+    model, encodings = build_pair_model(cfg)
+    cfg.check_all_read()
+    name = f"{type(model).__name__}-{'+'.join(encoding.name for encoding in encodings) or 'none'}"
+    path = out / f"{name}-{seed}.json"
+    settings = {"name": name, "seed": seed, "graphs": source, "protocol": asdict(protocol)}
+    settings |= {"parameters": count_parameters(model), "config": experiment_of(cfg.to_dict())}
+    settings = json.loads(json.dumps(settings))
+    record = read_record(path) if path.exists() else settings | {"pairs": {}}
+    if any(record.get(key) != value for key, value in settings.items()):
+        raise ConfigError(f"{path} has other settings; name another folder with --out")
+    for number in numbers:
+        if str(number) in record["pairs"]:
+            continue
+        pair, begin = (graphs[2 * number], graphs[2 * number + 1]), time.perf_counter()
+        if len(pair[0]) != len(pair[1]):
+            raise DataError(
+                f"pair {number}: {len(pair[0])} and {len(pair[1])} nodes; the protocol compares equal sizes"
+            )
+        found = compare_pair(cfg, protocol, pair, (seed, number))
+        record["pairs"][str(number)] = {
+            "distinguished": found.distinguished,
+            "reliable": found.reliable,
+            **{f"{kind}_{part}": float(f"{value:.6g}") for part, values in (("between", found.between),
+               ("within", found.within)) for kind, value in values._asdict().items()},
+            "loss": round(found.loss, 4),
+            "epochs": found.epochs,
+            "seconds": round(time.perf_counter() - begin, 2),
+        }  # fmt: skip
+        write_json(path, record)
+    return record
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return a record. Raises DataError for another file."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return {**record, "pairs": dict(record["pairs"])}
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise DataError(f"{path} cannot be read as a record: {err!r}") from err
+
+
+def table(folder: Path, families: list[str]) -> str:
+    """Return a Markdown table of the records in a folder: a row per model and seed, a column per family of pairs."""
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    if not records:
+        raise DataError(f"{folder} holds no records")
+    known = list(dict.fromkeys(families))
+    lines = ["| model and encoding | parameters | seed | " + " | ".join(known) + " |", "|---" * (3 + len(known)) + "|"]
+    for record in sorted(records, key=lambda r: (r["name"], r["seed"])):
+        cells = []
+        for family in known:
+            total = families.count(family)
+            done = [pair for number, pair in record["pairs"].items() if families[int(number)] == family]
+            failed = sum(not pair["reliable"] for pair in done)
+            told = sum(pair["distinguished"] for pair in done)
+            unfinished = f", {total - len(done)} not run" if len(done) < total else ""
+            cells.append(f"{told} of {len(done)}, {failed} unreliable{unfinished}" if done else "not run")
+        head = f"| {record['name'].replace('-', ', ', 1)} | {record['parameters']:,} | {record['seed']} | "
+        lines.append(head + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def read_families(path: Path) -> list[str]:
+    """Return the column family of a CSV. Raises DataError if it is missing."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return [row["family"].replace("_", " ") for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError) as err:
+        raise DataError(f"{path} cannot be read as a CSV with a column family: {err!r}") from err
+
+
+def main() -> int:
+    """Run the command: compare pairs, or print the stored records."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graphs", nargs="?", type=Path, help="graph6 (.g6) or EXP's text format; plain, .gz or .xz")
+    parser.add_argument("--cfg", type=Path, help="configuration of the model and its encodings")
+    parser.add_argument("--pairs", type=parse_pairs, metavar="LIST", help="numbers such as 0-59,110-159; default: all")
+    parser.add_argument("--seeds", type=at_least_one, default=1, help="seeds 0 .. SEEDS - 1")
+    parser.add_argument("--epochs", type=at_least_one, help="most epochs of training (default: that of the protocol)")
+    parser.add_argument("--learning-rate", type=float, help="learning rate (default: that of the protocol)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--table", type=Path, metavar="CSV", help="print a table of the records")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="keys that differ from the configuration")
+    asked = parser.parse_intermixed_args()
+    if asked.table is None and (asked.graphs is None or asked.cfg is None):
+        parser.error("name a file of graphs and --cfg, or a CSV with --table")
+
+    def work() -> None:
+        if asked.table is not None:
+            print(table(asked.out, read_families(asked.table)))
+            return
+        import torch
+
+        from graphgps_spse.config import load_config
+        from graphgps_spse.paired_comparison import Protocol
+
+        torch.set_num_threads(1)
+        given = {"epochs": asked.epochs, "learning_rate": asked.learning_rate}
+        protocol = Protocol(**{key: value for key, value in given.items() if value is not None})
+        graphs = read_graphs(asked.graphs)
+        numbers = asked.pairs or list(range(len(graphs) // 2))
+        if numbers[-1] >= len(graphs) // 2:
+            raise DataError(f"{asked.graphs} has {len(graphs) // 2} pairs, numbered from 0; there is no {numbers[-1]}")
+        asked.out.mkdir(parents=True, exist_ok=True)
+        for seed in range(asked.seeds):
+            cfg = load_config(asked.cfg, asked.overrides)
+            record = run_cell(cfg, protocol, graphs, numbers, seed, asked.out, asked.graphs.name)
+            told = sum(pair["distinguished"] for pair in record["pairs"].values())
+            print(f"{record['name']}, seed {seed}: {told} of {len(record['pairs'])} pairs distinguished", flush=True)
+
+    return run_command(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
