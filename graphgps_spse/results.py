@@ -14,6 +14,7 @@ from graphgps_spse.errors import DataError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_atomic, write_record
 
 SCHEMA = 2
+SPLITS = ("train", "val", "test")
 LARGEST = 1e70
 """Largest valid number in a record. It is above float32, and its fourth power, which tests need, is a finite float."""
 STORAGE_KEYS = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
@@ -57,7 +58,10 @@ class RunResult:
     best_epoch: int
     """Epoch with the best validation value of `selected_by`, counted from 0."""
     best: dict[str, dict[str, float]]
-    """Split (train, val, test) -> metric -> value at the best epoch. Training metrics are means with dropout."""
+    """Split (train, val, test) -> metric -> value at the best epoch. Training metrics are means with dropout.
+
+    A run with `train.evaluate_test: False`, such as a trial of a search, has no test.
+    """
     epochs: int
     seconds: float
     """Wall-clock time of all sessions of the run, including evaluation."""
@@ -85,6 +89,11 @@ class RunResult:
     initial_weights: dict[str, Any] = field(default_factory=dict)
     """Origin of the initial weights (`train.init_from`): file, epoch, SHA-256 and tensors. Empty for random weights."""
     schema: int = SCHEMA
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Splits that the run evaluated."""
+        return SPLITS if self.config.get("train.evaluate_test", True) else SPLITS[:2]
 
     @property
     def score(self) -> float:
@@ -138,7 +147,7 @@ class RunResult:
             return f"{invalid[0]} is {show(values[invalid[0]])}"
         if self.direction not in ("min", "max"):
             return f"direction is '{self.direction}', but must be min or max"
-        for split in ("train", "val", "test"):
+        for split in self.splits:
             if self.metric not in self.best[split]:
                 return f"{self.metric} on {split} is missing"
             for name, value in self.best[split].items():
@@ -212,7 +221,7 @@ def compare_with_history(result: RunResult, run_dir: Path) -> list[str]:
     Raises DataError if a line and the record have different values.
     """
     unknown = []
-    for split in ("train", "val", "test"):
+    for split in result.splits:
         path = run_dir / split / "stats.json"
         if not os.path.isfile(path):
             continue
@@ -324,7 +333,7 @@ def _find_results(name_dir: Path) -> list[Path]:
 
 def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
     check_one_cell(results)
-    for split in ("train", "val", "test"):
+    for split in results[0].splits:
         record: dict[str, Any] = {"seeds": [r.seed for r in results]}
         for metric in (name for name in results[0].best[split] if all(name in r.best[split] for r in results)):
             values = [r.best[split][metric] for r in results]

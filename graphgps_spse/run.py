@@ -102,6 +102,8 @@ def run(
             splits |= load_splits(parts.dataset)
             require_splits(splits)
             require_targets(splits)
+            if not training.options.evaluate_test:
+                del splits["test"]
             parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})
             if parts.task.target_scale is not None:
                 parts.task.target_scale.fit(splits["train"].y, parts.task.column_names)

@@ -21,6 +21,7 @@ from graphgps_spse import results
 from graphgps_spse.files import try_lock
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
+from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.results import RunResult
 from graphgps_spse.training.checkpoint import read_verified
 from graphgps_spse.training.history import WALL_TIME_KEYS
@@ -108,6 +109,22 @@ def test_trains_and_leaves_the_run_directory(tiny, capsys):
     for split in ("val", "test"):
         assert measured[split]["accuracy"] == result["best"][split]["accuracy"]
         assert measured[split]["loss"] == result["best"][split]["loss"]
+
+
+def test_a_run_without_test_has_the_same_training_and_validation(tiny, tmp_path, capsys):
+    """Test is neither encoded nor evaluated, and reports leave the run out."""
+    assert tiny("optim.max_epoch=2") == 0
+    assert tiny("--fresh", "train.evaluate_test=False", "optim.max_epoch=2") == 0
+    whole, without = (stats(tiny.results / name) for name in ("tiny/0", "tiny-2/0"))
+    assert without == {**whole, "test": []} and len(whole["test"]) == 2
+    result = RunResult.read(tiny.results / "tiny-2/0/result.json")
+    assert set(result.best) == set(result.fingerprints) == set(result.encodings["SPSE"]) == {"train", "val"}
+    assert not (tiny.results / "tiny-2/agg/test").exists()
+    assert tiny("name=tiny-2", "train.evaluate_test=False", "train.mode=eval", "optim.max_epoch=2") == 0
+    assert set(json.loads((tiny.results / "tiny-2/0/eval.json").read_text())) == {"epoch", "train", "val"}
+    found = collect_runs(tiny.results)
+    assert [folder.name for folder in found.finished] == ["tiny"] and not found.problems
+    assert found.notes == ["1 runs did not evaluate test (trials of a search) and were left out"]
 
 
 def test_same_seed_same_bits_other_seed_other_numbers(tiny):

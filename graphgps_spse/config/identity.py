@@ -50,6 +50,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "gnn.residual": False,
     "gnn.virtual_node": False,
     "metrics": [],
+    "train.evaluate_test": True,
     "train.init_from": "",
 }
 """Keys that count for nothing at these values. Runs from before such a key stay the same runs."""

@@ -34,6 +34,8 @@ class Collection:
     """Folder -> seeds in sweeps."""
     problems: list[str] = field(default_factory=list)
     """Records that were not read, with the reason."""
+    without_test: int = 0
+    """Number of finished runs that did not evaluate test, such as the trials of a search. Reports leave them out."""
     notes: list[str] = field(default_factory=list)
     """Properties of records that could not be verified."""
 
@@ -71,7 +73,9 @@ def collect_runs(root: Path) -> Collection:
             found.problems.append(f"{folder / 'result.json'} is not in a NAME/SEED folder, so it was not read")
     for path in manifests:
         _add_sweep(found, path)
-    if not (found.finished or found.unfinished or found.problems):
+    if found.without_test:
+        found.notes.append(f"{found.without_test} runs did not evaluate test (trials of a search) and were left out")
+    if not (found.finished or found.unfinished or found.problems or found.without_test):
         raise DataError(f"no NAME/SEED/result.json below {root}; name the folder that the runs were written to")
     return found
 
@@ -113,6 +117,9 @@ def _add_run(found: Collection, folder: Path) -> None:
         result = RunResult.read(path)
         if (result.name, result.seed) != (folder.parent.name, seed):
             raise DataError(f"{path} is the record of {result.name}/{result.seed}; move it to the folder of that run")
+        if "test" not in result.splits:
+            found.without_test += 1
+            return
         if not math.isfinite(result.score):
             raise DataError(f"{path}: its test {result.metric} is {result.score}, so the run counts as failed")
         found.notes += compare_with_history(result, folder)

@@ -36,6 +36,9 @@ class LoopOptions(Options, section="train"):
     eval_period: int = option(
         1, "epochs between evaluations of validation and test; the first and the last are always evaluated", at_least=1
     )
+    evaluate_test: bool = option(
+        True, "evaluate the test split; False leaves it out of the run, as in the trials of a search"
+    )
     ckpt_period: int = option(1, "epochs between checkpoints; a new best epoch is always saved", at_least=1)
     ckpt_minutes: float = option(
         10.0, "minutes since the last checkpoint after which an epoch is saved midway; 0: never", at_least=0
@@ -55,6 +58,7 @@ class TrainOptions:
 
     max_epoch: int
     eval_period: int = LoopOptions.eval_period
+    evaluate_test: bool = LoopOptions.evaluate_test
     ckpt_period: int = LoopOptions.ckpt_period
     ckpt_minutes: float = LoopOptions.ckpt_minutes
     log_interval: int = LoopOptions.log_interval

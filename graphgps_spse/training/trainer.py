@@ -65,7 +65,8 @@ class Trainer(TrainingState):
         """Take the built parts of a training.
 
         `model` maps a GraphBatch to predictions [R, dim_out], R graphs or nodes, and lies on `device`, as does every
-        parameter of `optimizer`. `scheduler` is stepped once after each epoch. `loaders` has "train", "val" and "test".
+        parameter of `optimizer`. `scheduler` is stepped once after each epoch. `loaders` has "train", "val" and, unless
+        the run leaves it out, "test".
         `signature` (the configuration) and `about` (data and encodings), both with dotted keys, are part of every
         checkpoint; a checkpoint with other values is refused. `initial_weights` is a record for the result, of weights
         that `model` did not draw at random. `loggers` are called in this order.
@@ -118,7 +119,8 @@ class Trainer(TrainingState):
                     logger.start(self.history)
                 while self.epoch < self.options.max_epoch:
                     train = self._train_epoch()
-                    evaluations = {split: self.evaluate(split) for split in ("val", "test") if self._evaluates()}
+                    splits = [split for split in ("val", "test") if split in self.loaders and self._evaluates()]
+                    evaluations = {split: self.evaluate(split) for split in splits}
                     self._finish_epoch(train, evaluations)
                 result = FitResult.of(self.history, self.extended_from, self.initial_weights)
                 for logger in self.loggers:
