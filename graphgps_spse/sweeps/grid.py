@@ -54,7 +54,7 @@ def read_grid(node: Node, check_key: Callable[[str, str], None]) -> list[list[Po
         if not values.is_list and values.text == SAME:
             axes[-1:] = [_follow(axes[-1] if axes else [], keys, where)]
         else:
-            axes.append([_read_point(keys, item) for item in read_items(f"grid: {name}", values)])
+            axes.append([read_point(keys, item) for item in read_items(f"grid: {name}", values)])
     return axes
 
 
@@ -95,17 +95,18 @@ def _follow(axis: Sequence[Point], keys: Sequence[str], where: str) -> list[Poin
     return [(*point, Setting(keys[0], point[0].value, is_named=False)) for point in axis]
 
 
-def _read_point(keys: Sequence[str], item: Node) -> Point:
+def read_point(keys: Sequence[str], item: Node) -> Point:
+    """Return the settings of one item of a list: a value for a single key, a list of values for several keys."""
     if len(keys) == 1:
-        return (Setting(keys[0], _as_word(item), is_named=True),)
+        return (Setting(keys[0], as_word(item), is_named=True),)
     if not item.is_list or len(item.value) != len(keys):
         raise ConfigError(
             f"{item.where}: grid: {show(item.plain())} must be a list of {len(keys)} values, for {', '.join(keys)}"
         )
-    return tuple(Setting(key, _as_word(value), is_named=True) for key, value in zip(keys, item.value))
+    return tuple(Setting(key, as_word(value), is_named=True) for key, value in zip(keys, item.value))
 
 
-def _as_word(node: Node) -> str:
+def as_word(node: Node) -> str:
     """Return the text of a value. Lists and mappings are written on one line."""
     if node.is_mapping or node.is_list:
         return yaml.safe_dump(node.plain(), default_flow_style=True, width=10_000).strip()

@@ -197,17 +197,17 @@ def _read(
             reason = "an included file cannot include others" if is_included else "include excludes all other keys"
             raise ConfigError(f"{keys['include'].where}: {reason}")
         for item in read_items("include", keys["include"]):
-            yield from _read(path.parent / _text(item), num_seeds=num_seeds, out_dir=out_dir, is_included=True)
+            yield from _read(path.parent / read_text(item), num_seeds=num_seeds, out_dir=out_dir, is_included=True)
         return
     if "configs" not in keys:
         raise ConfigError(f"{path}: the key configs is missing. Keys: {', '.join(KEYS)}")
     if out_dir is None:
-        out_dir = Path(_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
+        out_dir = Path(read_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem
     _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
-    seeds = _read_seeds(keys["seeds"]) if "seeds" in keys else [0]
+    seeds = read_seeds(keys["seeds"]) if "seeds" in keys else [0]
     seeds = range(num_seeds) if num_seeds is not None else seeds
-    words = _read_overrides(keys["overrides"]) if "overrides" in keys else []
-    axes = read_grid(keys["grid"], _check_key) if "grid" in keys else []
+    words = read_overrides(keys["overrides"]) if "overrides" in keys else []
+    axes = read_grid(keys["grid"], refuse_reserved_key) if "grid" in keys else []
     if "folds" in keys:
         axes.append(read_folds(keys["folds"]))
     configs = list(_read_configs(path, keys["configs"]))
@@ -295,7 +295,7 @@ def _read_keys(path: Path) -> dict[str, Node]:
 
 def _read_configs(path: Path, node: Node) -> Iterator[tuple[Path, str]]:
     for item in read_items("configs", node):
-        pattern = _text(item)
+        pattern = read_text(item)
         matches = (
             sorted(glob(os.path.join(escape(str(path.parent)), pattern))) if "*" in pattern else [path.parent / pattern]
         )
@@ -304,7 +304,8 @@ def _read_configs(path: Path, node: Node) -> Iterator[tuple[Path, str]]:
         yield from ((Path(os.path.relpath(match)), item.where) for match in matches)
 
 
-def _read_seeds(node: Node) -> Sequence[int]:
+def read_seeds(node: Node) -> Sequence[int]:
+    """Return the seeds of a node: a number for the seeds from 0, or a list. Raises ConfigError with file and line."""
     value = node.plain()
     if type(value) is int and value > 0:
         return range(value)
@@ -316,23 +317,26 @@ def _read_seeds(node: Node) -> Sequence[int]:
     return value
 
 
-def _read_overrides(node: Node) -> list[str]:
+def read_overrides(node: Node) -> list[str]:
+    """Return the key=value words of a list. Raises ConfigError with file and line."""
     words = []
     for item in read_items("overrides", node):
-        word = _text(item)
-        _check_key(word.partition("=")[0], item.where)
+        word = read_text(item)
+        refuse_reserved_key(word.partition("=")[0], item.where)
         if "=" not in word:
             raise ConfigError(f"{item.where}: overrides: '{word}' must have the form key=value")
         words.append(word)
     return words
 
 
-def _check_key(key: str, where: str) -> None:
+def refuse_reserved_key(key: str, where: str) -> None:
+    """Raise ConfigError for a key that a sweep or a search sets itself."""
     if key in RESERVED_KEYS:
         raise ConfigError(f"{where}: '{key}' is reserved: the sweep sets it from configs, seeds, out_dir and folds")
 
 
-def _text(node: Node) -> str:
+def read_text(node: Node) -> str:
+    """Return a single value as text. Raises ConfigError with file and line for lists, sections and nothing."""
     if node.is_mapping or node.is_list or not node.text:
         raise ConfigError(f"{node.where}: must be a single value, not {show(node.plain())}")
     return node.text
