@@ -71,6 +71,23 @@ def csa_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
     return tree
 
 
+PPGT_VARIANTS = {  # keys of gt, encodings
+    "walks": ({}, ["RRWP"]),
+    "SPSE": ({"dim_edge": 8, "pair_stem": {"blocks": 2, "frequencies": 2, "dim_mlp": 7}}, ["SPSE", "RRWP"]),
+    "distances": ({"pair_stem": {"blocks": 0, "frequencies": 0, "dim_mlp": 5}}, ["SPD"]),
+    "no encoding": ({}, []),
+}
+
+
+def ppgt_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
+    tree = grit_config(kernels=kernels)
+    tree.model.type = "PPGT"
+    for keys in (PPGT_VARIANTS[variant][0], gt):
+        for key, value in keys.items():
+            tree.gt[key].update(value) if key == "pair_stem" else tree.gt.update({key: value})
+    return tree
+
+
 def grit_config(*, kernels: str = "auto", **gt: object):
     tree = default_tree()
     tree.train.kernels = kernels

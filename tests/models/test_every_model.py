@@ -9,6 +9,7 @@ import torch
 from dense_gnn import dense_gnn
 from dense_gps import dense_csa, dense_gps
 from dense_grit import dense_grit
+from dense_ppgt import dense_ppgt
 from model_graphs import (
     ENCODINGS,
     MAX_DISTANCE,
@@ -22,7 +23,17 @@ from model_graphs import (
     random_graphs,
     shaken,
 )
-from small_configs import CSA_VARIANTS, GNN_VARIANTS, GPS_VARIANTS, csa_config, gnn_config, gps_config, grit_config
+from small_configs import (
+    CSA_VARIANTS,
+    GNN_VARIANTS,
+    GPS_VARIANTS,
+    PPGT_VARIANTS,
+    csa_config,
+    gnn_config,
+    gps_config,
+    grit_config,
+    ppgt_config,
+)
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.encodings import build_encodings
@@ -59,11 +70,15 @@ CASES = {
     "GRIT-SPD": Case(grit_config, None, ["SPD"], dense_grit),
     **{f"GPS-{v}": Case(gps_config, v, GPS_VARIANTS[v][3], dense_gps) for v in GPS_VARIANTS},
     **{f"GNN-{v}": Case(gnn_config, v, GNN_VARIANTS[v][3], dense_gnn) for v in GNN_VARIANTS},
+    **{f"PPGT-{v}": Case(ppgt_config, v, PPGT_VARIANTS[v][1], dense_ppgt) for v in PPGT_VARIANTS},
     **{f"CSA-{v}": Case(csa_config, v, CSA_VARIANTS[v][1], dense_csa) for v in CSA_VARIANTS},
 }
 
 
-KERNELS = {name: ["fused"] for name in CASES}  # implementations; fused ones also with chunks of a single query
+PLAIN = ("PPGT", "Graphormer")  # their attention has the reference alone
+KERNELS = {
+    name: ["plain" if name.startswith(PLAIN) else "fused"] for name in CASES
+}  # implementations; fused ones also with chunks of a single query
 for name in ("GRIT-RWSE", "CSA-walks", "CSA-shared", "GPS-GINE"):
     KERNELS[name] += ["fused, one query at a time", "plain"] if not name.startswith("GPS") else ["plain"]
 
@@ -161,6 +176,8 @@ READERS = {  # encodings by their own code, as each model reads them: for nodes,
     "GNN": ("gated GCN of GNN+", "TypeDictNode+LapPE+RRWP+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE"]),
     "GNN, distances": ("GAT", "TypeDictNode", "TypeDictEdge+SPD", ["SPD"]),
     "GNN, several": ("GINE", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+RRWP+SPSE+SPD+Rings", [*PAIRS, "SPD", "Rings"]),
+    "PPGT": ("walks", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RRWP", "RWSE"]),
+    "PPGT, several": ("SPSE", "TypeDictNode+LapPE", "TypeDictEdge", [*PAIRS, "SPD", "Rings", "LapPE"]),
     "GPS, several": ("GINE", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+RRWP+SPSE+SPD+Rings", [*PAIRS, "SPD", "Rings"]),
     "CSA, several": ("walks", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+SPSE+RRWP+SPD", [*PAIRS, "SPD", "Rings"]),
     "GRIT, several": ("", "TypeDictNode+LapPE", "TypeDictEdge", [*PAIRS, "SPD", "Rings", "LapPE"]),
@@ -174,6 +191,7 @@ def test_every_model_reads_every_encoding(name):
     config, dense = {
         "GPS": (gps_config, dense_gps),
         "GNN": (gnn_config, dense_gnn),
+        "PPGT": (ppgt_config, dense_ppgt),
         "CSA": (csa_config, dense_csa),
         "GRIT": (lambda _: grit_config(), dense_grit),
     }[family]
@@ -198,7 +216,7 @@ def test_every_model_reads_every_encoding(name):
     torch.testing.assert_close(out, dense(model, batch), rtol=1e-9, atol=1e-9)
     for part in ("pair", "node"):
         for read, values in getattr(batch, part).items():
-            if part == "node" and read not in node and family != "GRIT":
+            if part == "node" and read not in node and family not in ("GRIT", "PPGT"):
                 continue
             changed = {read: torch.where(values > 0, values - 1, values + 1)}
             other = replace(batch, **{part: getattr(batch, part) | changed})

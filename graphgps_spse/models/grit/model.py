@@ -18,7 +18,7 @@ from graphgps_spse.models.grit.attention import GritAttention
 from graphgps_spse.models.grit.layer import GritLayer
 from graphgps_spse.models.modules.activations import ActivationOptions
 from graphgps_spse.models.modules.edge_encoder import edge_features
-from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_pairs
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
@@ -64,25 +64,15 @@ class GritTransformer(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GritTransformer":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError if no pair encoding is enabled."""
-        of_pairs = [encoding for encoding in encodings if encoding.dim_pair > 0]
-        if not of_pairs:
+        if not any(encoding.dim_pair for encoding in encodings):
             raise ConfigError(
                 "GritTransformer reads encodings of node pairs, and none is enabled; set posenc_RRWP.enable=True, "
                 "posenc_SPSE.enable=True or both"
             )
-        encoders = EncoderOptions.from_cfg(cfg)
-        edge_name, edge_encodings = split_encoder_name(encoders.edge_encoder_name, "edge")
-        if edge_encodings:
-            raise ConfigError(
-                f"dataset.edge_encoder_name: GritTransformer reads every encoding of pairs that is enabled; write "
-                f"{edge_name} in place of {encoders.edge_encoder_name}"
-            )
+        edge_name, of_pairs = read_all_pairs(cls.__name__, EncoderOptions.from_cfg(cfg), encodings)
         options, grit = TransformerOptions.from_cfg(cfg), GritOptions.from_cfg(cfg)
         kernels, activation = KernelOptions.from_cfg(cfg).kernels, ActivationOptions.from_cfg(cfg).act
-        dim, names = options.dim_hidden, [encoding.name for encoding in of_pairs]
-        node_names = encoders.node_encoder_name.split("+")
-        check_all_used(encodings, node_names=[*node_names, *names], pair_names=names)
-        dim_node = sum(encoding.dim_node for encoding in of_pairs)
+        dim, dim_node = options.dim_hidden, sum(encoding.dim_node for encoding in of_pairs)
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             edge_encoder=edge_encoders.get(edge_name).from_spec(spec.edge_input, dim),

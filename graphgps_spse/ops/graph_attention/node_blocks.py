@@ -4,6 +4,7 @@ The graphs of a batch stand in order of size, so neighbours can share a block at
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -40,6 +41,33 @@ class NodeBlocks:
     def merge_heads(self, blocks: list[Tensor]) -> Tensor:
         """Return the rows of the nodes, [N, D], of blocks [graphs, H, size, D / H]."""
         return self.unpad([block.transpose(1, 2).flatten(2) for block in blocks])
+
+    def pad_pairs(self, x_PH: Tensor) -> list[Tensor]:
+        """Return pairs in the order of PairLayout as blocks [graphs, H, size, size], zero beyond a graph's pairs."""
+        grids = [(graphs, size, size) for graphs, size in self.shapes]
+        num_slots = [graphs * size * size for graphs, size in self.shapes]
+        if sum(num_slots) > x_PH.shape[0]:
+            x_PH = x_PH.new_zeros(sum(num_slots), x_PH.shape[1]).index_copy(0, self._slot_P, x_PH)
+        return [grid.unflatten(0, shape).permute(0, 3, 1, 2) for grid, shape in zip(x_PH.split(num_slots), grids)]
+
+    @cached_property
+    @not_compiled
+    def _slot_P(self) -> Tensor:
+        """[P] where each pair lies in the blocks, one after the other."""
+        size_B = np.array(self.sizes, dtype=np.int64)
+        block_size_B = np.repeat([size for _, size in self.shapes], [graphs for graphs, _ in self.shapes])
+        first_B = np.cumsum(block_size_B**2) - block_size_B**2
+        size_N, in_graph_N = (
+            np.repeat(size_B, size_B),
+            np.arange(size_B.sum()) - np.repeat(np.cumsum(size_B) - size_B, size_B),
+        )
+        slot_N = np.repeat(first_B, size_B) + in_graph_N * np.repeat(block_size_B, size_B)
+        shift_N = slot_N - (np.cumsum(size_N) - size_N)
+        num_pairs = int(size_N.sum())
+        shift_P = to_device(shift_N, self.slot_N.device).repeat_interleave(
+            to_device(size_N, self.slot_N.device), output_size=num_pairs
+        )
+        return torch.arange(num_pairs, device=self.slot_N.device) + shift_P
 
     def pad(self, x_ND: Tensor) -> list[Tensor]:
         """Return the blocks, [graphs, size, D] each, zero beyond the nodes of a graph."""
