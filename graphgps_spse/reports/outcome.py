@@ -31,10 +31,9 @@ def _cell_row(cell: Cell) -> Sequence[str]:
 
 
 def _pair_line(pair: Pair) -> str:
-    """Return e.g. "GRIT on Cycles, SPSE - RRWP: +0.060 (95 % interval +0.044 to +0.075), p = 7e-06: gain **"."""
+    """Return e.g. "a-SPSE - a-RWSE: +0.060 (95 % interval +0.044 to +0.075), p = 7e-06: gain **"."""
     c, digits = pair.comparison, pair.paths.column.digits
-    encodings = f"{pair.paths.first.encoding} - {pair.walks.first.encoding}"
-    line = f"{pair.paths.model} on {pair.paths.first.dataset}, {encodings}: {format_number(c.difference, digits, '+')}"
+    line = f"{pair.paths.label} - {pair.walks.label}: {format_number(c.difference, digits, '+')}"
     if c.interval:
         line += f" (95 % interval {' to '.join(format_number(end, digits, '+') for end in c.interval)})"
     if c.student_p is not None:

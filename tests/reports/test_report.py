@@ -82,7 +82,7 @@ def test_script_reports_what_it_can_and_names_the_rest(call, tmp_path):
         "zinc-SPSE      ZINC      3/4    mae     0.210 ± 0.010  0.210 ± 0.010  473,473     0.20",
     ]
     difference = r"-0.100 \(95 % interval -\S+ to -\S+\), p = \S+: gain \*\*"
-    assert re.search(rf"^GRIT on ZINC, SPSE - RRWP: {difference}$", out, re.M)
+    assert re.search(rf"^zinc-SPSE - zinc-RWSE: {difference}$", out, re.M)
     assert "| zinc-SPSE | ZINC | GRIT | SPSE | - | 3/4 |" in (tmp_path / "out/report.md").read_text()
     assert "not used: " in err and "zinc-SPSE/3/result.json is" in err
     assert "GCN" not in (tmp_path / "out/report.md").read_text()
