@@ -19,7 +19,8 @@ def nearest(name: str, known: list[str]) -> str:
 class Registry:
     """Components of one kind, which the modules of one folder of the package declare, and plugins add.
 
-    A component exists because its file does. The file is imported when the component is asked for, and a file that
+    A component exists because its file does. The component of a name such as `PyG-*` stands for all names that begin
+    like that and have no component of their own. The file is imported when the component is asked for, and a file that
     fails to import raises there and then.
     """
 
@@ -53,6 +54,8 @@ class Registry:
 
     def get(self, name: str) -> Any:
         """Return the component called `name`. Raises ConfigError that names the key, the nearest and all names."""
+        if name not in self.names():
+            name = next((known for known in self.names() if known.endswith("*") and name.startswith(known[:-1])), name)
         if name not in self._objects and name in self._declared():
             import_module(self._declared()[name].module)
         if name not in self._objects:

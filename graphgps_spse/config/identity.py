@@ -9,6 +9,7 @@ RUNTIME_KEYS = (
     "dataset.images.dir",
     "dataset.pe_transform_on_the_fly",
     "dataset.smiles.file",
+    "dataset.split_file",
     "dataset.trust_data",
     "expected",
     "num_threads",
@@ -36,10 +37,15 @@ Folders and files of data belong to these keys, because checkpoints identify dat
 
 
 NEUTRAL_VALUES: dict[str, Any] = {
+    "dataset.pyg.level": "",
+    "dataset.pyg.task": "",
     "dataset.smiles.duplicates": "keep",
     "dataset.smiles.fold": 0,
     "dataset.smiles.folds": 0,
     "dataset.smiles.largest_fragment": False,
+    "dataset.split": [0.8, 0.1, 0.1],
+    "dataset.split_index": 0,
+    "dataset.split_mode": "auto",
     "dataset.standardise": "auto",
     "gnn.att_heads": 1,
     "gnn.dropout": 0.0,

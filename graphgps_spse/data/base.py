@@ -66,7 +66,7 @@ class DatasetSpec:
     directed: bool = False
     target_names: tuple[str, ...] = ()
     may_miss_targets: bool = False
-    """Whether unknown targets (NaN) are allowed. Losses and metrics ignore them."""
+    """Whether unknown targets (NaN; -1 for classes) are allowed. Losses and metrics ignore them."""
     own_data: bool = False
     """Whether the data are a user's and no benchmark: more metrics, and scaled targets, unless the keys say no."""
 
@@ -312,6 +312,11 @@ class GraphDataset:
             pair=pair,
             node=node,
         )
+
+
+def is_unknown(y: Tensor) -> Tensor:
+    """Return where targets are unknown: NaN among real targets and labels, -1 among classes."""
+    return torch.isnan(y) if y.is_floating_point() else y < 0
 
 
 def _widened(values: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec, is_unknown
 from graphgps_spse.errors import DataError
 
 
@@ -56,8 +56,12 @@ def _input_of(values: Tensor | None, declared: InputSpec) -> InputSpec | str:
 
 
 def check_classes(graphs: GraphDataset, num_classes: int) -> None:
-    """Raise DataError, naming the graph, for a target outside 0 to num_classes - 1; NaN is an unknown target."""
-    wrong = ((graphs.y < 0) | (graphs.y >= num_classes)).any(1) if num_classes else None
+    """Raise DataError, naming the graph, for a target outside 0 to num_classes - 1.
+
+    NaN is an unknown target, and so is -1 where targets are integers.
+    """
+    least = -1 if graphs.may_miss_targets and not graphs.y.is_floating_point() else 0
+    wrong = ((graphs.y < least) | (graphs.y >= num_classes)).any(1) if num_classes else None
     if wrong is not None and bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         graph = int(torch.searchsorted(graphs.node_ptr, row, right=True)) - 1 if graphs.level == "node" else row
@@ -76,10 +80,10 @@ def require_splits(splits: dict[str, GraphDataset]) -> None:
 
 
 def require_targets(splits: dict[str, GraphDataset]) -> None:
-    """Raise DataError if all targets of a split are unknown (NaN)."""
+    """Raise DataError if all targets of a split are unknown (NaN, or -1 for classes)."""
     for split, graphs in splits.items():
-        if graphs.may_miss_targets and bool(graphs.y.isnan().all()):
+        if graphs.may_miss_targets and bool(is_unknown(graphs.y).all()):
             raise DataError(
-                f"{graphs.source or graphs.name}, {split} split: all targets are unknown (NaN), so metrics are not "
+                f"{graphs.source or graphs.name}, {split} split: all targets are unknown, so metrics are not "
                 "defined; add targets"
             )

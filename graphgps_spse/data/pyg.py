@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -46,6 +46,10 @@ class RawGraph(NamedTuple):
     """[e, D]."""
     y: Tensor
     """[1, T] for graph-level targets, [n, T] for node-level targets."""
+    masks: Tensor | None = None
+    """[n, 3, S] bool: whether a node belongs to train, val and test, in each of S standard splits of nodes."""
+    group: Tensor | None = None
+    """[1] int64: number of the group, such as a scaffold, that must not be divided by a split."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class RawFiles:
     """Folder of the converted arrays."""
     archive: str = ""
     """File name of the download, if PyG uses an existing file with this name in `folder`."""
+    others: str = ""
+    """Pattern of further files in `folder` that PyG reads if they exist."""
 
     def read(self, download: Callable[[], Any], read_splits: Callable[[], dict[str, Iterator[RawGraph]]]) -> Arrays:
         """Return the arrays of all splits, for `split_from_arrays`. Their file name contains a digest of the raw files.
@@ -67,12 +73,15 @@ class RawFiles:
         Raises DataError that says what to do if files are missing or damaged.
         """
         self._require(download)
-        contents = []
-        for file in self.files:
-            with (self.folder / file).open("rb") as raw:
-                contents.append(hashlib.file_digest(raw, "sha256").hexdigest())
+        contents = [self._digest(file) for file in self.files]
+        further = sorted({str(path.relative_to(self.folder)) for path in self.folder.glob(self.others or "*.none")})
+        contents += [f"{file} {self._digest(file)}" for file in further if file not in self.files]
         path = self.kept / f"graphs-{digest_of([str(_LAYOUT), *contents])}.npz"
         return make_or_read(path, lambda: self._make(read_splits))
+
+    def _digest(self, file: str) -> str:
+        with (self.folder / file).open("rb") as raw:
+            return hashlib.file_digest(raw, "sha256").hexdigest()
 
     def _require(self, download: Callable[[], Any]) -> None:
         """Download missing files with PyG. Raises DataError for incomplete folders, because PyG would empty them."""
@@ -105,7 +114,7 @@ class RawFiles:
             return {
                 f"{split}.{key}": tensor.numpy()
                 for split, graphs in read_splits().items()
-                for key, tensor in _flatten(graphs).items()
+                for key, tensor in flatten(graphs).items()
             }
         except UntrustedError as err:
             raise DataError(f"{self.name}: a file in {self.folder} {err}. The original is at {self.url}") from err
@@ -121,8 +130,19 @@ def download_raw_files(class_name: str, root: Path, **options: Any) -> None:
     import torch_geometric.datasets  # imported here, because the import is slow and downloads are rare
 
     pyg_class = getattr(torch_geometric.datasets, class_name)
-    download_only = type(class_name, (pyg_class,), {"has_process": False, "load": lambda self, path: None})
-    download_only(str(root), **options)
+    download_only = type(class_name, (pyg_class,), {"_process": _stop_after_download})
+    try:
+        download_only(str(root), **options)
+    except _DownloadedError:
+        pass
+
+
+class _DownloadedError(Exception):
+    """Leaves the constructor of a data set of PyTorch Geometric between its download and its processing."""
+
+
+def _stop_after_download(self: Any) -> NoReturn:
+    raise _DownloadedError
 
 
 def split_from_arrays(arrays: Arrays, *, name: str, split: str, level: str = "graph") -> GraphDataset:
@@ -150,12 +170,14 @@ def compact_dtype(num_nodes: int) -> type[np.integer]:
     return np.uint8 if num_nodes <= 256 else np.int16 if num_nodes <= 32768 else np.int64
 
 
-def _flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
-    """Return the concatenated tensors of all graphs. Edges have the narrowest type that fits the largest graph."""
+def flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
+    """Return the concatenated tensors of all graphs, for `split_from_arrays`.
+
+    Edges have the narrowest type that fits the largest graph.
+    """
     graphs = list(raw_graphs)
     sizes = torch.tensor([len(graph.x) for graph in graphs])
     num_edges = torch.tensor([graph.edge_index.shape[1] for graph in graphs])
-    edge_attr = [graph.edge_attr for graph in graphs if graph.edge_attr is not None]
     tensors = {
         "x": torch.cat([graph.x for graph in graphs]),
         "edge_index": _narrowed(torch.cat([graph.edge_index for graph in graphs], dim=1), int(sizes.max())),
@@ -163,7 +185,10 @@ def _flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
         "node_ptr": _offsets(sizes),
         "edge_ptr": _offsets(num_edges),
     }
-    return tensors | ({"edge_attr": torch.cat(edge_attr)} if edge_attr else {})
+    for name in ("edge_attr", "masks", "group"):  # arrays that not all data sets have
+        values = [getattr(graph, name) for graph in graphs]
+        tensors |= {name: torch.cat(values)} if values and values[0] is not None else {}
+    return tensors
 
 
 def _narrowed(edges_2E: Tensor, num_nodes: int) -> Tensor:

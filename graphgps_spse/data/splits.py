@@ -5,7 +5,7 @@ Scaffold splits are those of the Open Graph Benchmark (Hu et al. 2020), which fo
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,7 +85,7 @@ def split_at_random(num_rows: int, fractions: Sequence[float], seed: int) -> dic
     return {split: sorted(part.tolist()) for split, part in zip(SPLITS, parts)}
 
 
-def split_by_scaffold(scaffolds: Sequence[str], fractions: Sequence[float]) -> dict[str, list[int]]:
+def split_by_scaffold(scaffolds: Sequence[Hashable], fractions: Sequence[float]) -> dict[str, list[int]]:
     """Return the rows of each split, ascending, such that no scaffold is in two splits.
 
     As in OGB, groups with the same scaffold are sorted by size, the largest first; groups of equal size are sorted by
@@ -123,9 +123,9 @@ def folds_by_scaffold(scaffolds: Sequence[str], folds: int) -> list[list[int]]:
     return [sorted(part) for part in rows]
 
 
-def _scaffold_groups(scaffolds: Sequence[str]) -> list[list[int]]:
+def _scaffold_groups(scaffolds: Sequence[Hashable]) -> list[list[int]]:
     """Return the rows of each scaffold, the largest group first; of equal groups, the one whose first row is last."""
-    groups: dict[str, list[int]] = defaultdict(list)
+    groups: dict[Hashable, list[int]] = defaultdict(list)
     for row, scaffold in enumerate(scaffolds):
         groups[scaffold].append(row)
     return sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True)

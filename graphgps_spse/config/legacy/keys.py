@@ -22,7 +22,7 @@ IGNORED: dict[str, tuple[str, ...]] = {
     ),
     "the data set defines its task, metric, columns and split": (
         *("dataset.task", "dataset.task_type", "dataset.encoder", "dataset.encoder_name", "dataset.encoder_bn"),
-        *("dataset.encoder_dim", "dataset.edge_dim", "dataset.split", "dataset.shuffle_split", "dataset.split_dir"),
+        *("dataset.encoder_dim", "dataset.edge_dim", "dataset.shuffle_split", "dataset.split_dir"),
         *("dataset.slic_compactness", "dataset.infer_link_label", "dataset.edge_train_mode"),
         *("dataset.edge_message_ratio", "dataset.edge_negative_sampling_ratio", "dataset.resample_disjoint"),
         *("dataset.resample_negative", "dataset.cache_save", "dataset.cache_load", "dataset.tu_simple"),
@@ -55,8 +55,6 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "run_multiple_splits": (([],), "only the split of the benchmark is available"),
     "best_by_loss": ((False,), "set metric_best: loss"),
     "dataset.transductive": ((False,), "only whole graphs are available"),
-    "dataset.split_mode": (("standard",), "only the split of the benchmark is available"),
-    "dataset.split_index": ((0,), "only the split of the benchmark is available"),
     "dataset.node_encoder": ((True,), "nodes always have an encoder; set dataset.node_encoder_name"),
     "dataset.node_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
     "dataset.edge_encoder": ((True,), "set dataset.edge_encoder_name: none"),

@@ -1,0 +1,246 @@
+"""Classes of data sets in PyTorch Geometric: their raw files, and the readers of these files.
+
+Most raw files hold text or plain arrays, and PyTorch Geometric converts them without running code of the files. Raw
+files that are pickled are read here (unpickle.py).
+"""
+
+import csv
+import inspect
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+
+from graphgps_spse.data.kept_arrays import Arrays
+from graphgps_spse.data.molecules import featurise
+from graphgps_spse.data.pyg import RawGraph, flatten
+from graphgps_spse.data.splits import SPLITS, find_scaffold
+from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
+
+
+class Opened(NamedTuple):
+    """What a reader needs: the class, its folder and the data set."""
+
+    class_name: str
+    root: Path
+    """`root` of the class."""
+    folder: Path
+    """Folder of the raw files."""
+    name: str
+    """Name of the data set as the class spells it; empty if the class has a single one."""
+    level: str
+    """Whether targets belong to the "graph" or to the "node"."""
+    trusted: bool
+    """Whether unpickling may run code."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """Further arguments of the class."""
+
+
+class PyGClass(NamedTuple):
+    """A class whose raw files can be read without running code of the files. `{name}` is the name of the data set."""
+
+    folder: str
+    """Folder of the raw files below `root`."""
+    files: Callable[[str], tuple[str, ...]]
+    """Returns the names of the raw files of a data set."""
+    url: str
+    read: Callable[[Opened], dict[str, Iterator[RawGraph]]]
+    """Returns the graphs of each split, or all graphs as "all" where another rule divides them."""
+    level: str = "graph"
+    split: str = ""
+    """The split rule for data sets that the catalogue lacks; empty if none is known."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """Further arguments of the class."""
+    others: str = ""
+    """Pattern of further raw files that are read if they exist."""
+    spell: Callable[[str], str] = str
+    """Turns `dataset.name` into the spelling of the class."""
+
+
+def process(opened: Opened, **options: Any) -> Iterator[RawGraph]:
+    """Yield the graphs that a class of PyTorch Geometric makes of its raw files. Its own stored files are not read."""
+    import torch_geometric.datasets  # imported here, because the import is slow and conversions are rare
+
+    pyg_class = getattr(torch_geometric.datasets, opened.class_name)
+    with tempfile.TemporaryDirectory() as folder:
+        silent = property(lambda self: False, lambda self, value: None)
+        changes = {"processed_dir": folder, "_download": lambda self: None, "log": silent}
+        if opened.name:
+            options["name"] = opened.name
+        for graph in type(opened.class_name, (pyg_class,), changes)(str(opened.root), **opened.options, **options):
+            yield convert(graph, opened.level)
+
+
+def convert(graph: Any, level: str) -> RawGraph:
+    """Return a `torch_geometric.data.Data` as a RawGraph. Nodes without features get the constant 1, as in GraphGPS."""
+    if graph.y is None:
+        raise DataError("its graphs have no targets y")
+    num_nodes = graph.num_nodes
+    x = graph.x if graph.x is not None and graph.x.numel() else torch.ones(num_nodes, 1)
+    edge_attr = graph.edge_attr if graph.edge_attr is not None and graph.edge_attr.numel() else None
+    y = torch.as_tensor(graph.y)
+    masks = None
+    if level == "node" and "train_mask" in graph:
+        by_split = [graph[f"{split}_mask"].bool().reshape(num_nodes, -1) for split in SPLITS]
+        most = max(mask.shape[1] for mask in by_split)  # one mask may serve several splits
+        masks = torch.stack([mask.expand(-1, most) for mask in by_split], dim=1)
+    return RawGraph(
+        x=x if x.dim() == 2 else x.reshape(num_nodes, -1),
+        edge_index=graph.edge_index,
+        edge_attr=None if edge_attr is None else edge_attr.reshape(graph.edge_index.shape[1], -1),
+        y=y.reshape(1 if level == "graph" else num_nodes, -1),
+        masks=masks,
+    )
+
+
+def read_unlisted(opened: Opened) -> Arrays:
+    """Return the arrays of a class that CLASSES lacks, as PyTorch Geometric opens it. Its files may run code."""
+    import torch_geometric.datasets
+
+    pyg_class = getattr(torch_geometric.datasets, opened.class_name)
+    accepted = inspect.signature(pyg_class.__init__).parameters
+    options = {"name": opened.name} if "name" in accepted else {}
+    parts = SPLITS if "split" in accepted and accepted["split"].default == "train" else ("all",)
+    arrays: Arrays = {}
+    try:
+        for part in parts:
+            graphs = pyg_class(str(opened.root), **options, **({"split": part} if part != "all" else {}))
+            flat = flatten(convert(graph, opened.level) for graph in graphs)
+            arrays |= {f"{part}.{key}": values.numpy() for key, values in flat.items()}
+    except OSError as err:
+        raise DataError(
+            f"PyG-{opened.class_name}: its files are not in {opened.root}, and the download failed: {err}"
+        ) from err
+    return arrays
+
+
+def _read_all(opened: Opened) -> dict[str, Iterator[RawGraph]]:
+    return {"all": process(opened)}
+
+
+def _read_tu(opened: Opened) -> dict[str, Iterator[RawGraph]]:
+    """Read one-hot labels of nodes and edges, or attributes where there are no labels."""
+    has = {what: (opened.folder / f"{opened.name}_{what}_labels.txt").is_file() for what in ("node", "edge")}
+    return {"all": process(opened, use_node_attr=not has["node"], use_edge_attr=not has["edge"])}
+
+
+_MOLECULE_NET = {  # name -> file, column of SMILES, columns of targets, as in PyTorch Geometric
+    "esol": ("delaney-processed", -1, slice(-2, -1)),
+    "freesolv": ("SAMPL", 1, slice(2, 3)),
+    "lipo": ("Lipophilicity", 2, slice(1, 2)),
+    "pcba": ("pcba", -1, slice(0, 128)),
+    "muv": ("muv", -1, slice(0, 17)),
+    "hiv": ("HIV", 0, slice(-1, None)),
+    "bace": ("bace", 0, slice(2, 3)),
+    "bbbp": ("BBBP", -1, slice(-2, -1)),
+    "tox21": ("tox21", -1, slice(0, 12)),
+    "toxcast": ("toxcast_data", 0, slice(1, 618)),
+    "sider": ("sider", 0, slice(1, 28)),
+    "clintox": ("clintox", 0, slice(1, 3)),
+}
+
+
+def _read_molecules(opened: Opened) -> dict[str, Iterator[RawGraph]]:
+    return {"all": _molecules(opened)}
+
+
+def _molecules(opened: Opened) -> Iterator[RawGraph]:
+    """Yield the molecules of a CSV, with OGB's features and a number for each scaffold.
+
+    PyTorch Geometric's features of atoms are others than those that the encoders Atom and Bond read, so the SMILES are
+    converted here. Rows that are not molecules are skipped, as there, with a warning.
+    """
+    file, smiles_at, targets_at = _MOLECULE_NET[opened.name]
+    path, scaffolds, skipped = opened.folder / f"{file}.csv", dict[str, int](), list[str]()
+    with path.open(encoding="utf-8", newline="") as text:
+        table = csv.reader(text)
+        next(table, None)
+        for cells in filter(None, table):
+            try:
+                molecule = featurise(cells[smiles_at].strip())
+            except DataError as err:
+                skipped.append(f"line {table.line_num}: {err}")
+                continue
+            scaffold = find_scaffold(cells[smiles_at].strip())
+            targets = [float(cell) if cell.strip() else float("nan") for cell in cells[targets_at]]
+            yield RawGraph(
+                x=torch.from_numpy(molecule.x),
+                edge_index=torch.from_numpy(molecule.edge_index).long(),
+                edge_attr=torch.from_numpy(molecule.edge_attr),
+                y=torch.tensor([targets]),
+                group=torch.tensor([scaffolds.setdefault(scaffold, len(scaffolds))]),
+            )
+    if skipped:
+        log.warning("%s: %d rows are no molecules and are skipped; the first is %s", path, len(skipped), skipped[0])
+
+
+def _geom_gcn_files(name: str) -> tuple[str, ...]:
+    splits = (f"{name or 'film'}_split_0.6_0.2_{number}.npz" for number in range(10))
+    return ("out1_node_feature_label.txt", "out1_graph_edges.txt", *splits)
+
+
+_GEOM_URL = "https://github.com/graphdml-uiuc-jlu/geom-gcn (folders new_data and splits)"
+_MOLECULE_URL = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/ (the same name, .csv or .csv.gz)"
+
+CLASSES = {
+    "TUDataset": PyGClass(
+        folder="{name}/raw",
+        files=lambda name: (f"{name}_A.txt", f"{name}_graph_indicator.txt"),
+        url="https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip",
+        read=_read_tu,
+        split="cv-stratifiedkfold-10",
+        others="*.txt",
+    ),
+    "MoleculeNet": PyGClass(
+        folder="{name}/raw",
+        files=lambda name: (f"{_MOLECULE_NET[name][0]}.csv",),
+        url=_MOLECULE_URL,
+        read=_read_molecules,
+        split="scaffold",
+        spell=str.lower,
+    ),
+    "WebKB": PyGClass(
+        folder="{name}/raw",
+        files=_geom_gcn_files,
+        url=_GEOM_URL,
+        read=_read_all,
+        level="node",
+        split="standard",
+        spell=str.lower,
+    ),
+    "Actor": PyGClass(
+        folder="raw",
+        files=_geom_gcn_files,
+        url=_GEOM_URL,
+        read=_read_all,
+        level="node",
+        split="standard",
+        spell=lambda name: "",
+    ),
+    "WikipediaNetwork": PyGClass(
+        folder="{name}/geom_gcn/raw",
+        files=_geom_gcn_files,
+        url=_GEOM_URL,
+        read=_read_all,
+        options={"geom_gcn_preprocess": True},
+        level="node",
+        split="standard",
+        spell=str.lower,
+    ),
+    "HeterophilousGraphDataset": PyGClass(
+        folder="{name}/raw",
+        files=lambda name: (f"{name}.npz",),
+        url="https://github.com/yandex-research/heterophilous-graphs (folder data)",
+        read=_read_all,
+        level="node",
+        split="standard",
+        spell=lambda name: name.lower().replace("-", "_"),
+    ),
+}
+"""Name of a class of torch_geometric.datasets -> its raw files."""

@@ -1,0 +1,229 @@
+"""Data sets of PyTorch Geometric by class and name: `dataset.format: PyG-<Class>`, `dataset.name: <name>`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.catalogue import Known, find_known, floats, names_of
+from graphgps_spse.data.kept_arrays import Arrays
+from graphgps_spse.data.options import FormatOptions, SourceOptions
+from graphgps_spse.data.pyg import RawFiles, TrustOptions, download_raw_files, split_from_arrays
+from graphgps_spse.data.pyg_classes import CLASSES, Opened, read_unlisted
+from graphgps_spse.data.split_rules import SplitOptions, divide
+from graphgps_spse.data.splits import SPLITS
+from graphgps_spse.data.summary import take_graphs
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.options import Options, option
+from graphgps_spse.registry import datasets, nearest
+from graphgps_spse.seeding import SeedOptions
+
+METRICS = {"regression": "mae", "classification": "accuracy", "multilabel": "ap"}
+"""Task -> the metric of data sets that the catalogue lacks."""
+
+
+class PyGOptions(Options, section="dataset.pyg"):
+    """What nothing is known of: data sets of PyTorch Geometric that docs/datasets.md does not list."""
+
+    level: str = option("", "whether targets belong to each graph or node", choices=("", "graph", "node"))
+    task: str = option("", "what targets are; empty: integers are classes, others real", choices=("", *METRICS))
+
+
+@datasets.register("PyG-*")
+class PyGDataset:
+    """Any data set of PyTorch Geometric, by the name of its class; docs/datasets.md lists those with known rules."""
+
+    def __init__(
+        self,
+        *,
+        class_name: str,
+        name: str,
+        root: Path,
+        rule: str,
+        split: SplitOptions,
+        known: Known | None = None,
+        pyg: PyGOptions | None = None,
+        seed: int = 0,
+        trusted: bool = False,
+    ) -> None:
+        """`root` is the `root` of the class. `rule` divides the data, with the options `split`.
+
+        Without `known`, the description of the data is read from the files, which must then be there.
+        """
+        self.class_name, self.name, self.root, self.rule, self.split = class_name, name, root, rule, split
+        self.pyg, self.seed, self.trusted = pyg or PyGOptions(), seed, trusted
+        self.level = known.spec.level if known else self.pyg.level or getattr(CLASSES.get(class_name), "level", "")
+        self.label = known.spec.name if known else name if name not in ("", "none") else class_name
+        self.spec = known.spec if known else self._describe(self._read())
+
+    @classmethod
+    def from_cfg(cls, cfg: Any) -> "PyGDataset":
+        """Read `dataset.name`, `dataset.dir`, the keys of splits, `dataset.pyg` and `dataset.trust_data`."""
+        data_format, source = FormatOptions.from_cfg(cfg).format, SourceOptions.from_cfg(cfg)
+        class_name, split, pyg = data_format.removeprefix("PyG-"), SplitOptions.from_cfg(cfg), PyGOptions.from_cfg(cfg)
+        known, listed = _find(data_format, source.name), CLASSES.get(class_name)
+        trusted = TrustOptions.from_cfg(cfg).trust_data
+        if not known and not listed:
+            _require_rules(class_name, pyg, trusted)
+        return cls(
+            class_name=class_name,
+            name=listed.spell(source.name) if listed else source.name,
+            root=Path(source.dir) / class_name,
+            rule=split.rule(known.split if known else listed.split if listed else ""),
+            split=split,
+            known=known,
+            pyg=pyg,
+            seed=SeedOptions.from_cfg(cfg).seed,
+            trusted=trusted,
+        )
+
+    def load(self) -> dict[str, GraphDataset]:
+        """Return the three splits, after a download if files are missing. Raises DataError that says what to do."""
+        arrays = self._read()
+        if "train.x" in arrays:
+            if self.rule != "standard":
+                raise ConfigError(
+                    f"dataset.split_mode: {self.label} comes with its split, so only standard is possible"
+                )
+            return {split: self._split(arrays, split, split) for split in SPLITS}
+        if self.level == "node":
+            return self._by_nodes(arrays)
+        graphs, groups = self._split(arrays, "all", "all"), arrays.get("all.group")
+        if self.rule == "scaffold" and groups is None:
+            raise ConfigError(f"dataset.split_mode: scaffold, but the graphs of {self.label} are no molecules")
+        classes = graphs.y[:, 0].numpy() if self.spec.num_classes else np.zeros(len(graphs))
+        rows = self._divide(classes, [] if groups is None else groups.tolist())
+        return {split: replace(take_graphs(graphs, part), split=split) for split, part in rows.items()}
+
+    def _divide(self, classes: np.ndarray, groups: list[Any]) -> dict[str, np.ndarray]:
+        try:
+            return divide(self.rule, self.split, name=self.label, classes=classes, seed=self.seed, groups=groups)
+        except DataError as err:
+            raise DataError(f"{self.label}, dataset.split_mode {self.rule}: {err}") from err
+
+    def _by_nodes(self, arrays: Arrays) -> dict[str, GraphDataset]:
+        """Return one graph for each split. They differ in their targets only: those of other splits are unknown."""
+        graphs, masks = self._split(arrays, "all", "all"), arrays.get("all.masks")
+        if self.rule == "standard":
+            if masks is None:
+                raise ConfigError(
+                    f"dataset.split_mode: {self.label} comes without a split; set dataset.split_mode=random"
+                )
+            if self.split.split_index >= masks.shape[2]:
+                raise ConfigError(
+                    f"dataset.split_index: {self.split.split_index}, but {self.label} has the standard splits 0 to "
+                    f"{masks.shape[2] - 1}"
+                )
+            inside_N3 = torch.from_numpy(masks[:, :, self.split.split_index])
+        else:
+            inside_N3 = torch.zeros(len(graphs.y), 3, dtype=torch.bool)
+            for number, rows in enumerate(self._divide(graphs.y[:, 0].numpy(), []).values()):
+                inside_N3[torch.from_numpy(rows), number] = True
+        unknown = -1 if self.spec.num_classes else torch.nan
+        return {
+            split: replace(graphs, split=split, y=torch.where(inside_N3[:, number, None], graphs.y, unknown))
+            for number, split in enumerate(SPLITS)
+        }
+
+    def _split(self, arrays: Arrays, key: str, split: str) -> GraphDataset:
+        graphs = split_from_arrays(arrays, name=self.label, split=key, level=self.spec.level)
+        is_class = self.spec.num_classes > 0 and self.spec.task != "multilabel"
+        return replace(
+            graphs,
+            split=split,
+            x_NF=_as_input(graphs.x_NF, self.spec.node_input),
+            edge_attr_EF=_as_input(graphs.edge_attr_EF, self.spec.edge_input),
+            y=graphs.y.long() if is_class else graphs.y.float(),
+            may_miss_targets=self.spec.may_miss_targets,
+        )
+
+    def _read(self) -> Arrays:
+        opened = Opened(self.class_name, self.root, self.root, self.name, self.level, self.trusted)
+        listed = CLASSES.get(self.class_name)
+        if listed is None:
+            return read_unlisted(opened)
+        folder = self.root / listed.folder.format(name=self.name)
+        raw = RawFiles(
+            name=self.label,
+            folder=folder,
+            files=listed.files(self.name),
+            url=listed.url.format(name=self.name),
+            kept=folder.parent,
+            others=listed.others,
+        )
+        options = {"name": self.name} if self.name else {}
+        return raw.read(
+            lambda: download_raw_files(self.class_name, self.root, **options, **listed.options),
+            lambda: listed.read(opened._replace(folder=folder, options=listed.options)),
+        )
+
+    def _describe(self, arrays: Arrays) -> DatasetSpec:
+        """Return the description of graphs that the catalogue lacks, from their arrays."""
+        key = "train" if "train.x" in arrays else "all"
+        every = [arrays[f"{split}.y"] for split in (SPLITS if key == "train" else ("all",))]
+        y = np.concatenate(every)
+        task = self.pyg.task or ("regression" if y.dtype.kind == "f" else "classification")
+        if task == "classification" and (y.shape[1] > 1 or y.dtype.kind == "f"):
+            raise ConfigError(
+                f"dataset.pyg.task: classification, but {self.label} has {y.shape[1]} columns of {y.dtype} targets; "
+                "set multilabel or regression"
+            )
+        by_masks = self.level == "node" and key == "all"
+        return DatasetSpec(
+            name=self.label,
+            level=self.level,
+            task=task,
+            num_targets=y.shape[1],
+            num_classes={"regression": 0, "multilabel": 2}.get(task, int(y.max()) + 1),
+            metric=METRICS[task],
+            node_input=_describe_input(arrays[f"{key}.x"]),
+            edge_input=_describe_input(arrays.get(f"{key}.edge_attr")),
+            may_miss_targets=by_masks or (y.dtype.kind == "f" and bool(np.isnan(y).any())),
+        )
+
+
+def _find(data_format: str, name: str) -> Known | None:
+    """Return what is known of a data set; upper and lower case of names are not distinguished, as in most classes."""
+    same = [known for known in names_of(data_format) if known.lower() == (name or "none").lower()]
+    return find_known(data_format, same[0]) if same else None
+
+
+def _require_rules(class_name: str, pyg: PyGOptions, trusted: bool) -> None:
+    """Raise ConfigError for a class that PyTorch Geometric lacks, and for one of which nothing is known."""
+    from torch_geometric import datasets as pyg_datasets  # here, because the import is slow
+
+    if not hasattr(pyg_datasets, class_name):
+        near = nearest(class_name, pyg_datasets.__all__)
+        known = ", ".join(f"PyG-{name}" for name in (*CLASSES, "ZINC", "GNNBenchmarkDataset"))
+        raise ConfigError(
+            f"dataset.format: torch_geometric.datasets has no class '{class_name}'.{near} Classes with known rules: "
+            f"{known}"
+        )
+    if not (pyg.level and pyg.task):
+        raise ConfigError(
+            f"dataset.format: no rules are known for PyG-{class_name}. Set dataset.pyg.level and dataset.pyg.task, "
+            "dataset.split_mode (and dataset.split or dataset.split_index), and metric_best"
+        )
+    if not trusted:
+        raise ConfigError(
+            f"dataset.format: PyG-{class_name} is read by PyTorch Geometric itself, which may unpickle its files and "
+            "so run code in them. If you trust their source, add dataset.trust_data=True to the command line"
+        )
+
+
+def _describe_input(values: np.ndarray | None) -> InputSpec:
+    if values is None:
+        return floats(0)
+    if values.shape[1] == 1 and values.dtype.kind in "iub":
+        return InputSpec("types", int(values.max(initial=0)) + 1)
+    return floats(values.shape[1])
+
+
+def _as_input(values: torch.Tensor | None, declared: InputSpec) -> torch.Tensor | None:
+    """Return features in the type that the description states; graphs without declared edge features have none."""
+    if values is None or declared.kind == "none":
+        return None
+    return values.float() if declared.kind == "floats" else values

@@ -1,0 +1,83 @@
+"""Published splits of graphs, read from a CSV file. docs/datasets.md describes the three layouts."""
+
+import csv
+import gzip
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from graphgps_spse.data.splits import SPLITS
+from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
+
+LAYOUTS = (("graph", "split"), ("graph", "fold"), ("outer_fold", "part", "graphs"))
+"""Columns of each layout. A column `dataset` may be added: rows of other data sets are skipped."""
+_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+
+
+def read_split_file(path: Path, name: str, num_graphs: int, index: int) -> dict[str, np.ndarray]:
+    """Return the graphs of each split, int64.
+
+    `index` is the number of the test fold, or of the outer fold. With test folds, the next fold is val. Raises
+    DataError, naming file and line, for other columns, values outside their range and graphs that are listed twice.
+    """
+    columns, rows = _read(path, name)
+    of_graph: dict[int, str] = {}
+    num_folds = 1 + max((_number(path, line, row["fold"]) for line, row in rows if "fold" in columns), default=0)
+    if "fold" in columns and index >= num_folds:
+        raise DataError(f"{path}: dataset.split_index is {index}, but the file has the folds 0 to {num_folds - 1}")
+    for line, row in rows:
+        if "outer_fold" in columns and _number(path, line, row["outer_fold"]) != index:
+            continue
+        if "fold" in columns:
+            fold = _number(path, line, row["fold"])
+            part = "test" if fold == index else "val" if fold == (index + 1) % num_folds else "train"
+        else:
+            part = _NAMES.get((row.get("split") or row.get("part") or "").lower(), "")
+        if not part:
+            raise DataError(f"{path}, line {line}: a split must be train, val, valid or test")
+        for text in (row.get("graphs") or row.get("graph") or "").split():
+            graph = _number(path, line, text)
+            if graph >= num_graphs:
+                raise DataError(f"{path}, line {line}: graph {graph}, but {name} has the graphs 0 to {num_graphs - 1}")
+            if graph in of_graph:
+                raise DataError(f"{path}, line {line}: graph {graph} is listed twice; list each graph once")
+            of_graph[graph] = part
+    if not of_graph:
+        raise DataError(f"{path}: no rows for {name} with dataset.split_index={index}; check the file and the index")
+    if len(of_graph) < num_graphs:
+        log.warning("%s: %d of %d graphs of %s are in no split", path, num_graphs - len(of_graph), num_graphs, name)
+    return {split: np.array([g for g, part in of_graph.items() if part == split], np.int64) for split in SPLITS}
+
+
+def _read(path: Path, name: str) -> tuple[tuple[str, ...], list[tuple[int, dict[str, str]]]]:
+    """Return the columns of the layout, and line number and cells of each row for the data set."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as binary:
+            table = csv.DictReader(io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""), strict=True)
+            found = set(table.fieldnames or ())
+            columns = next((layout for layout in LAYOUTS if set(layout) <= found), None)
+            if columns is None:
+                known = "; ".join(", ".join(layout) for layout in LAYOUTS)
+                raise DataError(f"{path}: the header has the columns {sorted(found)}; it needs one of: {known}")
+            return columns, list(_rows_of(table, name))
+    except OSError as err:
+        raise DataError(f"{path} cannot be read ({err.strerror or err}); check dataset.split_file") from err
+    except (EOFError, UnicodeDecodeError, csv.Error) as err:
+        raise DataError(f"{path} is not a readable CSV file: {err}") from err
+
+
+def _rows_of(table: csv.DictReader, name: str) -> Iterator[tuple[int, dict[str, str]]]:
+    for row in table:
+        if row.get("dataset") in (None, name):
+            yield table.line_num, row
+
+
+def _number(path: Path, line: int, text: str | None) -> int:
+    if not text or not text.strip().isdecimal():
+        raise DataError(f"{path}, line {line}: {text!r} is not a number that counts from 0")
+    return int(text)

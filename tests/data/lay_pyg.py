@@ -1,0 +1,95 @@
+"""Miniature raw files where the classes of PyTorch Geometric look for them, so that nothing is downloaded.
+
+`root` is what a configuration calls `dataset.dir`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+SIZE = 12
+"""Nodes of a miniature graph with node classes."""
+
+
+def ring(size: int, chords: int = 0) -> np.ndarray:
+    """Return both directions of the edges of a ring with chords from node 0, [2, e]."""
+    ends = [(i, (i + 1) % size) for i in range(size)] + [(0, 2 + k) for k in range(chords)]
+    return np.array(ends + [(j, i) for i, j in ends]).T
+
+
+def lay_tu(root: Path, name: str, *, num_graphs: int = 60, classes: int = 2, nodes: int = 3, edges: int = 0) -> None:
+    """Write a TUDataset whose labels are cyclic; `nodes` and `edges` are the numbers of labels, 0 for none."""
+    folder = root / "TUDataset" / name / "raw"
+    folder.mkdir(parents=True)
+    sizes = [5 + g % 4 for g in range(num_graphs)]
+    first = np.cumsum([0, *sizes])
+    edge_index = np.concatenate([ring(n, g % 2) + 1 + first[g] for g, n in enumerate(sizes)], axis=1)
+    columns = {
+        "A": [f"{i}, {j}" for i, j in edge_index.T],
+        "graph_indicator": np.repeat(np.arange(num_graphs), sizes) + 1,
+        "graph_labels": np.arange(num_graphs) % classes + 1,
+        "node_labels": np.arange(first[-1]) % nodes if nodes else [],
+        "edge_labels": edge_index.sum(0) % edges if edges else [],
+    }
+    for part, values in columns.items():
+        if len(values):
+            (folder / f"{name}_{part}.txt").write_text("".join(f"{value}\n" for value in values))
+
+
+MOLECULE_HEADERS = {  # name in PyG -> file, header, place of the SMILES, place of the target
+    "esol": ("delaney-processed", "Compound ID,a,b,c,d,e,f,g,measured log solubility in mols per litre,smiles", 9, 8),
+    "freesolv": ("SAMPL", "iupac,smiles,expt,calc", 1, 2),
+    "lipo": ("Lipophilicity", "CMPD_CHEMBLID,exp,smiles", 2, 1),
+    "bace": ("bace", "mol,CID,Class,Model,pIC50", 0, 2),
+    "bbbp": ("BBBP", "num,name,p_np,smiles", 3, 2),
+}
+
+
+def lay_molecule_net(root: Path, name: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Write SMILES and targets as the file of a MoleculeNet data set. Names are quoted and hold a comma."""
+    file, header, smiles_at, target_at = MOLECULE_HEADERS[name]
+    folder = root / "MoleculeNet" / name / "raw"
+    folder.mkdir(parents=True)
+    lines = [header]
+    for smiles, target in rows:
+        cells = ['"a, b"'] + ["0"] * header.count(",")
+        cells[smiles_at], cells[target_at] = smiles, target
+        lines.append(",".join(cells))
+    (folder / f"{file}.csv").write_text("\n".join(lines) + "\n")
+
+
+def masks(size: int, num_splits: int = 10) -> list[dict[str, np.ndarray]]:
+    """Return the masks of train, val and test, shares of 1/2, 1/4 and 1/4, of several splits."""
+    part = np.arange(size) % 4
+    rolled = [np.roll(part, k) for k in range(num_splits)]
+    return [{"train_mask": p < 2, "val_mask": p == 2, "test_mask": p == 3} for p in rolled]
+
+
+def lay_geom_gcn(folder: Path, name: str, *, classes: int = 5, dim: int = 6, sparse: bool = False) -> None:
+    """Write WebKB, WikipediaNetwork or (`sparse`) Actor into `folder`; the edges are directed."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    lines = ["node_id\tfeature\tlabel"]
+    for node in range(SIZE):
+        bits = [dim - 1, node % dim] if sparse else rng.integers(0, 2, dim)
+        lines.append(f"{node}\t{','.join(map(str, bits))}\t{node % classes}")
+    (folder / "out1_node_feature_label.txt").write_text("\n".join(lines) + "\n")
+    edges = [f"{i}\t{(i * 5 + 1) % SIZE}" for i in range(SIZE)] + [f"{i}\t{(i + 1) % SIZE}" for i in range(SIZE)]
+    (folder / "out1_graph_edges.txt").write_text("\n".join(["node_id\tnode_id", *edges]) + "\n")
+    for number, split in enumerate(masks(SIZE)):
+        np.savez(folder / f"{name}_split_0.6_0.2_{number}.npz", **split)
+
+
+def lay_heterophilous(root: Path, name: str, *, classes: int, dim: int) -> None:
+    """Write a HeterophilousGraphDataset, whose edges have one direction each in the file."""
+    folder = root / "HeterophilousGraphDataset" / name / "raw"
+    folder.mkdir(parents=True)
+    by_split = masks(SIZE)
+    np.savez(
+        folder / f"{name}.npz",
+        node_features=np.random.default_rng(1).random((SIZE, dim)).astype(np.float32),
+        node_labels=np.arange(SIZE) % classes,
+        edges=np.stack([np.arange(SIZE), (np.arange(SIZE) + 1) % SIZE], axis=1),
+        **{f"{split}_masks": np.stack([m[f"{split}_mask"] for m in by_split]) for split in ("train", "val", "test")},
+    )

@@ -1,0 +1,236 @@
+"""Data sets of PyTorch Geometric by class and name: graphs equal those of its own classes, splits and messages."""
+
+import csv
+import gzip
+import tarfile
+import urllib.error
+
+import numpy as np
+import pytest
+import torch
+from lay_pyg import MOLECULE_HEADERS, SIZE, lay_geom_gcn, lay_heterophilous, lay_molecule_net, lay_tu
+from torch_geometric.datasets import Actor, HeterophilousGraphDataset, TUDataset, WebKB, WikipediaNetwork
+
+from graphgps_spse.config import load_config
+from graphgps_spse.data.opening import load_splits, require_targets
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import datasets
+
+
+def open_data(root, data_format, name, *words):
+    path = root / "cfg.yaml"
+    path.write_text(f"dataset: {{format: {data_format}, name: {name}, dir: {root}}}\n")
+    return datasets.get(data_format).from_cfg(load_config(path, words))
+
+
+def assert_equal_graphs(graphs, row, reference, level="graph"):
+    """Graph `row` of a split is the `Data` object `reference`."""
+    nodes = slice(graphs.node_ptr[row], graphs.node_ptr[row + 1])
+    edges = slice(graphs.edge_ptr[row], graphs.edge_ptr[row + 1])
+    assert torch.equal(graphs.x_NF[nodes].float(), reference.x.float())
+    assert torch.equal(graphs.edge_index_2E[:, edges].long(), reference.edge_index)
+    if graphs.edge_attr_EF is not None:
+        assert torch.equal(graphs.edge_attr_EF[edges], reference.edge_attr)
+    if level == "graph":
+        assert graphs.y[row].tolist() == reference.y.tolist()
+
+
+@pytest.mark.parametrize("name", ["MUTAG", "ENZYMES"])
+def test_real_tu_graphs_are_those_of_the_class(shared_dir, tmp_path, name):
+    folder = tmp_path / "TUDataset"
+    folder.mkdir()
+    with tarfile.open(shared_dir / f"data/tu/{name}.tar.xz") as archive:
+        archive.extractall(folder / name, filter="data")
+    (folder / name / name).rename(folder / name / "raw")
+    dataset = open_data(tmp_path, "PyG-TUDataset", name)
+    splits = load_splits(dataset)
+    total = sum(len(graphs) for graphs in splits.values())
+    assert total == {"MUTAG": 188, "ENZYMES": 600}[name]
+    assert len(splits["test"]) in (total // 10, total // 10 + 1)
+    reference = TUDataset(str(folder), name)
+    rows = dataset._divide(reference.y.numpy(), [])
+    for split in ("train", "test"):
+        for row in (0, len(splits[split]) - 1):
+            assert_equal_graphs(splits[split], row, reference[int(rows[split][row])])
+    if name == "MUTAG":
+        return
+    for file, index in (("folds10_dgcnn", 3), ("splits_errica2020", 9)):  # the published folds
+        path = shared_dir / f"data/tu/{file}.csv.gz"
+        words = ("dataset.split_mode=file", f"dataset.split_file={path}", f"dataset.split_index={index}")
+        published = open_data(tmp_path, "PyG-TUDataset", name, *words).load()
+        with gzip.open(path, "rt") as text:
+            rows = [row for row in csv.DictReader(text) if row["dataset"] == name]
+        if file.startswith("folds"):
+            expected = [int(row["graph"]) for row in rows if row["fold"] == str(index)]
+        else:
+            test = next(r for r in rows if r["outer_fold"] == str(index) and r["part"] == "test")
+            expected = sorted(map(int, test["graphs"].split()))
+        assert published["test"].y[:, 0].tolist() == reference.y[expected].tolist()
+
+
+@pytest.mark.parametrize(("nodes", "edges"), [(3, 0), (3, 4), (0, 0)])
+def test_small_tu_graphs_are_those_of_the_class(tmp_path, nodes, edges):
+    lay_tu(tmp_path, "OWN", nodes=nodes, edges=edges)  # not in the catalogue, so described from its files
+    dataset = open_data(tmp_path, "PyG-TUDataset", "OWN", "dataset.split_index=9")
+    assert (dataset.spec.task, dataset.spec.num_classes, dataset.spec.metric) == ("classification", 2, "accuracy")
+    assert dataset.spec.node_input == ("floats", max(nodes, 1))
+    assert dataset.spec.edge_input == (("floats", edges) if edges else ("none", 0))
+    splits = load_splits(dataset)
+    assert [len(graphs) for graphs in splits.values()] == [48, 6, 6]
+    assert all(graphs.y.float().mean() == 0.5 for graphs in splits.values())  # stratified
+    rows = dataset._divide(np.arange(60) % 2, [])
+    reference = TUDataset(str(tmp_path / "TUDataset"), "OWN")
+    for split in splits:
+        for row, graph in enumerate(rows[split].tolist()):
+            data = reference[graph]
+            data.x = data.x if nodes else torch.ones(data.num_nodes, 1)
+            assert_equal_graphs(splits[split], row, data)
+
+
+def test_files_that_change_are_read_again(tmp_path):
+    lay_tu(tmp_path, "OWN")
+    before = open_data(tmp_path, "PyG-TUDataset", "OWN").load()["train"]
+    labels = tmp_path / "TUDataset/OWN/raw/OWN_node_labels.txt"
+    labels.write_text("".join(f"{(int(line) + 1) % 3}\n" for line in labels.read_text().split()))
+    after = open_data(tmp_path, "PyG-TUDataset", "OWN").load()["train"]
+    assert not torch.equal(before.x_NF, after.x_NF)
+    assert torch.equal(before.edge_index_2E, after.edge_index_2E)
+
+
+def test_graphs_that_differ_from_the_catalogue_are_refused(tmp_path):
+    lay_tu(tmp_path, "MUTAG", nodes=5, edges=4)
+    with pytest.raises(DataError, match=r"MUTAG, train split: .* states node_input .*7.* have 5 columns"):
+        load_splits(open_data(tmp_path, "PyG-TUDataset", "MUTAG"))
+
+
+RINGS = ("C1CC1", "c1ccccc1", "C1CCNC1", "c1ccncc1", "O=C1CCCC1", "C1CCCCC1", "c1ccoc1", "C1CCOC1", "c1ccsc1", "C1CNC1")
+
+
+def test_molecules_have_the_features_of_ogb_and_rows_that_are_none_are_skipped(tmp_path, caplog):
+    rows = [(smiles, f"{k % 3}") for k, smiles in enumerate(RINGS)] + [("C(", "1")]
+    lay_molecule_net(tmp_path, "esol", rows)
+    splits = load_splits(open_data(tmp_path, "PyG-MoleculeNet", "ESOL"))
+    assert {split: len(graphs) for split, graphs in splits.items()} == {"train": 8, "val": 1, "test": 1}
+    assert splits["train"].x_NF.shape[1] == 9
+    assert "1 rows are no molecules and are skipped; the first is line 12" in caplog.text
+    both = open_data(tmp_path, "PyG-MoleculeNet", "ESOL", "dataset.split=[0.6, 0.2, 0.2]").load()
+    assert [len(graphs) for graphs in both.values()] == [6, 2, 2]
+
+
+@pytest.mark.parametrize(("name", "file"), [("FreeSolv", "freesolv"), ("ESOL", "esol")])
+def test_real_molecules_have_the_published_scaffold_split(shared_dir, tmp_path, name, file):
+    with gzip.open(shared_dir / f"data/moleculenet/{file}.csv.gz", "rt") as text:
+        rows = [(row[0], row[1]) for row in list(csv.reader(text))[1:]]
+    with gzip.open(shared_dir / f"data/moleculenet/splits/{file}_scaffold.csv.gz", "rt") as text:
+        published = ["val" if part == "valid" else part for part in text.read().split()[1:]]
+    lay_molecule_net(tmp_path, name.lower(), rows)
+    for split, graphs in load_splits(open_data(tmp_path, "PyG-MoleculeNet", name)).items():
+        targets = torch.tensor([float(y) for (_, y), part in zip(rows, published, strict=True) if part == split])
+        assert torch.equal(graphs.y[:, 0], targets)
+
+
+def lay_nodes(root, data_format):
+    """Lay a node-level data set under a name that no table knows the widths of; return name and reference."""
+    kind = data_format.removeprefix("PyG-")
+    if kind == "WebKB":
+        lay_geom_gcn(root / kind / "texas/raw", "texas")
+        return "texas", lambda: WebKB(str(root / kind), "texas")
+    if kind == "Actor":
+        lay_geom_gcn(root / kind / "raw", "film", sparse=True)
+        return "none", lambda: Actor(str(root / kind))
+    if kind == "WikipediaNetwork":
+        lay_geom_gcn(root / kind / "squirrel/geom_gcn/raw", "squirrel")
+        return "squirrel", lambda: WikipediaNetwork(str(root / kind), "squirrel")
+    lay_heterophilous(root, "roman_empire", classes=5, dim=6)
+    return "Roman-empire", lambda: HeterophilousGraphDataset(str(root / kind), "Roman-empire")
+
+
+@pytest.mark.parametrize("kind", ["WebKB", "Actor", "WikipediaNetwork", "HeterophilousGraphDataset"])
+def test_nodes_of_other_splits_are_unknown(tmp_path, kind, monkeypatch):
+    name, reference = lay_nodes(tmp_path, f"PyG-{kind}")
+    monkeypatch.setattr("graphgps_spse.data.pyg_datasets.find_known", lambda *_: None)  # miniature widths
+    dataset = open_data(tmp_path, f"PyG-{kind}", name, "dataset.split_index=3")
+    assert (dataset.spec.level, dataset.spec.num_classes, dataset.spec.may_miss_targets) == ("node", 5, True)
+    splits, graph = load_splits(dataset), reference()[0]
+    require_targets(splits)
+    for split, graphs in splits.items():
+        assert_equal_graphs(graphs, 0, graph, level="node")
+        inside = graph[f"{split}_mask"][:, 3]
+        assert torch.equal(graphs.y[:, 0], torch.where(inside, graph.y, -1))
+    assert sum(int((graphs.y >= 0).sum()) for graphs in splits.values()) == SIZE
+
+
+def test_nodes_split_at_random_by_seed(tmp_path, monkeypatch):
+    name, _ = lay_nodes(tmp_path, "PyG-WebKB")
+    monkeypatch.setattr("graphgps_spse.data.pyg_datasets.find_known", lambda *_: None)
+    words = ("dataset.split_mode=random", "dataset.split=[0.5, 0.25, 0.25]")
+    first, again, other = (
+        torch.cat([g.y for g in open_data(tmp_path, "PyG-WebKB", name, *words, f"seed={seed}").load().values()])
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert int((first >= 0).sum()) == SIZE
+
+
+@pytest.mark.parametrize(
+    ("data_format", "name", "words", "message"),
+    [
+        (
+            "PyG-TUDatset",
+            "MUTAG",
+            (),
+            r"dataset.format: torch_geometric.datasets has no class 'TUDatset'. Did you mean",
+        ),
+        ("PyG-Reddit2", "x", (), r"Set dataset.pyg.level and dataset.pyg.task, dataset.split_mode .* and metric_best"),
+        ("PyG-TUDataset", "MUTAG", ("dataset.split_mode=cv-kfold-5", "dataset.split_index=5"), "has the folds 0 to 4"),
+        ("PyG-TUDataset", "MUTAG", ("dataset.split_mode=rnd",), "dataset.split_mode: 'rnd' is none of auto"),
+        ("PyG-TUDataset", "MUTAG", ("dataset.split_mode=random", "dataset.split=[0.9, 0.1, 0.1]"), "sum to 1"),
+        ("PyG-TUDataset", "MUTAG", ("dataset.split_mode=file",), "dataset.split_file: set it together with"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_with_the_keys_to_set(tmp_path, data_format, name, words, message):
+    with pytest.raises(ConfigError, match=message):
+        open_data(tmp_path, data_format, name, *words)
+
+
+def test_a_class_without_rules_needs_trust_and_then_opens(tmp_path, monkeypatch):
+    import torch_geometric.datasets
+    from torch_geometric.data import Data
+
+    class Squares(list):
+        """Two kinds of graphs in three splits, as a class of PyTorch Geometric."""
+
+        def __init__(self, root, name, split="train"):
+            count = {"train": 6, "val": 2, "test": 4}[split]
+            edges = torch.tensor([[0, 1], [1, 0]])
+            super().__init__(Data(x=torch.tensor([[0], [k % 2]]), edge_index=edges, y=k % 2) for k in range(count))
+
+    monkeypatch.setattr(torch_geometric.datasets, "Squares", Squares, raising=False)
+    words = ("dataset.pyg.level=graph", "dataset.pyg.task=classification", "dataset.split_mode=standard")
+    with pytest.raises(ConfigError, match="add dataset.trust_data=True to the command line"):
+        open_data(tmp_path, "PyG-Squares", "x", *words)
+    dataset = open_data(tmp_path, "PyG-Squares", "x", *words, "dataset.trust_data=True")
+    assert dataset.spec.node_input == ("types", 2)
+    assert [len(graphs) for graphs in load_splits(dataset).values()] == [6, 2, 4]
+
+
+def test_a_failed_download_says_which_file_to_put_where(tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr("torch_geometric.datasets.webkb.download_url", refuse)
+    with pytest.raises(DataError) as error:
+        open_data(tmp_path, "PyG-WebKB", "cornell").load()
+    folder = tmp_path / "WebKB/cornell/raw"
+    for word in ("no route to host", str(folder), "out1_graph_edges.txt", "cornell_split_0.6_0.2_9.npz", "geom-gcn"):
+        assert word in str(error.value)
+
+
+def test_headers_of_the_miniatures_are_those_of_the_class():
+    from torch_geometric.datasets import MoleculeNet
+
+    for name, (file, header, smiles_at, target_at) in MOLECULE_HEADERS.items():
+        _, _, own_file, own_smiles, own_target = MoleculeNet.names[name]
+        places = range(header.count(",") + 1)
+        assert (file, smiles_at, target_at) == (own_file, places[own_smiles], places[own_target])

@@ -1,0 +1,82 @@
+"""Rules that divide data: GraphGPS's random splits and folds, checked against their definition."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
+
+from graphgps_spse.data.split_rules import SplitOptions, assign_folds, divide
+from graphgps_spse.errors import ConfigError, DataError
+
+CLASSES = np.arange(60) % 3 // 2  # 40 of class 0, 20 of class 1
+
+
+def split(mode, seed=0, **options):
+    settings = SplitOptions(split_mode=mode, **options)
+    return divide(settings.rule("standard"), settings, name="data", classes=CLASSES, seed=seed)
+
+
+@pytest.mark.parametrize("shares", [(0.8, 0.1, 0.1), (0.6, 0.2, 0.2)])
+def test_random_splits_are_those_of_graphgps(shares):
+    """The two steps of setup_random_split in graphgps/loader/split_generator.py, on the same seed."""
+    train, rest = next(ShuffleSplit(train_size=shares[0], random_state=7).split(CLASSES, CLASSES))
+    val, test = next(ShuffleSplit(train_size=shares[1] / (1 - shares[0]), random_state=7).split(rest, rest))
+    rows = split("random", seed=7, split=shares)
+    expected = {"train": train, "val": rest[val], "test": rest[test]}
+    assert {name: part.tolist() for name, part in rows.items()} == {n: sorted(p.tolist()) for n, p in expected.items()}
+
+
+@pytest.mark.parametrize(("kind", "folds"), [("kfold", 10), ("stratifiedkfold", 10), ("stratifiedkfold", 4)])
+def test_folds_are_those_of_graphgps(kind, folds):
+    """Fold `index` is the test set and the next one val, in setup_cv_split; its seed is 123."""
+    own = {"kfold": KFold, "stratifiedkfold": StratifiedKFold}[kind](folds, shuffle=True, random_state=123)
+    parts = [test.tolist() for _, test in own.split(CLASSES, CLASSES)]
+    for index in (0, folds - 1):
+        rows = split(f"cv-{kind}-{folds}", split_index=index)
+        assert rows["test"].tolist() == parts[index]
+        assert rows["val"].tolist() == parts[(index + 1) % folds]
+        assert sorted(np.concatenate(list(rows.values())).tolist()) == list(range(60))
+
+
+def test_stratified_folds_have_the_shares_of_the_classes():
+    fold_R = assign_folds("stratifiedkfold", 10, CLASSES)
+    assert all(CLASSES[fold_R == fold].sum() == 2 for fold in range(10))
+
+
+def test_every_row_is_in_one_split_of_scaffolds():
+    settings = SplitOptions(split_mode="scaffold")
+    groups = [0] * 40 + [1] * 10 + list(range(2, 12))
+    rows = divide("scaffold", settings, name="data", classes=CLASSES, seed=0, groups=groups)
+    assert {name: len(part) for name, part in rows.items()} == {
+        "train": 48,
+        "val": 10,
+        "test": 2,
+    }  # the group of 10 fits into val
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "message"),
+    [
+        ("cv-kfold-2", {}, "at least 3 folds are needed"),
+        ("cv-kfold-10", {"split_index": 10}, "dataset.split_index: 10, but cv-kfold-10 has the folds 0 to 9"),
+        ("cv-kfold", {}, "'cv-kfold' is none of auto"),
+        ("random", {"split": (0.5, 0.5, 0.0)}, "three shares above 0 that sum to 1"),
+        ("random", {"split_file": "x.csv"}, "dataset.split_file: set it together with dataset.split_mode=file"),
+    ],
+)
+def test_wrong_options(mode, options, message):
+    with pytest.raises(ConfigError, match=message):
+        split(mode, **options)
+
+
+def test_no_known_rule_names_the_key():
+    with pytest.raises(ConfigError, match="dataset.split_mode: no split of this data set is known"):
+        SplitOptions().rule("")
+
+
+def test_too_few_rows():
+    with pytest.raises(DataError, match="a class has 20 rows, fewer than 25 stratified folds"):
+        split("cv-stratifiedkfold-25")
+    with pytest.raises(DataError, match="60 rows, fewer than 61 folds"):
+        split("cv-kfold-61")
+    with pytest.raises(DataError, match="1 rows cannot be split"):
+        divide("random", SplitOptions(), name="data", classes=np.zeros(1), seed=0)
