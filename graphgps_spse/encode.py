@@ -5,7 +5,7 @@ import shutil
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,14 @@ def encode(
         num_graphs, started = sum(len(graphs) for graphs in splits.values()), time.perf_counter()
         with _progress_bar(encoding.name, num_graphs) as bar:
             for part, graphs in splits.items():
+                twin = _find_twin(graphs, splits, records.get(encoding.name, {}))
+                if twin:
+                    bar.update(len(graphs))
+                    same = {**graphs.encodings, encoding.name: splits[twin].encodings[encoding.name]}
+                    splits = {**splits, part: replace(graphs, encodings=same)}
+                    records[encoding.name][part] = records[encoding.name][twin]
+                    log.info("%s, %s: as in %s, which has the same graphs", encoding.name, part, twin)
+                    continue
                 split = split_of(graphs)
                 choice = policy.choose(encoding, split)
                 if choice.kind != ON_THE_FLY:
@@ -54,6 +62,11 @@ def encode(
         seconds = time.perf_counter() - started
         log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
     return splits, records
+
+
+def _find_twin(graphs: GraphDataset, splits: dict[str, GraphDataset], encoded: Iterable[str]) -> str:
+    """Return the split among `encoded` that has the same graphs, such as those of node targets with masks, or ""."""
+    return next((part for part in encoded if splits[part].edge_index_2E is graphs.edge_index_2E), "")
 
 
 def split_of(graphs: GraphDataset) -> Split:

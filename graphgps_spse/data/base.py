@@ -67,6 +67,8 @@ class DatasetSpec:
     target_names: tuple[str, ...] = ()
     may_miss_targets: bool = False
     """Whether unknown targets (NaN; -1 for classes) are allowed. Losses and metrics ignore them."""
+    loss: str = ""
+    """Loss of the benchmark, if it is not the first loss of the task."""
     own_data: bool = False
     """Whether the data are a user's and no benchmark: more metrics, and scaled targets, unless the keys say no."""
 

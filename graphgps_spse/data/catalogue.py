@@ -1,10 +1,11 @@
-"""What is known of public data sets before their files are read: task, metric, split rule, features and the source.
+"""What is known of public data sets before their files are read: task, loss, metric, split rule, features, source.
 
 Models are built, and `--describe` works, without data for every data set of this table. For other data sets of the
 same classes, the same facts are read from the files.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from graphgps_spse.data.base import DatasetSpec, InputSpec
@@ -13,8 +14,6 @@ from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS
 STANDARD, RANDOM, SCAFFOLD, FOLDS = "standard", "random", "scaffold", "cv-stratifiedkfold-10"
 """Split rules, values of `dataset.split_mode`. The standard split is the one that comes with the data."""
 
-ATOMS, BONDS = InputSpec("ogb", NUM_ATOM_COLUMNS), InputSpec("ogb", NUM_BOND_COLUMNS)
-NO_FEATURES = InputSpec("none", 0)
 ENCODERS = {
     "types": ("TypeDictNode", "TypeDictEdge"),
     "floats": ("LinearNode", "LinearEdge"),
@@ -43,19 +42,26 @@ class Known(NamedTuple):
         return ENCODERS[self.spec.node_input.kind][0], ENCODERS[self.spec.edge_input.kind][1]
 
 
+@cache
+def catalogue() -> dict[tuple[str, str], Known]:
+    """Return values of `dataset.format` and `dataset.name` -> what is known of the data set."""
+    return {(data_format, name): known for data_format, name, known in _rows()}
+
+
 def find_known(data_format: str, name: str) -> Known | None:
-    """Return what is known of a value of `dataset.format` and one of `dataset.name`, or None."""
-    return KNOWN.get((data_format, name))
-
-
-def names_of(data_format: str) -> list[str]:
-    """Return the values of `dataset.name` that are known for a value of `dataset.format`."""
-    return [name for known_format, name in KNOWN if known_format == data_format]
+    """Return what is known of a data set, or None. Upper and lower case of names are not distinguished."""
+    wanted = (name or "none").lower()
+    found = (
+        known
+        for (known_format, known_name), known in catalogue().items()
+        if known_format == data_format and known_name.lower() == wanted
+    )
+    return next(found, None)
 
 
 def floats(width: int) -> InputSpec:
     """Return the layout of `width` numbers; without any there are no features."""
-    return InputSpec("floats", width) if width else NO_FEATURES
+    return InputSpec("floats", width) if width else InputSpec("none", 0)
 
 
 def _graph_classes(name: str, num_classes: int, nodes: int, edges: int = 0) -> DatasetSpec:
@@ -82,7 +88,7 @@ def _node_classes(name: str, num_classes: int, nodes: int, metric: str = "accura
         num_classes=num_classes,
         metric=metric,
         node_input=floats(nodes),
-        edge_input=NO_FEATURES,
+        edge_input=floats(0),
         may_miss_targets=True,
     )
 
@@ -97,9 +103,10 @@ def _molecules(name: str, num_targets: int, metric: str) -> DatasetSpec:
         num_targets=num_targets,
         num_classes=0 if is_real else 2,
         metric=metric,
-        node_input=ATOMS,
-        edge_input=BONDS,
+        node_input=InputSpec("ogb", NUM_ATOM_COLUMNS),
+        edge_input=InputSpec("ogb", NUM_BOND_COLUMNS),
         may_miss_targets=num_targets > 1,
+        loss="mse" if metric == "rmse" else "",
     )
 
 
@@ -151,7 +158,3 @@ def _rows() -> Iterator[tuple[str, str, Known]]:
     ):
         label = "Actor" if name == "none" else name
         yield data_format, name, Known(_node_classes(label, num_classes, nodes, metric), STANDARD, source)
-
-
-KNOWN = {(data_format, name): known for data_format, name, known in _rows()}
-"""Values of `dataset.format` and `dataset.name` -> what is known of the data set."""

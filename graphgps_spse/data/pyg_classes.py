@@ -9,6 +9,7 @@ import inspect
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -100,7 +101,7 @@ def convert(graph: Any, level: str) -> RawGraph:
 
 
 def read_unlisted(opened: Opened) -> Arrays:
-    """Return the arrays of a class that CLASSES lacks, as PyTorch Geometric opens it. Its files may run code."""
+    """Return the arrays of a class that `pyg_classes` lacks, as PyTorch Geometric opens it. Its files may run code."""
     import torch_geometric.datasets
 
     pyg_class = getattr(torch_geometric.datasets, opened.class_name)
@@ -130,19 +131,19 @@ def _read_tu(opened: Opened) -> dict[str, Iterator[RawGraph]]:
     return {"all": process(opened, use_node_attr=not has["node"], use_edge_attr=not has["edge"])}
 
 
-_MOLECULE_NET = {  # name -> file, column of SMILES, columns of targets, as in PyTorch Geometric
-    "esol": ("delaney-processed", -1, slice(-2, -1)),
-    "freesolv": ("SAMPL", 1, slice(2, 3)),
-    "lipo": ("Lipophilicity", 2, slice(1, 2)),
-    "pcba": ("pcba", -1, slice(0, 128)),
-    "muv": ("muv", -1, slice(0, 17)),
-    "hiv": ("HIV", 0, slice(-1, None)),
-    "bace": ("bace", 0, slice(2, 3)),
-    "bbbp": ("BBBP", -1, slice(-2, -1)),
-    "tox21": ("tox21", -1, slice(0, 12)),
-    "toxcast": ("toxcast_data", 0, slice(1, 618)),
-    "sider": ("sider", 0, slice(1, 28)),
-    "clintox": ("clintox", 0, slice(1, 3)),
+_MOLECULE_NET = {  # name -> file, column of SMILES, first column of targets and their number, as in PyTorch Geometric
+    "esol": ("delaney-processed", -1, -2, 1),
+    "freesolv": ("SAMPL", 1, 2, 1),
+    "lipo": ("Lipophilicity", 2, 1, 1),
+    "pcba": ("pcba", -1, 0, 128),
+    "muv": ("muv", -1, 0, 17),
+    "hiv": ("HIV", 0, -1, 1),
+    "bace": ("bace", 0, 2, 1),
+    "bbbp": ("BBBP", -1, -2, 1),
+    "tox21": ("tox21", -1, 0, 12),
+    "toxcast": ("toxcast_data", 0, 1, 617),
+    "sider": ("sider", 0, 1, 27),
+    "clintox": ("clintox", 0, 1, 2),
 }
 
 
@@ -156,9 +157,11 @@ def _molecules(opened: Opened) -> Iterator[RawGraph]:
     PyTorch Geometric's features of atoms are others than those that the encoders Atom and Bond read, so the SMILES are
     converted here. Rows that are not molecules are skipped, as there, with a warning.
     """
-    file, smiles_at, targets_at = _MOLECULE_NET[opened.name]
+    from rdkit import rdBase
+
+    file, smiles_at, target_at, num_targets = _MOLECULE_NET[opened.name]
     path, scaffolds, skipped = opened.folder / f"{file}.csv", dict[str, int](), list[str]()
-    with path.open(encoding="utf-8", newline="") as text:
+    with path.open(encoding="utf-8", newline="") as text, rdBase.BlockLogs():
         table = csv.reader(text)
         next(table, None)
         for cells in filter(None, table):
@@ -168,7 +171,8 @@ def _molecules(opened: Opened) -> Iterator[RawGraph]:
                 skipped.append(f"line {table.line_num}: {err}")
                 continue
             scaffold = find_scaffold(cells[smiles_at].strip())
-            targets = [float(cell) if cell.strip() else float("nan") for cell in cells[targets_at]]
+            first = target_at % len(cells)
+            targets = [float(cell) if cell.strip() else float("nan") for cell in cells[first : first + num_targets]]
             yield RawGraph(
                 x=torch.from_numpy(molecule.x),
                 edge_index=torch.from_numpy(molecule.edge_index).long(),
@@ -188,59 +192,62 @@ def _geom_gcn_files(name: str) -> tuple[str, ...]:
 _GEOM_URL = "https://github.com/graphdml-uiuc-jlu/geom-gcn (folders new_data and splits)"
 _MOLECULE_URL = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/ (the same name, .csv or .csv.gz)"
 
-CLASSES = {
-    "TUDataset": PyGClass(
-        folder="{name}/raw",
-        files=lambda name: (f"{name}_A.txt", f"{name}_graph_indicator.txt"),
-        url="https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip",
-        read=_read_tu,
-        split="cv-stratifiedkfold-10",
-        others="*.txt",
-    ),
-    "MoleculeNet": PyGClass(
-        folder="{name}/raw",
-        files=lambda name: (f"{_MOLECULE_NET[name][0]}.csv",),
-        url=_MOLECULE_URL,
-        read=_read_molecules,
-        split="scaffold",
-        spell=str.lower,
-    ),
-    "WebKB": PyGClass(
-        folder="{name}/raw",
-        files=_geom_gcn_files,
-        url=_GEOM_URL,
-        read=_read_all,
-        level="node",
-        split="standard",
-        spell=str.lower,
-    ),
-    "Actor": PyGClass(
-        folder="raw",
-        files=_geom_gcn_files,
-        url=_GEOM_URL,
-        read=_read_all,
-        level="node",
-        split="standard",
-        spell=lambda name: "",
-    ),
-    "WikipediaNetwork": PyGClass(
-        folder="{name}/geom_gcn/raw",
-        files=_geom_gcn_files,
-        url=_GEOM_URL,
-        read=_read_all,
-        options={"geom_gcn_preprocess": True},
-        level="node",
-        split="standard",
-        spell=str.lower,
-    ),
-    "HeterophilousGraphDataset": PyGClass(
-        folder="{name}/raw",
-        files=lambda name: (f"{name}.npz",),
-        url="https://github.com/yandex-research/heterophilous-graphs (folder data)",
-        read=_read_all,
-        level="node",
-        split="standard",
-        spell=lambda name: name.lower().replace("-", "_"),
-    ),
-}
-"""Name of a class of torch_geometric.datasets -> its raw files."""
+
+@cache
+def pyg_classes() -> dict[str, PyGClass]:
+    """Return the name of each class of torch_geometric.datasets that can be read safely, and its raw files."""
+    return {
+        "TUDataset": PyGClass(
+            folder="{name}/raw",
+            files=lambda name: (f"{name}_A.txt", f"{name}_graph_indicator.txt"),
+            url="https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip",
+            read=_read_tu,
+            split="cv-stratifiedkfold-10",
+            others="*.txt",
+        ),
+        "MoleculeNet": PyGClass(
+            folder="{name}/raw",
+            files=lambda name: (f"{_MOLECULE_NET[name][0]}.csv",),
+            url=_MOLECULE_URL,
+            read=_read_molecules,
+            split="scaffold",
+            spell=str.lower,
+        ),
+        "WebKB": PyGClass(
+            folder="{name}/raw",
+            files=_geom_gcn_files,
+            url=_GEOM_URL,
+            read=_read_all,
+            level="node",
+            split="standard",
+            spell=str.lower,
+        ),
+        "Actor": PyGClass(
+            folder="raw",
+            files=_geom_gcn_files,
+            url=_GEOM_URL,
+            read=_read_all,
+            level="node",
+            split="standard",
+            spell=lambda name: "",
+        ),
+        "WikipediaNetwork": PyGClass(
+            folder="{name}/geom_gcn/raw",
+            files=_geom_gcn_files,
+            url=_GEOM_URL,
+            read=_read_all,
+            options={"geom_gcn_preprocess": True},
+            level="node",
+            split="standard",
+            spell=str.lower,
+        ),
+        "HeterophilousGraphDataset": PyGClass(
+            folder="{name}/raw",
+            files=lambda name: (f"{name}.npz",),
+            url="https://github.com/yandex-research/heterophilous-graphs (folder data)",
+            read=_read_all,
+            level="node",
+            split="standard",
+            spell=lambda name: name.lower().replace("-", "_"),
+        ),
+    }

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.catalogue import Known, find_known, floats, names_of
+from graphgps_spse.data.catalogue import Known, find_known, floats
 from graphgps_spse.data.kept_arrays import Arrays
 from graphgps_spse.data.options import FormatOptions, SourceOptions
 from graphgps_spse.data.pyg import RawFiles, TrustOptions, download_raw_files, split_from_arrays
-from graphgps_spse.data.pyg_classes import CLASSES, Opened, read_unlisted
+from graphgps_spse.data.pyg_classes import Opened, pyg_classes, read_unlisted
 from graphgps_spse.data.split_rules import SplitOptions, divide
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.data.summary import take_graphs
@@ -55,7 +55,9 @@ class PyGDataset:
         """
         self.class_name, self.name, self.root, self.rule, self.split = class_name, name, root, rule, split
         self.pyg, self.seed, self.trusted = pyg or PyGOptions(), seed, trusted
-        self.level = known.spec.level if known else self.pyg.level or getattr(CLASSES.get(class_name), "level", "")
+        self.level = (
+            known.spec.level if known else self.pyg.level or getattr(pyg_classes().get(class_name), "level", "")
+        )
         self.label = known.spec.name if known else name if name not in ("", "none") else class_name
         self.spec = known.spec if known else self._describe(self._read())
 
@@ -64,7 +66,7 @@ class PyGDataset:
         """Read `dataset.name`, `dataset.dir`, the keys of splits, `dataset.pyg` and `dataset.trust_data`."""
         data_format, source = FormatOptions.from_cfg(cfg).format, SourceOptions.from_cfg(cfg)
         class_name, split, pyg = data_format.removeprefix("PyG-"), SplitOptions.from_cfg(cfg), PyGOptions.from_cfg(cfg)
-        known, listed = _find(data_format, source.name), CLASSES.get(class_name)
+        known, listed = find_known(data_format, source.name), pyg_classes().get(class_name)
         trusted = TrustOptions.from_cfg(cfg).trust_data
         if not known and not listed:
             _require_rules(class_name, pyg, trusted)
@@ -142,7 +144,7 @@ class PyGDataset:
 
     def _read(self) -> Arrays:
         opened = Opened(self.class_name, self.root, self.root, self.name, self.level, self.trusted)
-        listed = CLASSES.get(self.class_name)
+        listed = pyg_classes().get(self.class_name)
         if listed is None:
             return read_unlisted(opened)
         folder = self.root / listed.folder.format(name=self.name)
@@ -185,19 +187,13 @@ class PyGDataset:
         )
 
 
-def _find(data_format: str, name: str) -> Known | None:
-    """Return what is known of a data set; upper and lower case of names are not distinguished, as in most classes."""
-    same = [known for known in names_of(data_format) if known.lower() == (name or "none").lower()]
-    return find_known(data_format, same[0]) if same else None
-
-
 def _require_rules(class_name: str, pyg: PyGOptions, trusted: bool) -> None:
     """Raise ConfigError for a class that PyTorch Geometric lacks, and for one of which nothing is known."""
     from torch_geometric import datasets as pyg_datasets  # here, because the import is slow
 
     if not hasattr(pyg_datasets, class_name):
         near = nearest(class_name, pyg_datasets.__all__)
-        known = ", ".join(f"PyG-{name}" for name in (*CLASSES, "ZINC", "GNNBenchmarkDataset"))
+        known = ", ".join(f"PyG-{name}" for name in (*pyg_classes(), "ZINC", "GNNBenchmarkDataset"))
         raise ConfigError(
             f"dataset.format: torch_geometric.datasets has no class '{class_name}'.{near} Classes with known rules: "
             f"{known}"

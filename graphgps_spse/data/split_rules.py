@@ -14,7 +14,7 @@ from graphgps_spse.data.splits import SPLITS, check_split, split_by_scaffold
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import Options, option
 
-_FOLDS = re.compile(r"cv-(kfold|stratifiedkfold)-([0-9]+)")
+_FOLDS = r"cv-(kfold|stratifiedkfold)-([0-9]+)"
 _FOLD_SEED = 123  # of GraphGPS
 MODES = "auto, standard, random, scaffold, file, cv-kfold-K or cv-stratifiedkfold-K, K folds"
 
@@ -40,7 +40,7 @@ class SplitOptions(Options, section="dataset"):
             raise ConfigError(
                 "dataset.split_mode: no split of this data set is known; set it to random, or to " + MODES
             )
-        folds = _FOLDS.fullmatch(mode)
+        folds = re.fullmatch(_FOLDS, mode)
         if not folds and mode not in ("standard", "random", "scaffold", "file"):
             raise ConfigError(f"dataset.split_mode: '{mode}' is none of {MODES}")
         if folds and not self.split_index < int(folds[2]) >= 3:
@@ -66,7 +66,7 @@ def divide(
     Raises DataError if a split is empty.
     """
     num_rows = len(classes)
-    folds = _FOLDS.fullmatch(rule)
+    folds = re.fullmatch(_FOLDS, rule)
     if folds:
         fold_R = assign_folds(folds[1], int(folds[2]), classes)
         rows = splits_of_fold(fold_R, options.split_index, int(folds[2]))

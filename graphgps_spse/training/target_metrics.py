@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from graphgps_spse.data.base import is_unknown
 from graphgps_spse.errors import DataError
 from graphgps_spse.registry import metrics
 from graphgps_spse.training.metrics import Accumulator
@@ -81,9 +82,10 @@ def target_metric_names(names: Sequence[str], target_names: Sequence[str]) -> tu
 def compute_metrics(names: Sequence[str], pred: Tensor, y: Tensor, target_names: Sequence[str]) -> dict[str, float]:
     """Return each metric by name: its mean over the targets, and NAME_TARGET of each if there are several.
 
-    `y` [R, T] holds floats with NaN for unknown, or int64 classes. `pred` is [R, T], values or logits of class 1, or
-    [R, T * C], logits of C classes, target after target. A metric without a value for a target (`find_undefined`) is
-    left out there, and its mean is over the other targets. Raises DataError for a value that is not finite.
+    `y` [R, T] holds floats with NaN for unknown, or int64 classes with -1 for unknown. `pred` is [R, T], values or
+    logits of class 1, or [R, T * C], logits of C classes, target after target. A metric without a value for a target
+    (`find_undefined`) is left out there, and its mean is over the other targets. Raises DataError for a value that is
+    not finite.
     """
     values: dict[str, float] = {}
     pred, y = pred.detach().double().cpu(), y.cpu()
@@ -125,7 +127,7 @@ def find_undefined(
 
 def _known(y: Tensor, *, of_classes: bool) -> Tensor:
     """Return the known targets of a column y [R]: int64 classes or float64 values."""
-    y = y[~torch.isnan(y)] if y.is_floating_point() else y
+    y = y[~is_unknown(y)]
     return y.long() if of_classes else y.double()
 
 
@@ -134,7 +136,7 @@ def _known_rows(pred: Tensor, y: Tensor, *, of_classes: bool) -> list[tuple[Tens
     num_rows, num_targets = y.shape
     columns = []
     for t in range(num_targets):
-        is_known = ~torch.isnan(y[:, t]) if y.is_floating_point() else torch.ones(num_rows, dtype=torch.bool)
+        is_known = ~is_unknown(y[:, t])
         rows = pred.reshape(num_rows, num_targets, -1)[is_known, t]
         if not of_classes:
             rows = rows[:, 0]

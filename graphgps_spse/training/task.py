@@ -48,7 +48,7 @@ class Task(ABC):
     """A kind of targets. A loss is the mean over the rows of a batch: graphs, or nodes if targets belong to nodes."""
 
     losses: ClassVar[tuple[str, ...]]
-    """Values of `model.loss_fun`. The first is the loss of the benchmark, which `auto` selects."""
+    """Values of `model.loss_fun`. `auto` selects the loss of the data set, or the first if it names none."""
     directions: ClassVar[dict[str, str]] = DIRECTIONS
     """Name in `metric_names` -> "min" or "max", which is best. A task with other names extends this mapping."""
     of_classes: ClassVar[bool | None] = None
@@ -70,7 +70,7 @@ class Task(ABC):
         `standardise`: "auto" standardises the values that user data have as targets, and "off" nothing.
         """
         self.spec = spec
-        self.loss_fun = self.losses[0] if loss_fun == "auto" else loss_fun
+        self.loss_fun = (spec.loss or self.losses[0]) if loss_fun == "auto" else loss_fun
         self.metric = spec.metric if metric == "auto" else metric
         self.registered = self._choose_registered(metrics)
         scales = standardise == "auto" and spec.own_data and self.of_classes is False

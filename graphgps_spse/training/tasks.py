@@ -50,9 +50,13 @@ class Regression(Task):
 
 @tasks.register("classification")
 class Classification(Task):
-    """One of C classes per row, y [B, 1]: cross-entropy; accuracy, and its mean over classes (accuracy-SBM)."""
+    """One of C classes per row, y [B, 1], -1 where unknown: cross-entropy; accuracy, and its mean over classes.
 
-    losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)
+    The weighted cross-entropy gives class c of n_c among V rows of a batch the weight (V - n_c) / V, or 0 where it is
+    absent (Dwivedi et al. 2023). The mean is over weights. A batch of one class alone has loss 0.
+    """
+
+    losses: ClassVar[tuple[str, ...]] = ("cross_entropy", "weighted_cross_entropy")
     of_classes, metrics_of_own_data = True, CLASS_METRICS
     metric_names = ("loss", "accuracy", "accuracy-SBM")
 
@@ -62,7 +66,22 @@ class Classification(Task):
         return self.spec.num_classes
 
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(pred, y[:, 0])
+        if self.loss_fun == "weighted_cross_entropy":
+            weight_C = self._class_weights(pred, y)
+            total = self._sum_known(weight_C[y.clamp(min=0)], y).clamp_min(torch.finfo(pred.dtype).tiny)
+            return F.cross_entropy(pred, y[:, 0], weight=weight_C, reduction="sum", ignore_index=-1) / total
+        if not self.spec.may_miss_targets:
+            return F.cross_entropy(pred, y[:, 0])
+        return F.cross_entropy(pred, y[:, 0], reduction="sum", ignore_index=-1) / (y >= 0).sum().clamp_min(1)
+
+    def _class_weights(self, pred: Tensor, y: Tensor) -> Tensor:
+        """Return the weight of each class, [C]."""
+        count_C = (y == torch.arange(self.spec.num_classes, device=y.device)).sum(0)
+        rows = (y >= 0).sum().clamp_min(1) if self.spec.may_miss_targets else y.shape[0]
+        return torch.where(count_C > 0, (rows - count_C) / rows, 0).to(pred.dtype)
+
+    def _sum_known(self, values: Tensor, y: Tensor) -> Tensor:
+        return (torch.where(y >= 0, values, 0) if self.spec.may_miss_targets else values).sum()
 
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
         """Return the class of each row and the probability of every class."""
@@ -77,10 +96,9 @@ class Classification(Task):
 
 @tasks.register("classification_sbm")
 class SBMClassification(Classification):
-    """Node classes of PATTERN and CLUSTER, y [N, 1]: cross-entropy weighted against the classes' sizes in the batch.
+    """Node classes of PATTERN and CLUSTER, y [N, 1]: weighted cross-entropy.
 
-    Class c of n_c among V nodes weighs (V - n_c) / V, or 0 where it is absent (Dwivedi et al. 2023). Two classes share
-    one logit, and the mean is over nodes; for more it is over weights. A batch of one class alone has loss 0.
+    Two classes share one logit, and then the mean is over nodes instead of weights.
     """
 
     losses = ("weighted_cross_entropy",)
@@ -91,13 +109,10 @@ class SBMClassification(Classification):
         return 1 if self.spec.num_classes == 2 else self.spec.num_classes
 
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
-        classes_C = torch.arange(self.spec.num_classes, device=y.device)
-        count_C = (y == classes_C).sum(0)
-        weight_C = torch.where(count_C > 0, (y.shape[0] - count_C) / y.shape[0], 0).to(pred.dtype)
         if self.dim_out == 1:
+            weight_C = self._class_weights(pred, y)
             return F.binary_cross_entropy_with_logits(pred, y.to(pred.dtype), weight=weight_C[y])
-        total = weight_C[y].sum().clamp_min(torch.finfo(pred.dtype).tiny)
-        return F.cross_entropy(pred, y[:, 0], weight=weight_C, reduction="sum") / total
+        return super()._loss(pred, y)
 
 
 @tasks.register("multilabel")

@@ -257,3 +257,34 @@ def test_a_metric_without_a_value_is_said_and_is_an_error_where_it_selects(caplo
     for metric, known in (("r2_a", y), ("r2", y[:1])):
         with pytest.raises(DataError, match=f"val split: {metric} selects.*equal.*set metric_best"):
             Regression(OWN["regression"], metric=metric).check_metrics({"train": torch.randn(3, 3), "val": known})
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "weighted_cross_entropy"])
+def test_unknown_classes_count_for_nothing(loss):
+    """Nodes outside a split have the class -1. Loss, gradient and metrics are those of the other rows alone."""
+    of_all, of_some = (replace(SPECS["classification"], num_classes=4, may_miss_targets=miss) for miss in (False, True))
+    pred = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+    y = torch.tensor([0, 1, 1, 2, 3, 3, 3, 0, 1])[:, None]
+    known = torch.arange(9) % 3 != 1
+    losses, grads, values = [], [], []
+    for spec_of, rows, targets in (
+        (of_all, pred[known], y[known]),
+        (of_some, pred, torch.where(known[:, None], y, -1)),
+    ):
+        task = tasks.get("classification")(spec_of, loss_fun=loss, metrics=("f1", "auc"))
+        rows = rows.clone().requires_grad_()
+        losses.append(task.loss(rows, targets))
+        losses[-1].backward()
+        grads.append(rows.grad)
+        sums = task.new_metrics(CPU)
+        sums.update(rows.detach(), targets)
+        values.append(sums.compute())
+    assert torch.allclose(*losses)
+    assert torch.allclose(grads[0], grads[1][known])
+    assert not grads[1][~known].any()
+    assert values[0] == pytest.approx(values[1])
+
+
+def test_a_data_set_may_name_its_loss():
+    of_mse = replace(SPECS["regression"], loss="mse")
+    assert (Regression(of_mse).loss_fun, Regression(of_mse, loss_fun="l1").loss_fun) == ("mse", "l1")
