@@ -44,8 +44,8 @@ class PyGDataset:
         root: Path,
         rule: str,
         split: SplitOptions,
+        pyg: PyGOptions,
         known: Known | None = None,
-        pyg: PyGOptions | None = None,
         seed: int = 0,
         trusted: bool = False,
     ) -> None:
@@ -54,7 +54,7 @@ class PyGDataset:
         Without `known`, the description of the data is read from the files, which must then be there.
         """
         self.class_name, self.name, self.root, self.rule, self.split = class_name, name, root, rule, split
-        self.pyg, self.seed, self.trusted = pyg or PyGOptions(), seed, trusted
+        self.pyg, self.seed, self.trusted = pyg, seed, trusted
         self.level = (
             known.spec.level if known else self.pyg.level or getattr(pyg_classes().get(class_name), "level", "")
         )
@@ -98,7 +98,7 @@ class PyGDataset:
             raise ConfigError(f"dataset.split_mode: scaffold, but the graphs of {self.label} are no molecules")
         classes = graphs.y[:, 0].numpy() if self.spec.num_classes else np.zeros(len(graphs))
         rows = self._divide(classes, [] if groups is None else groups.tolist())
-        return {split: replace(take_graphs(graphs, part), split=split) for split, part in rows.items()}
+        return {split: replace(take_graphs(graphs, part.tolist()), split=split) for split, part in rows.items()}
 
     def _divide(self, classes: np.ndarray, groups: list[Any]) -> dict[str, np.ndarray]:
         try:
@@ -132,12 +132,14 @@ class PyGDataset:
 
     def _split(self, arrays: Arrays, key: str, split: str) -> GraphDataset:
         graphs = split_from_arrays(arrays, name=self.label, split=key, level=self.spec.level)
-        is_class = self.spec.num_classes > 0 and self.spec.task != "multilabel"
+        attr, is_class = graphs.edge_attr_EF, self.spec.num_classes > 0 and self.spec.task != "multilabel"
         return replace(
             graphs,
             split=split,
             x_NF=_as_input(graphs.x_NF, self.spec.node_input),
-            edge_attr_EF=_as_input(graphs.edge_attr_EF, self.spec.edge_input),
+            edge_attr_EF=None
+            if attr is None or not self.spec.edge_input.size
+            else _as_input(attr, self.spec.edge_input),
             y=graphs.y.long() if is_class else graphs.y.float(),
             may_miss_targets=self.spec.may_miss_targets,
         )
@@ -218,8 +220,6 @@ def _describe_input(values: np.ndarray | None) -> InputSpec:
     return floats(values.shape[1])
 
 
-def _as_input(values: torch.Tensor | None, declared: InputSpec) -> torch.Tensor | None:
-    """Return features in the type that the description states; graphs without declared edge features have none."""
-    if values is None or declared.kind == "none":
-        return None
+def _as_input(values: torch.Tensor, declared: InputSpec) -> torch.Tensor:
+    """Return features in the type that the description states."""
     return values.float() if declared.kind == "floats" else values
