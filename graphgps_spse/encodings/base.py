@@ -97,9 +97,11 @@ class Encoding(ABC):
     size_key: ClassVar[str] = ""
     """Key that error messages suggest to lower when an encoding takes too much memory; empty if no key helps."""
     node_values: ClassVar[str] = "numbers"
-    """Kind of node features, which selects the node encoders: "numbers", or "eigenpairs" (the layout of LapPE)."""
+    """Kind of node features, which selects the node encoders: "numbers", "eigenpairs" (as in LapPE) or "degrees"."""
     switches: ClassVar[Mapping[str, Switch]] = MappingProxyType({})
     """How to switch off the "pair" or "node" part. A part that is on but read by no module is an error."""
+    num_degrees: tuple[int, int] = (0, 0)
+    """Number of in- and out-degrees, if `node_values` are degrees."""
     dim_pair: int = 0
     """Number of channels of each pair; 0 for an encoding without pair features."""
     dim_node: int = 0

@@ -90,6 +90,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "posenc_ElstaticSE.pass_as_var": ((False,), "only encoders read encodings"),
     "posenc_ElstaticSE.kernel.times": (([], [*range(10)]), "ElstaticSE always has its ten statistics"),
     "posenc_ElstaticSE.kernel.times_func": (("range(10)", ""), "ElstaticSE always has its ten statistics"),
+    "posenc_GraphormerBias.dim_pe": ((0,), "vectors of degrees are added to all columns"),
     "posenc_RRWP.spd": ((False,), "use CSA with dataset.edge_encoder_name X+SPD for distances"),
     "optim.num_cycles": ((0.5,), "the cosine is half a cycle"),
     "optim.min_lr_mode": (("threshold",), "schedules with warm-up end at 0, as in the official code with this value"),
@@ -101,7 +102,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 """Values at which a key means what is done here anyway, and what to do at others."""
 
-ABSENT = ("SignNet", "EquivStableLapPE", "HKfullPE", "GraphormerBias")
+ABSENT = ("SignNet", "EquivStableLapPE", "HKfullPE")
 """Encodings that are not here; their sections are ignored while they are not enabled."""
 
 TRANSLATED = ("metric_agg", "wandb.use")

@@ -1,7 +1,7 @@
 """Nodes of the first layer: raw features and encodings side by side, as `X+A+B` in the name of the encoder says.
 
-`TypeDictNode+RWSE` is [TypeDictNode(x) | RWSE], with `posenc_RWSE.dim_pe` columns of the latter. GraphGym's layers
-before message passing follow, if there are any.
+`TypeDictNode+RWSE` is [TypeDictNode(x) | RWSE], with `posenc_RWSE.dim_pe` columns of the latter. Vectors of degrees are
+added. GraphGym's layers before message passing follow, if there are any.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, enabled_encoding, split_encoder_name
-from graphgps_spse.models.modules.positional_encoders import build_positional_encoder
+from graphgps_spse.models.modules.positional_encoders import DegreeEmbedding, build_positional_encoder
 from graphgps_spse.models.options import LARGEST_DEPTH, L2NormOptions
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import encodings as known_encodings
@@ -46,16 +46,29 @@ class PreMPLayer(nn.Module):
 
 
 class NodeEncoder(nn.Module):
-    """Raw node features, one positional encoder for each encoding of `parts` beside them, then layers before MP."""
+    """Raw node features, one positional encoder for each encoding of `parts` beside them, then layers before MP.
 
-    def __init__(self, raw: nn.Module, parts: Mapping[str, nn.Module], pre_mp: Sequence[nn.Module] = ()) -> None:
+    The encoders of `added`, which have all columns, are added to both.
+    """
+
+    def __init__(
+        self,
+        raw: nn.Module,
+        parts: Mapping[str, nn.Module],
+        pre_mp: Sequence[nn.Module] = (),
+        added: Mapping[str, nn.Module] | None = None,
+    ) -> None:
         super().__init__()
         self.raw, self.parts, self.pre_mp = raw, nn.ModuleDict(parts), nn.Sequential(*pre_mp)
+        self.added = nn.ModuleDict(added or {})
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [N, D]."""
         parts = [self.raw(batch.x_NF), *(part(batch.node[name]) for name, part in self.parts.items())]
-        return self.pre_mp(torch.cat(parts, dim=1))
+        x_ND = torch.cat(parts, dim=1)
+        for name, part in self.added.items():
+            x_ND = x_ND + part(batch.node[name])
+        return self.pre_mp(x_ND)
 
 
 def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> NodeEncoder:
@@ -66,15 +79,19 @@ def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
     raw, names = split_encoder_name(EncoderOptions.from_cfg(cfg).node_encoder_name, "node")
     if raw in known_encodings.names():
         raw, names = "LinearNode", [raw, *names]
-    parts = {}
+    parts, added = {}, {}
     for name in names:
         encoding = enabled_encoding(encodings, name, "node")
-        parts[name] = build_positional_encoder(cfg, encoding)
+        if encoding.node_values == "degrees":
+            added[name] = DegreeEmbedding(encoding.num_degrees, dim)
+        else:
+            parts[name] = build_positional_encoder(cfg, encoding)
     dim_raw = dim - sum(part.dim for part in parts.values())
     if dim_raw < 1:
         widths = ", ".join(f"posenc_{name}.dim_pe={part.dim}" for name, part in parts.items())
         raise ConfigError(f"gt.dim_hidden={dim} leaves no column for the raw node features beside {widths}")
-    return NodeEncoder(node_encoders.get(raw).from_spec(spec.node_input, dim_raw), parts, build_pre_mp(cfg, dim))
+    raw_encoder = node_encoders.get(raw).from_spec(spec.node_input, dim_raw)
+    return NodeEncoder(raw_encoder, parts, build_pre_mp(cfg, dim), added)
 
 
 def build_pre_mp(cfg: Any, dim: int) -> list[nn.Module]:

@@ -5,6 +5,7 @@ reads options from the section of the encoding, and has a width, `dim`: it maps 
 which encodings it can read: those of the same `node_values`.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -86,3 +87,19 @@ class DeepSet(nn.Module):
         missing_NF = vector_NF.isnan() | value_NF.isnan()
         token_NF2 = torch.stack([vector_NF, value_NF], dim=2).masked_fill(missing_NF.unsqueeze(2), 0.0)
         return self.mlp(token_NF2).masked_fill(missing_NF.unsqueeze(2), 0.0).sum(1)
+
+
+class DegreeEmbedding(nn.Module):
+    """One learned vector for each in-degree and one for each out-degree (Graphormer, Ying et al. 2021)."""
+
+    def __init__(self, num_degrees: Sequence[int], dim: int) -> None:
+        """Weights start as N(0, 0.02^2), as in Graphormer."""
+        super().__init__()
+        self.embeddings = nn.ModuleList(nn.Embedding(number, dim) for number in num_degrees)
+        for embedding in self.embeddings:
+            nn.init.normal_(embedding.weight, std=0.02)
+
+    def forward(self, node_N2: Tensor) -> Tensor:
+        """Return the sum of the vectors, [N, dim]."""
+        into_ND, out_ND = (embedding(degree) for embedding, degree in zip(self.embeddings, node_N2.long().unbind(1)))
+        return into_ND + out_ND
