@@ -88,6 +88,22 @@ def ppgt_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
     return tree
 
 
+GRAPHORMER_VARIANTS = {  # keys of graphormer, encodings
+    "distances": ({}, ["SPD"]),
+    "SPSE": ({"num_in_degrees": 2, "num_out_degrees": 3}, ["SPSE"]),
+    "without token": ({"use_graph_token": False}, ["RRWP", "SPD"]),
+    "no encoding": ({}, []),
+}
+
+
+def graphormer_config(variant: str = "distances", *, kernels: str = "auto", layers: int = 3, **keys: object):
+    tree = default_tree()
+    tree.train.kernels, tree.model.type, tree.gnn.dim_inner = kernels, "Graphormer", 12
+    tree.graphormer.update({"num_layers": layers, "embed_dim": 12, "num_heads": 3})
+    tree.graphormer.update({**GRAPHORMER_VARIANTS[variant][0], **keys})
+    return tree
+
+
 def grit_config(*, kernels: str = "auto", **gt: object):
     tree = default_tree()
     tree.train.kernels = kernels

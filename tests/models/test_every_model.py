@@ -8,6 +8,7 @@ import pytest
 import torch
 from dense_gnn import dense_gnn
 from dense_gps import dense_csa, dense_gps
+from dense_graphormer import dense_graphormer
 from dense_grit import dense_grit
 from dense_ppgt import dense_ppgt
 from model_graphs import (
@@ -27,10 +28,12 @@ from small_configs import (
     CSA_VARIANTS,
     GNN_VARIANTS,
     GPS_VARIANTS,
+    GRAPHORMER_VARIANTS,
     PPGT_VARIANTS,
     csa_config,
     gnn_config,
     gps_config,
+    graphormer_config,
     grit_config,
     ppgt_config,
 )
@@ -70,6 +73,10 @@ CASES = {
     "GRIT-SPD": Case(grit_config, None, ["SPD"], dense_grit),
     **{f"GPS-{v}": Case(gps_config, v, GPS_VARIANTS[v][3], dense_gps) for v in GPS_VARIANTS},
     **{f"GNN-{v}": Case(gnn_config, v, GNN_VARIANTS[v][3], dense_gnn) for v in GNN_VARIANTS},
+    **{
+        f"Graphormer-{v}": Case(graphormer_config, v, row[1], dense_graphormer)
+        for v, row in GRAPHORMER_VARIANTS.items()
+    },
     **{f"PPGT-{v}": Case(ppgt_config, v, PPGT_VARIANTS[v][1], dense_ppgt) for v in PPGT_VARIANTS},
     **{f"CSA-{v}": Case(csa_config, v, CSA_VARIANTS[v][1], dense_csa) for v in CSA_VARIANTS},
 }
@@ -178,6 +185,8 @@ READERS = {  # encodings by their own code, as each model reads them: for nodes,
     "GNN, several": ("GINE", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+RRWP+SPSE+SPD+Rings", [*PAIRS, "SPD", "Rings"]),
     "PPGT": ("walks", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RRWP", "RWSE"]),
     "PPGT, several": ("SPSE", "TypeDictNode+LapPE", "TypeDictEdge", [*PAIRS, "SPD", "Rings", "LapPE"]),
+    "Graphormer": ("distances", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "SPD", "RWSE"]),
+    "Graphormer, several": ("SPSE", "TypeDictNode+SPSE", "TypeDictEdge", [*PAIRS, "SPD", "Rings"]),
     "GPS, several": ("GINE", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+RRWP+SPSE+SPD+Rings", [*PAIRS, "SPD", "Rings"]),
     "CSA, several": ("walks", "TypeDictNode+RRWP+SPSE", "TypeDictEdge+SPSE+RRWP+SPD", [*PAIRS, "SPD", "Rings"]),
     "GRIT, several": ("", "TypeDictNode+LapPE", "TypeDictEdge", [*PAIRS, "SPD", "Rings", "LapPE"]),
@@ -191,6 +200,7 @@ def test_every_model_reads_every_encoding(name):
     config, dense = {
         "GPS": (gps_config, dense_gps),
         "GNN": (gnn_config, dense_gnn),
+        "Graphormer": (graphormer_config, dense_graphormer),
         "PPGT": (ppgt_config, dense_ppgt),
         "CSA": (csa_config, dense_csa),
         "GRIT": (lambda _: grit_config(), dense_grit),

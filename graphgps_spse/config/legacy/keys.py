@@ -39,7 +39,7 @@ IGNORED: dict[str, tuple[str, ...]] = {
         *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_LapPE.n_heads", "posenc_RWSE.layers"),
         *("posenc_RWSE.n_heads", "posenc_RWSE.post_layers", "posenc_RRWP.add_identity", "posenc_RRWP.add_node_attr"),
         *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
-        *("optim.stop_patience", "graphormer"),
+        "optim.stop_patience",
     ),
     "a linear encoder does not read them": (
         *("posenc_HKdiagSE.layers", "posenc_HKdiagSE.n_heads", "posenc_HKdiagSE.post_layers"),
@@ -57,7 +57,6 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "dataset.transductive": ((False,), "only whole graphs are available"),
     "dataset.node_encoder": ((True,), "nodes always have an encoder; set dataset.node_encoder_name"),
     "dataset.node_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
-    "dataset.edge_encoder": ((True,), "set dataset.edge_encoder_name: none"),
     "dataset.edge_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
     "dataset.edge_encoder_dense": ((True,), "CSA reads all pairs"),
     "dataset.transform": (("none",), "add a data set: docs/adding_a_component.md"),
@@ -105,7 +104,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
 ABSENT = ("SignNet", "EquivStableLapPE", "HKfullPE")
 """Encodings that are not here; their sections are ignored while they are not enabled."""
 
-TRANSLATED = ("metric_agg", "wandb.use")
+TRANSLATED = ("metric_agg", "wandb.use", "dataset.edge_encoder", "posenc_GraphormerBias")
 """Keys that are turned into others by rules in translation.py."""
 
 DEFAULTS: dict[str, Any] = {
@@ -150,6 +149,12 @@ MESSAGE_PASSING = (
     "gnn.virtual_node",
 )
 """Keys that only the message passing model reads; other models ignore them."""
+
+GRAPHORMER_BIAS = {
+    "posenc_GraphormerBias.num_in_degrees": "graphormer.num_in_degrees",
+    "posenc_GraphormerBias.num_out_degrees": "graphormer.num_out_degrees",
+}
+"""Keys of Graphormer's encoding that are keys of the model here."""
 
 CONVOLUTIONS = {
     "gineconv": "gineconv",

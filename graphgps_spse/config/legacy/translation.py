@@ -15,6 +15,7 @@ from graphgps_spse.config.legacy.keys import (
     CONVOLUTIONS,
     DATASETS,
     DEFAULTS,
+    GRAPHORMER_BIAS,
     IGNORED,
     LOCAL_PARTS,
     MESSAGE_PASSING,
@@ -162,6 +163,10 @@ def _translate_switches(settings: Translation) -> None:
         use, where = leaves.pop("wandb.use")
         mode = settings.get("wandb.mode", "online") if use else "disabled"
         settings.put("wandb.mode", mode, where, f"'wandb.use: {use}' is read as wandb.mode: {mode}")
+    has_encoder, where = leaves.pop("dataset.edge_encoder", (True, ""))
+    reads_types = settings.get("model.type") == "Graphormer" and settings.get("dataset.edge_encoder_name")
+    if not has_encoder and reads_types != "TypeDictEdge":  # which Graphormer reads all the same
+        settings.put("dataset.edge_encoder_name", "none", where, "'dataset.edge_encoder: False' is read as none")
     if "metric_agg" in leaves:
         (agg, where), metric = leaves.pop("metric_agg"), settings.get("metric_best", "auto")
         right = "argmin" if metric in MINIMISED else "argmax"
@@ -205,19 +210,28 @@ def _check_dataset(leaves: Leaves) -> None:
 def _translate_model(settings: Translation) -> bool:
     """Tell CSA from GPS, and return whether it is CSA."""
     (model, where), (layer, layer_where) = settings.leaves["model.type"], settings.leaves["gt.layer_type"]
+    bias = _take_section("posenc_GraphormerBias", settings)
+    is_biased, bias_where = bias.get("posenc_GraphormerBias.enable", (False, ""))
+    if is_biased and model != "Graphormer":
+        raise ConfigError(f"{bias_where}: 'posenc_GraphormerBias.enable' is offered with model.type Graphormer only")
     if model == "custom_gnn":
         del settings.leaves["gt.layer_type"]
         _translate_message_passing(settings)
         return False
-    for key in [key for key in MESSAGE_PASSING if key in settings.leaves]:
+    for key in [key for key in settings.leaves if key in MESSAGE_PASSING or _is_of_another_model(key, model)]:
         del settings.leaves[key]
         settings.ignore(key, f"{model} does not read them")
+    if model == "Graphormer":
+        del settings.leaves["gt.layer_type"]
+        _translate_graphormer(settings, bias)
+        return False
     if model == "GritTransformer":
         del settings.leaves["gt.layer_type"]
         return False
     if model not in ("GPSModel", "CSAModel"):
         raise ConfigError(
-            f"{where}: 'model.type' is {model!r}; the models here are GPSModel (CSA too), GritTransformer, custom_gnn"
+            f"{where}: 'model.type' is {model!r}; the models here are GPSModel (CSA too), GritTransformer, custom_gnn, "
+            "Graphormer"
         )
     local, _, attention = str(layer).partition("+")
     if local not in LOCAL_PARTS or attention not in ATTENTION_PARTS:
@@ -228,6 +242,35 @@ def _translate_model(settings: Translation) -> bool:
     if attention == "CSA" and model != "CSAModel":
         settings.put("model.type", "CSAModel", where, f"'model.type: {model}' with {layer} is read as CSAModel")
     return attention == "CSA"
+
+
+def _is_of_another_model(key: str, model: str) -> bool:
+    return _lies_in(key, ("graphormer",)) and model != "Graphormer"
+
+
+def _take_section(section: str, settings: Translation) -> Leaves:
+    """Remove the keys of a section, and return them."""
+    return {key: settings.leaves.pop(key) for key in [key for key in settings.leaves if _lies_in(key, (section,))]}
+
+
+def _translate_graphormer(settings: Translation, bias: Leaves) -> None:
+    """Turn `bias`, the section of Graphormer's encoding, into the encoding SPD and keys of the model."""
+    leaves = settings.leaves
+    enabled, where = bias.get("posenc_GraphormerBias.enable", (False, ""))
+    for key, ours in GRAPHORMER_BIAS.items():
+        if enabled and key in bias:
+            settings.put(ours, *bias[key], f"'{key}' is read as '{ours}'")
+    number, where_number = bias.get("posenc_GraphormerBias.num_spatial_types", (0, where))
+    if enabled and not bias.get("posenc_GraphormerBias.node_degrees_only", (False, ""))[0]:
+        note = f"'posenc_GraphormerBias' is read as posenc_SPD, with distances up to {number - 1}"
+        settings.put("posenc_SPD.enable", True, where, note)
+        settings.put("posenc_SPD.max_length", number - 1, where_number)
+    name, where = leaves["dataset.node_encoder_name"]
+    settings.put("dataset.node_encoder_name", str(name).replace("+GraphormerBias", ""), where)
+    pooling, where = leaves.get("model.graph_pooling", ("add", ""))
+    if pooling == "graph_token":
+        note = "'model.graph_pooling: graph_token' is read as add: the head reads the token alone"
+        settings.put("model.graph_pooling", "add", where, note)
 
 
 def _translate_message_passing(settings: Translation) -> None:
@@ -279,7 +322,7 @@ def _unread(settings: Translation, is_csa: bool) -> Iterator[str]:
     """Yield the encodings that are enabled and that no encoder reads; there they cost time, here they are errors."""
     node, edge = (str(settings.get(f"dataset.{part}_encoder_name")).split("+") for part in ("node", "edge"))
     read = {*node, *edge[1:]} | ({"Rings"} if is_csa else set())
-    read |= {"RRWP"} if settings.get("model.type") == "GritTransformer" else set()
+    read |= {"GritTransformer": {"RRWP"}, "Graphormer": {"SPD"}}.get(str(settings.get("model.type")), set())
     for name in ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "HKdiagSE", "ElstaticSE"):
         if name not in read and settings.get(f"posenc_{name}.enable"):
             yield name

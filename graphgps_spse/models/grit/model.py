@@ -69,7 +69,7 @@ class GritTransformer(nn.Module):
                 "GritTransformer reads encodings of node pairs, and none is enabled; set posenc_RRWP.enable=True, "
                 "posenc_SPSE.enable=True or both"
             )
-        edge_name, of_pairs = read_all_pairs(cls.__name__, EncoderOptions.from_cfg(cfg), encodings)
+        edge_name, of_pairs = read_all_pairs(cls.__name__, EncoderOptions.from_cfg(cfg), encodings, reads_nodes=True)
         options, grit = TransformerOptions.from_cfg(cfg), GritOptions.from_cfg(cfg)
         kernels, activation = KernelOptions.from_cfg(cfg).kernels, ActivationOptions.from_cfg(cfg).act
         dim, dim_node = options.dim_hidden, sum(encoding.dim_node for encoding in of_pairs)

@@ -47,11 +47,13 @@ def enabled_encoding(encodings: Sequence[Encoding], name: str, part: str) -> Enc
     raise ConfigError(f"{key}: +{name} reads the {part} part of {name}, which is off; set {' and '.join(needed)}")
 
 
-def read_all_pairs(model: str, encoders: EncoderOptions, encodings: Sequence[Encoding]) -> tuple[str, list[Encoding]]:
+def read_all_pairs(
+    model: str, encoders: EncoderOptions, encodings: Sequence[Encoding], *, reads_nodes: bool
+) -> tuple[str, list[Encoding]]:
     """Return the edge encoder's name and the pair encodings, for a model that reads every one that is enabled.
 
-    The model also reads their node parts. Raises ConfigError for encodings in `dataset.edge_encoder_name`, and for
-    those that nothing reads.
+    With `reads_nodes`, the model reads their node parts, too. Raises ConfigError for encodings in
+    `dataset.edge_encoder_name`, and for those that nothing reads.
     """
     edge_name, edge_encodings = split_encoder_name(encoders.edge_encoder_name, "edge")
     if edge_encodings:
@@ -61,7 +63,7 @@ def read_all_pairs(model: str, encoders: EncoderOptions, encodings: Sequence[Enc
         )
     of_pairs = [encoding for encoding in encodings if encoding.dim_pair > 0]
     names, node_names = [encoding.name for encoding in of_pairs], encoders.node_encoder_name.split("+")
-    check_all_used(encodings, node_names=[*node_names, *names], pair_names=names)
+    check_all_used(encodings, node_names=[*node_names, *(names if reads_nodes else [])], pair_names=names)
     return edge_name, of_pairs
 
 

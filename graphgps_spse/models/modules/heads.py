@@ -153,6 +153,26 @@ class GraphHead(nn.Module):
         return self.mlp(self.pool(x_ND, layout))
 
 
+@heads.register("graphormer_graph")
+class GraphormerHead(nn.Module):
+    """LayerNorm of the nodes, pooling, then one linear map."""
+
+    level = "graph"
+
+    def __init__(self, dim: int, dim_out: int, *, pooling: str) -> None:
+        super().__init__()
+        self.norm, self.pool, self.linear = nn.LayerNorm(dim), GraphPooling(pooling), nn.Linear(dim, dim_out)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "GraphormerHead":
+        """Read `model.graph_pooling`."""
+        return cls(dim, dim_out, pooling=PoolingOptions.from_cfg(cfg).graph_pooling)
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [B, dim_out]."""
+        return self.linear(self.pool(self.norm(x_ND), layout))
+
+
 @heads.register("mlp_graph")
 class DropoutMLPHead(nn.Module):
     """Pooling, then `gnn.layers_post_mp` times dropout and Linear, with `gnn.act` between (Luo et al. 2025)."""

@@ -65,7 +65,7 @@ class PPGT(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "PPGT":
         """Read `gt`, `gnn` and the encoders' names."""
-        edge_name, of_pairs = read_all_pairs(cls.__name__, EncoderOptions.from_cfg(cfg), encodings)
+        edge_name, of_pairs = read_all_pairs(cls.__name__, EncoderOptions.from_cfg(cfg), encodings, reads_nodes=True)
         options, ppgt = TransformerOptions.from_cfg(cfg), PPGTOptions.from_cfg(cfg)
         kernels, activation = KernelOptions.from_cfg(cfg).kernels, ActivationOptions.from_cfg(cfg).act
         dim, dim_pair = options.dim_hidden, ppgt.dim_edge or options.dim_hidden

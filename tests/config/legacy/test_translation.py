@@ -18,7 +18,7 @@ from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts, build_parts, build_training
 
 KNOWN = flatten(default_tree())
-SECTIONS = ("share", "mlflow", "example_group", "mem", "val", "graphormer", "gt.bigbird")
+SECTIONS = ("share", "mlflow", "example_group", "mem", "val", "gt.bigbird")
 
 
 def build(cfg: Config) -> Parts:
@@ -79,6 +79,37 @@ def test_message_passing_of_graphgps_and_of_gnn_plus(tmp_path, caplog):
     flat["gnn.layer_type"] = "gatedgcnconv"  # of GraphGPS, where both are off
     cfg = load_config(write(tmp_path, flat))
     assert (cfg.gnn.residual, cfg.gnn.ffn) == (False, False)
+
+
+GRAPHORMER = {  # Graphormer of GraphGPS on ZINC
+    "dataset.node_encoder_name": "TypeDictNode+GraphormerBias", "dataset.node_encoder_num_types": 28,
+    "dataset.edge_encoder": False, "dataset.edge_encoder_name": "TypeDictEdge", "dataset.edge_encoder_num_types": 4,
+    "posenc_GraphormerBias.enable": True, "posenc_GraphormerBias.node_degrees_only": False,
+    "posenc_GraphormerBias.num_spatial_types": 20, "posenc_GraphormerBias.num_in_degrees": 64,
+    "posenc_GraphormerBias.num_out_degrees": 32, "model.type": "Graphormer", "model.graph_pooling": "graph_token",
+    "graphormer.num_layers": 12, "graphormer.num_heads": 8, "graphormer.embed_dim": 80, "graphormer.dropout": 0.0,
+    "graphormer.attention_dropout": 0.1, "graphormer.mlp_dropout": 0.1, "graphormer.input_dropout": 0.1,
+    "gnn.head": "graphormer_graph", "gnn.layers_pre_mp": 0, "gnn.layers_post_mp": 3, "gnn.dim_inner": 80,
+    "gnn.dropout": 0.0,
+}  # fmt: skip
+
+
+def test_graphormer_of_graphgps(tmp_path, caplog):
+    """By hand, without the official code's edges along shortest paths and its vector for unconnected pairs."""
+    cfg = load_config(write(tmp_path, minimal() | GRAPHORMER))
+    assert (cfg.posenc_SPD.enable, cfg.posenc_SPD.max_length, cfg.graphormer.num_out_degrees) == (True, 19, 32)
+    assert (cfg.dataset.node_encoder_name, cfg.dataset.edge_encoder_name) == ("TypeDictNode", "TypeDictEdge")
+    assert cfg.model.graph_pooling == "add" and "the head reads the token alone" in caplog.text
+    parts = build(cfg)
+    layer = 4 * (80 * 80 + 80) + 2 * (80 * 80 + 80) + 4 * 80
+    outside = (28 + 64 + 32 + 1) * 80 + (20 + 4 + 1) * 8 + 2 * 80 + 80 + 1
+    assert count_parameters(parts.model) == 12 * layer + outside
+    build_training(cfg, parts, tmp_path, torch.device("meta"))
+    flat = minimal() | GRAPHORMER | {"posenc_GraphormerBias.node_degrees_only": True}
+    cfg = load_config(write(tmp_path, flat | {"dataset.edge_encoder_name": "DummyEdge"}))
+    assert (cfg.posenc_SPD.enable, cfg.dataset.edge_encoder_name) == (False, "none")
+    message = refusal(tmp_path, {"posenc_GraphormerBias.enable": True})
+    assert "theirs.yaml" in message and "Graphormer only" in message
 
 
 def test_keys_of_message_passing_are_ignored_with_other_models(tmp_path, caplog):

@@ -1,0 +1,1 @@
+"""Graphormer: attention biased by distances, walks or paths, degrees on nodes, and a token for each graph."""

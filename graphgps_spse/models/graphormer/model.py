@@ -1,0 +1,161 @@
+"""Graphormer (Ying et al. 2021), as GraphGPS has it, with a bias from any encodings of pairs.
+
+With the encoding SPD, the bias has one learned number for each distance and head, as published. With RRWP or SPSE, it
+is a linear map of walks or path counts. The features of an edge are a bias of its pair.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphgps_spse.data.base import DatasetSpec, GraphBatch
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.graphormer.layer import BiasedAttention, GraphormerLayer
+from graphgps_spse.models.graphormer.tokens import GraphTokens, node_places, token_places
+from graphgps_spse.models.modules.edge_encoder import edge_features
+from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_pairs
+from graphgps_spse.models.modules.heads import build_head
+from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
+from graphgps_spse.models.modules.pair_encoder import PairChannels, PairEmbedding
+from graphgps_spse.models.options import LARGEST_DEPTH, LARGEST_WIDTH, KernelOptions, WidthOptions
+from graphgps_spse.ops.graph_attention import NodeBlocks
+from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.options import Options, option
+from graphgps_spse.registry import edge_encoders, models
+
+
+class GraphormerOptions(Options, section="graphormer"):
+    """Options of Graphormer."""
+
+    num_layers: int = option(6, "number of layers", at_least=1, at_most=LARGEST_DEPTH)
+    embed_dim: int = option(80, "width of the nodes, the same as gnn.dim_inner", at_least=1, at_most=LARGEST_WIDTH)
+    num_heads: int = option(4, "number of attention heads, a divisor of embed_dim", at_least=1, at_most=LARGEST_WIDTH)
+    dropout: float = option(0.0, "dropout rate of the updates of nodes", at_least=0, below=1)
+    attention_dropout: float = option(0.0, "dropout rate of attention weights", at_least=0, below=1)
+    mlp_dropout: float = option(0.0, "dropout rate within the feed-forward network", at_least=0, below=1)
+    input_dropout: float = option(0.0, "dropout rate of the nodes before the first layer", at_least=0, below=1)
+    use_graph_token: bool = option(True, "a token for each graph, which heads for graphs read in place of the nodes")
+    num_in_degrees: int = option(64, "learned vectors of in-degrees; larger ones share the last", at_least=1)
+    num_out_degrees: int = option(64, "learned vectors of out-degrees; larger ones share the last", at_least=1)
+
+
+class PairBias(nn.Module):
+    """b_ij of each head: a map of all pair encodings, and the features of the edge j -> i where there is one."""
+
+    def __init__(self, encodings: Sequence[Encoding], num_heads: int, *, edge_encoder: nn.Module) -> None:
+        super().__init__()
+        self.edge_encoder = edge_encoder
+        categories = [encoding for encoding in encodings if encoding.pair_categories]
+        self.embeddings = nn.ModuleList(PairEmbedding(encoding, num_heads) for encoding in categories)
+        numbers = [encoding for encoding in encodings if not encoding.pair_categories]
+        self.channels = PairChannels(numbers, identity=True) if numbers else None
+        self.linear = None if self.channels is None else nn.Linear(self.channels.number, num_heads, bias=False)
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+
+    def forward(self, batch: GraphBatch, layout: PairLayout) -> Tensor:
+        """Return [P, H]. The features of edge u -> v enter row (v, u), whose query is the receiver, as in GRIT."""
+        edge_EH = self.edge_encoder(edge_features(batch))
+        bias_PH = edge_EH.new_zeros(layout.num_pairs, edge_EH.shape[1])
+        if self.linear is not None and self.channels is not None:
+            bias_PH = self.linear(self.channels(batch.pair))
+        for embedding in self.embeddings:
+            bias_PH = bias_PH + embedding(embedding.channels(batch.pair).to(edge_EH.dtype))
+        return bias_PH.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_EH.to(bias_PH.dtype))
+
+
+class DegreeEmbedding(nn.Module):
+    """One learned vector for each in-degree, and one for each out-degree."""
+
+    def __init__(self, dim: int, *, num_in: int, num_out: int) -> None:
+        super().__init__()
+        self.received, self.sent = nn.Embedding(num_in, dim), nn.Embedding(num_out, dim)
+        for embedding in (self.received, self.sent):
+            nn.init.normal_(embedding.weight, std=0.02)
+
+    def forward(self, edge_index_2E: Tensor, num_nodes: int) -> Tensor:
+        """Return [N, D]."""
+        zero_N, one_E = edge_index_2E.new_zeros(num_nodes), torch.ones_like(edge_index_2E[0])
+        sent_N, received_N = (zero_N.index_add(0, ends, one_E) for ends in edge_index_2E)
+        received_N = received_N.clamp(max=self.received.num_embeddings - 1)
+        return self.received(received_N) + self.sent(sent_N.clamp(max=self.sent.num_embeddings - 1))
+
+
+@models.register("Graphormer")
+class Graphormer(nn.Module):
+    """Graphormer, whose attention bias reads all pair encodings that are enabled: distances, walks, path counts."""
+
+    def __init__(
+        self,
+        *,
+        node_encoder: NodeEncoder,
+        degrees: DegreeEmbedding,
+        pair_bias: PairBias,
+        tokens: GraphTokens | None,
+        layers: nn.ModuleList,
+        head: nn.Module,
+        input_dropout: float,
+        reads_tokens: bool,
+    ) -> None:
+        """`reads_tokens`: the head reads the tokens, one for each graph, in place of the nodes."""
+        super().__init__()
+        self.node_encoder, self.degrees, self.pair_bias, self.tokens = node_encoder, degrees, pair_bias, tokens
+        self.layers, self.head, self.reads_tokens = layers, head, reads_tokens
+        self.input_dropout = nn.Dropout(input_dropout)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "Graphormer":
+        """Read `graphormer`, `gnn` and the encoders' names."""
+        encoders = EncoderOptions.from_cfg(cfg)
+        edge_name, of_pairs = read_all_pairs(cls.__name__, encoders, encodings, reads_nodes=False)
+        options, kernels = GraphormerOptions.from_cfg(cfg), KernelOptions.from_cfg(cfg).kernels
+        dim, heads = options.embed_dim, options.num_heads
+        if dim != WidthOptions.from_cfg(cfg).dim_inner:
+            raise ConfigError(f"graphormer.embed_dim={dim} must equal gnn.dim_inner={cfg.gnn.dim_inner}; set both")
+        if dim % heads:
+            raise ConfigError(f"graphormer.num_heads={heads} does not divide graphormer.embed_dim={dim}")
+        return cls(
+            node_encoder=build_node_encoder(cfg, spec, encodings, dim),
+            degrees=DegreeEmbedding(dim, num_in=options.num_in_degrees, num_out=options.num_out_degrees),
+            pair_bias=PairBias(
+                of_pairs, heads, edge_encoder=edge_encoders.get(edge_name).from_spec(spec.edge_input, heads)
+            ),
+            tokens=GraphTokens(dim, heads) if options.use_graph_token else None,
+            layers=nn.ModuleList(
+                GraphormerLayer(
+                    dim,
+                    attention=BiasedAttention(dim, heads, dropout=options.attention_dropout, kernels=kernels),
+                    dropout=options.dropout,
+                    mlp_dropout=options.mlp_dropout,
+                )
+                for _ in range(options.num_layers)
+            ),
+            head=build_head(cfg, spec, dim, dim_out),
+            input_dropout=options.input_dropout,
+            reads_tokens=options.use_graph_token and spec.level == "graph",
+        )
+
+    @property
+    def values_kept_of_pair(self) -> int:
+        """Lower bound of the values that training stores per node pair: in each layer, two per head."""
+        heads = [layer.attention.num_heads for layer in self.layers if isinstance(layer, GraphormerLayer)]
+        return 2 * sum(heads)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+        layout = inner = layout_of(batch, training=self.training)
+        x_ND = self.node_encoder(batch) + self.degrees(batch.edge_index_2E, layout.num_nodes)
+        bias_PH = self.pair_bias(batch, layout)
+        if self.tokens is not None:
+            x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
+        x_ND, blocks = self.input_dropout(x_ND), NodeBlocks(inner.sizes, x_ND.device)
+        for layer in self.layers:
+            x_ND = layer(x_ND, bias_PH, blocks)
+        if self.reads_tokens:
+            return self.head(x_ND[token_places(layout)], PairLayout((1,) * layout.num_graphs, layout.device))
+        return self.head(x_ND if self.tokens is None else x_ND[node_places(layout)], layout)
