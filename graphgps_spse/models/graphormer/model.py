@@ -65,6 +65,7 @@ class PairBias(nn.Module):
         if self.linear is not None and self.channels is not None:
             bias_PH = self.linear(self.channels(batch.pair))
         for embedding in self.embeddings:
+            assert isinstance(embedding, PairEmbedding)
             bias_PH = bias_PH + embedding(embedding.channels(batch.pair).to(edge_EH.dtype))
         return bias_PH.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_EH.to(bias_PH.dtype))
 
