@@ -84,7 +84,7 @@ predicted
 # %%
 truth = [Crippen.MolLogP(Chem.MolFromSmiles(smiles)) for smiles in new[:-1]]
 figure, axis = plt.subplots(figsize=(3.5, 3.5))
-axis.scatter(truth, predicted["logp"][: len(truth)])
+axis.scatter(truth, predicted["logp_predicted"][: len(truth)])
 axis.axline((0, 0), slope=1, color="gray", linewidth=1)
 axis.set(xlabel="log P of RDKit", ylabel="predicted log P")
 plt.show()

@@ -1,9 +1,10 @@
-"""Predictions of a run's best epoch as CSV, for molecules of a CSV file or for a split of the run's data set."""
+"""Predictions of the best epochs of runs, for molecules of a CSV file or for a split of the runs' data set.
 
-import csv
+Several runs are an ensemble: its prediction is the mean over runs, and the deviation over runs is another column.
+"""
+
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -22,13 +23,15 @@ from graphgps_spse.data.molecules import MoleculeBlock
 from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
 from graphgps_spse.data.smiles import Smiles
-from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows
+from graphgps_spse.data.smiles_file import find_column, read_smiles, read_table
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
-from graphgps_spse.files import new_folder, write_new
+from graphgps_spse.files import new_folder
+from graphgps_spse.nearest_molecules import NearestMolecule
 from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.prediction_file import check_names, new_table
 from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
@@ -40,6 +43,8 @@ from graphgps_spse.training.options import TrainOptions
 
 log = logging.getLogger(__name__)
 
+SIMILARITY = "nearest_training_similarity"
+"""Column of the Tanimoto similarity of the nearest training molecule."""
 _CHUNK = 8192  # molecules that are predicted at a time
 _MOLECULES = (("ogb", 9), ("ogb", 3))  # input specifications of atoms and bonds
 
@@ -77,13 +82,65 @@ class TrainedRun:
         dataset = self.parts.dataset
         return featurise_rows(dataset.prepare(smiles) if isinstance(dataset, Smiles) else smiles, self.num_threads)
 
-    def columns(self, pred: Tensor) -> dict[str, list[str]]:
-        """Return predictions as text, by column. Nine digits identify every float32."""
-        outputs = self.parts.task.outputs(pred)
-        return {
-            name: [f"{v:.9g}" if values.is_floating_point() else str(v) for v in values.tolist()]
-            for name, values in outputs.items()
-        }
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Runs of the same task on the same kind of graphs; a single run is an ensemble of one."""
+
+    runs: tuple[TrainedRun, ...]
+
+    @property
+    def first(self) -> TrainedRun:
+        """The run whose configuration and data set are used where one is needed."""
+        return self.runs[0]
+
+    @property
+    def dataset(self) -> Any:
+        """Data set of the first run."""
+        return self.first.parts.dataset
+
+    @property
+    def column_kinds(self) -> dict[str, str]:
+        """Names of the columns of `predict`, and their kinds for `new_table`."""
+        columns = self._combine([torch.zeros(1, self.first.parts.task.dim_out)] * len(self.runs))
+        return {name: "number" if values.dtype.kind == "f" else "whole number" for name, values in columns.items()}
+
+    def predict(self, graphs: GraphDataset, *, stored: bool = False) -> dict[str, np.ndarray]:
+        """Return predictions by column, one row for each graph (or node), in order.
+
+        Columns are predicted classes, values and probabilities (means over runs), and for several runs their sample
+        standard deviations. `stored` keeps path counts in the store of the runs.
+        """
+        storages = [run.parts.storage if stored else run.parts.storage.without_store() for run in self.runs]
+        return self._combine([run.predict(graphs, storage) for run, storage in zip(self.runs, storages)])
+
+    def _combine(self, predictions: Sequence[Tensor]) -> dict[str, np.ndarray]:
+        task = self.first.parts.task
+        outputs = [task.outputs(pred) for pred in predictions]
+        stacked = {name: torch.stack([columns[name].double() for columns in outputs]) for name in outputs[0]}
+        means = {name: values.mean(0) for name, values in stacked.items()}
+        columns = {**task.classes(means), **means}
+        if len(self.runs) > 1:
+            columns |= {f"{n.removesuffix('_predicted')}_deviation": values.std(0) for n, values in stacked.items()}
+        return {name: values.numpy() for name, values in columns.items()}
+
+
+def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Ensemble:
+    """Return several runs as an ensemble; see `load_run`.
+
+    Raises ConfigError if tasks, targets or inputs of the runs differ.
+    """
+    runs = tuple(load_run(path, overrides) for path in paths)
+    first = runs[0].parts.dataset.spec
+    for run in runs[1:]:
+        spec = run.parts.dataset.spec
+        for what in ("task", "level", "num_targets", "num_classes", "target_names", "node_input", "edge_input"):
+            if getattr(spec, what) != getattr(first, what):
+                raise ConfigError(
+                    f"{run.path} and {runs[0].path} cannot predict together, because their {what} differ: "
+                    f"{getattr(spec, what)!r} and {getattr(first, what)!r}"
+                )
+    return Ensemble(runs)
 
 
 def load_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> TrainedRun:
@@ -127,74 +184,121 @@ def _require_run(path: Path) -> None:
     raise RunDirError(f"{path} is not a run directory, because it has no config.yaml{hint}")
 
 
-def predict_molecules(run: TrainedRun, data: Path, out: Path, smiles_column: str = "") -> tuple[int, int]:
+def predict_molecules(
+    ensemble: Ensemble, data: Path, out: Path, smiles_column: str = "", *, similarity: bool = False
+) -> tuple[int, int]:
     """Write predictions for the rows of a CSV of SMILES. Return the number of rows, and of rows without a prediction.
 
-    Columns are the line number in the file (row), the SMILES (smiles), the predictions, and the reason of a missing
-    prediction (error).
+    Columns are the line number in the file (row), all columns of the file as they are, the predictions, with
+    `similarity` that of the nearest training molecule, and the reason of a missing prediction (error).
     """
-    spec = run.parts.dataset.spec
+    spec = ensemble.dataset.spec
     if (spec.node_input, spec.edge_input) != _MOLECULES or spec.level != "graph":
         raise ConfigError(
-            f"{run.path} was trained on {spec.name}, which does not consist of molecules with OGB's features and graph "
-            "targets, so it cannot read SMILES; use --split test for predictions on its own data"
+            f"{ensemble.first.path} was trained on {spec.name}, which does not consist of molecules with OGB's "
+            "features and graph targets, so it cannot read SMILES; use --split test for predictions on its own data"
         )
-    if not smiles_column:
-        smiles_column = run.cfg.dataset.smiles.smiles_column
-    names = list(run.columns(torch.empty(0, run.parts.task.dim_out)))
+    rows = read_table(data)
+    names = next(rows).cells
+    smiles_column = smiles_column or ensemble.first.cfg.dataset.smiles.smiles_column
+    smiles_at = find_column(data, names, smiles_column)
+    kinds = ensemble.column_kinds | ({SIMILARITY: "number"} if similarity else {})
+    check_names(data, names, ["row", *kinds, "error"])
+    nearest = _nearest_molecule(ensemble) if similarity else None
     num_rows = num_bad = 0
-    with _table(out, ["row", "smiles", *names, "error"]) as writer:
-        rows = read_rows(data, smiles_column)
+    with new_table(out, {"row": "whole number", **dict.fromkeys(names, "text"), **kinds, "error": "text"}) as table:
         while chunk := list(islice(rows, _CHUNK)):
-            predicted = _predict_rows(run, [row for row in chunk if isinstance(row, SmilesRow)])
-            for row in chunk:
-                values = predicted.get(row.number)
-                bad = row if isinstance(row, BadRow) else None
-                if isinstance(values, str):
-                    bad = BadRow(row.number, row.smiles, values)
-                cells = [""] * len(names) if bad is not None or values is None else values
-                writer.writerow([row.number, row.smiles, *cells, "" if bad is None else bad.reason])
-                num_rows, num_bad = num_rows + 1, num_bad + (bad is not None)
+            smiles, errors = map(list, zip(*(read_smiles(row, smiles_at, smiles_column) for row in chunk)))
+            predicted = _predict_rows(ensemble, smiles, errors, nearest)
+            cells = zip(*(row.cells for row in chunk))
+            given = {name: [_printable(text) for text in column] for name, column in zip(names, cells)}
+            table.write({"row": [row.number for row in chunk], **given, **predicted, "error": errors})
+            num_rows, num_bad = num_rows + len(chunk), num_bad + sum(map(bool, errors))
     log.info("%s: %s rows, %s of them without a prediction (column error)", out, f"{num_rows:,}", f"{num_bad:,}")
     return num_rows, num_bad
 
 
-def _predict_rows(run: TrainedRun, rows: list[SmilesRow]) -> dict[int, list[str] | str]:
-    """Return the cells of each row by row number, or the reason why there are none."""
-    block = run.featurise([row.smiles for row in rows])
-    found: dict[int, list[str] | str] = {rows[index].number: reason for index, reason in block.bad}
-    if not len(block.rows):
-        return found
-    spec = replace(run.parts.dataset.spec, may_miss_targets=True)
-    unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
-    graphs = molecule_split(block, unknown, spec=spec, split="new molecules")
-    columns = run.columns(run.predict(graphs, run.parts.storage.without_store()))
-    for index, cells in zip(block.rows.tolist(), zip(*columns.values())):
-        found[rows[index].number] = list(cells)
-    return found
+def _predict_rows(
+    ensemble: Ensemble, smiles: list[str], errors: list[str], nearest: NearestMolecule | None
+) -> dict[str, list[Any]]:
+    """Return the columns of predictions, None in rows with an error. Reasons of other missing ones join `errors`."""
+    valid = [row for row, error in enumerate(errors) if not error]
+    block = ensemble.first.featurise([smiles[row] for row in valid])
+    for index, reason in block.bad:
+        errors[valid[index]] = reason
+    columns: dict[str, list[Any]] = {name: [None] * len(smiles) for name in ensemble.column_kinds}
+    if nearest is not None:
+        texts = ensemble.dataset.prepare(smiles)
+        columns[SIMILARITY] = [None if error else nearest.similarity(text) for text, error in zip(texts, errors)]
+    if len(block.rows):
+        spec = replace(ensemble.dataset.spec, may_miss_targets=True)
+        unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
+        found = ensemble.predict(molecule_split(block, unknown, spec=spec, split="new molecules"))
+        for name, values in found.items():
+            for index, value in zip(block.rows.tolist(), values.tolist()):
+                columns[name][valid[index]] = value
+    return columns
 
 
-def predict_split(run: TrainedRun, split: str, out: Path) -> int:
-    """Write a prediction for each graph, or each node, of a split of the run's data set; return their number.
+def predict_split(ensemble: Ensemble, split: str, out: Path, *, similarity: bool = False) -> int:
+    """Write a prediction for each graph, or each node, of a split of the runs' data set; return their number.
 
-    Columns are row and smiles for data sets from a CSV, otherwise graph and node, counted from 0 in the split, and the
-    predictions.
+    Columns are those of the file for data sets from a CSV (see `predict_molecules`), otherwise the numbers of graph and
+    node, counted from 0 in the split, and the targets; then follow the predictions.
     """
-    dataset = run.parts.dataset
-    graphs = _own_split(run, dataset, split)
-    keys: dict[str, list[Any]] = {"graph": list(range(len(graphs)))}
+    dataset = ensemble.dataset
+    graphs = _own_split(ensemble, split)
+    columns: dict[str, Sequence[Any]] = {}
     if isinstance(dataset, Smiles):
-        rows = dataset.rows[split]
-        keys = {"row": [row.number for row in rows], "smiles": [row.smiles for row in rows]}
-    elif graphs.level == "node":
-        sizes = graphs.sizes_G.tolist()
-        keys = {"graph": np.repeat(range(len(sizes)), sizes).tolist(), "node": [n for s in sizes for n in range(s)]}
-    with _table(out, [*keys, *run.columns(torch.empty(0, run.parts.task.dim_out))]) as writer:
-        columns = run.columns(run.predict(graphs, run.parts.storage))
-        writer.writerows(zip(*keys.values(), *columns.values()))
-    num_rows = len(next(iter(columns.values())))
+        columns, kinds = _rows_of_file(dataset, split)
+    else:
+        columns["graph"] = range(len(graphs))
+        if graphs.level == "node":
+            sizes = graphs.sizes_G.tolist()
+            columns["graph"] = np.repeat(range(len(sizes)), sizes).tolist()
+            columns["node"] = [n for size in sizes for n in range(size)]
+        kinds = dict.fromkeys(columns, "whole number")
+        for name, values in zip(
+            ensemble.first.parts.task.column_names, graphs.y.reshape(-1, dataset.spec.num_targets).T
+        ):
+            columns[name], kinds[name] = values.tolist(), "number" if values.is_floating_point() else "whole number"
+    added = ensemble.column_kinds | ({SIMILARITY: "number"} if similarity else {})
+    check_names(out, list(kinds), list(added))
+    nearest = _nearest_molecule(ensemble) if similarity else None
+    with new_table(out, kinds | added) as table:
+        predicted = {name: values.tolist() for name, values in ensemble.predict(graphs, stored=True).items()}
+        if nearest is not None:
+            predicted[SIMILARITY] = [nearest.similarity(row.smiles) for row in dataset.rows[split]]
+        table.write({**columns, **predicted})
+    num_rows = len(columns[next(iter(columns))])
     log.info("%s: %s predictions for %s, %s split", out, f"{num_rows:,}", graphs.name, split)
     return num_rows
+
+
+def _rows_of_file(dataset: Smiles, split: str) -> tuple[dict[str, Sequence[Any]], dict[str, str]]:
+    """Return the columns of the data set's file at the rows of a split, and their kinds."""
+    rows = read_table(dataset.file)
+    names, wanted = next(rows).cells, {row.number for row in dataset.rows[split]}
+    check_names(dataset.file, names, ["row"])
+    chosen = [row for row in rows if row.number in wanted]
+    cells = zip(names, zip(*(row.cells for row in chosen)))
+    columns = {"row": [row.number for row in chosen], **{name: column for name, column in cells}}
+    return columns, {"row": "whole number", **dict.fromkeys(names, "text")}
+
+
+def _nearest_molecule(ensemble: Ensemble) -> NearestMolecule:
+    """Return the training molecules of the runs. Raises DataError if the runs have different ones."""
+    if not isinstance(ensemble.dataset, Smiles):
+        raise ConfigError(
+            f"--similarity is for runs on molecules of a CSV file, and {ensemble.dataset.spec.name} is none"
+        )
+    _own_split(ensemble, "train")
+    return NearestMolecule([row.smiles for row in ensemble.dataset.rows["train"]])
+
+
+def _printable(text: str) -> str:
+    """Return a cell with bytes that are not UTF-8 escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
@@ -217,35 +321,18 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
     return files
 
 
-def _own_split(run: TrainedRun, dataset: Any, split: str) -> GraphDataset:
-    """Return a split of the run's data set. Raises DataError if there is no such split, or if its data changed."""
+def _own_split(ensemble: Ensemble, split: str) -> GraphDataset:
+    """Return a split of the runs' data set. Raises DataError if there is no such split, or if its data changed."""
+    dataset = ensemble.dataset
     splits = load_splits(dataset)
     if split not in splits:
         raise DataError(f"--split {split}: {dataset.spec.name} has the splits {', '.join(splits)}")
-    result = run.path / "result.json"
-    trained_on = RunResult.read(result).fingerprints.get(split) if result.is_file() else None
-    if trained_on is not None and splits[split].fingerprint() != trained_on:
-        raise DataError(
-            f"{dataset.spec.name}, {split} split: the data differ from those of {run.path}, according to the "
-            "fingerprint in result.json; restore the data or train again"
-        )
+    for run in ensemble.runs:
+        result = run.path / "result.json"
+        trained_on = RunResult.read(result).fingerprints.get(split) if result.is_file() else None
+        if trained_on is not None and splits[split].fingerprint() != trained_on:
+            raise DataError(
+                f"{dataset.spec.name}, {split} split: the data differ from those of {run.path}, according to the "
+                "fingerprint in result.json; restore the data or train again"
+            )
     return splits[split]
-
-
-@contextmanager
-def _table(path: Path, header: Sequence[str]) -> Iterator[Any]:
-    """Yield a writer of CSV rows. The file appears when all rows are written; no existing file is overwritten."""
-    if len(set(header)) < len(header):
-        duplicate = next(name for name in header if header.count(name) > 1)
-        raise DataError(f"{path}: two columns would have the name '{duplicate}'; rename this target")
-    try:
-        if path.exists():
-            raise DataError(f"{path} already exists; name another file with --out")
-        with write_new(path) as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            yield writer
-    except FileExistsError as err:
-        raise DataError(f"{path} was written by another process in the meantime; name another file with --out") from err
-    except OSError as err:
-        raise DataError(f"{path} cannot be written ({err.strerror or err}); name another file with --out") from err

@@ -113,10 +113,10 @@ class Run:
         with _state_restored():
             torch.set_num_threads(self._trained.num_threads)
             prepared, keys, place, reasons = self._prepare(graphs)
-            columns = {} if prepared is None else self._outputs(prepared)
+            ensemble = predictions.Ensemble((self._trained,))
+            columns = {} if prepared is None else ensemble.predict(prepared)
         if not columns:
-            empty = self._trained.parts.task.outputs(torch.empty(0, self._trained.parts.task.dim_out))
-            columns = {name: values.numpy() for name, values in empty.items()}
+            columns = {name: np.empty(0) for name in ensemble.column_kinds}
         if len(place) < len(reasons):  # rows without a prediction
             columns = {name: _spread(values, place, len(reasons)) for name, values in columns.items()}
         return as_table({**keys, **columns, **({"error": reasons} if reasons else {})})
@@ -138,10 +138,6 @@ class Run:
         for batch in LoaderOptions.from_cfg(trained.cfg).loaders(splits, pin_memory=False)[prepared.split].epoch(0):
             assert batch is not None, "only one of several processes may get no graphs"
             yield batch.to(trained.device)
-
-    def _outputs(self, graphs: GraphDataset) -> dict[str, np.ndarray]:
-        pred = self._trained.predict(graphs, self._trained.parts.storage.without_store())
-        return {name: values.numpy() for name, values in self._trained.parts.task.outputs(pred).items()}
 
     def _prepare(self, graphs: Any) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
         """Return graphs, the key columns of the table, the rows of the graphs in it, and why other rows have none.

@@ -1,4 +1,4 @@
-"""Predict with a finished run: scripts/predict.py --run results/NAME/SEED --data new.csv --out predictions.csv."""
+"""Predict with finished runs: scripts/predict.py --run results/NAME/SEED --data new.csv --out predictions.csv."""
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
     from graphgps_spse.training.signals import exit_at_once, listen
@@ -11,22 +11,38 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphgps_spse.command import run_command
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.training.signals import stop_at_once
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
-        description="Predict with the best epoch of a run, for new molecules or for a split of its data set. Rows that "
-        "are not molecules stay in the table, with the reason in the column error.",
+        description="Predict with the best epochs of runs, for new molecules or for a split of their data set. The "
+        "table keeps the columns of the input. Rows that are not molecules stay, with the reason in the column error.",
         epilog="exit codes: 0 done, 2 bad input, 75 stopped by a signal",
     )
-    parser.add_argument("--run", required=True, type=Path, metavar="DIR", help="run directory, results/NAME/SEED")
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--run", type=Path, metavar="DIR", help="run directory, results/NAME/SEED")
+    who.add_argument(
+        "--runs",
+        type=Path,
+        nargs="+",
+        metavar="DIR",
+        help="an ensemble, e.g. --runs results/NAME/*: the mean over runs, and their deviation",
+    )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", type=Path, metavar="CSV", help="molecules: a CSV, plain or .gz, with a SMILES column")
     what.add_argument("--split", metavar="NAME", help="a split of the data set of the run: train, val or test")
     what.add_argument("--submission", type=Path, metavar="DIR", help="PCQM4Mv2: write the leaderboard's files there")
-    parser.add_argument("--out", type=Path, metavar="CSV", help="file for the predictions; it must not exist yet")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="new file for the predictions, .csv or .parquet; it must not exist yet"
+    )
+    parser.add_argument(
+        "--similarity",
+        action="store_true",
+        help="add the Tanimoto similarity of the nearest training molecule (Morgan fingerprints)",
+    )
     parser.add_argument(
         "--smiles-column",
         default="",
@@ -38,7 +54,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     arguments = parser.parse_intermixed_args(words)
     if (arguments.out is None) != (arguments.submission is not None):
-        parser.error("--out FILE.csv is missing" if arguments.out is None else "--submission excludes --out")
+        parser.error("--out FILE is missing" if arguments.out is None else "--submission excludes --out")
+    if arguments.submission is not None and arguments.runs is not None:
+        parser.error("--submission takes a single --run")
     return arguments
 
 
@@ -49,14 +67,18 @@ def main(words: Sequence[str] | None = None) -> int:
     def work() -> None:
         from graphgps_spse import predictions  # imports torch: seconds that --help need not wait for
 
-        run = predictions.load_run(arguments.run, arguments.overrides)
+        seeds = [path for path in arguments.runs or [arguments.run] if path.name != "agg"]  # NAME/* includes NAME/agg
+        if not seeds:
+            raise ConfigError("--runs names no run; name folders NAME/SEED")
+        ensemble, similarity = predictions.load_runs(seeds, arguments.overrides), arguments.similarity
         with stop_at_once():
             if arguments.data is not None:
-                predictions.predict_molecules(run, arguments.data, arguments.out, arguments.smiles_column)
+                column = arguments.smiles_column
+                predictions.predict_molecules(ensemble, arguments.data, arguments.out, column, similarity=similarity)
             elif arguments.split is not None:
-                predictions.predict_split(run, arguments.split, arguments.out)
+                predictions.predict_split(ensemble, arguments.split, arguments.out, similarity=similarity)
             else:
-                predictions.predict_submission(run, arguments.submission)
+                predictions.predict_submission(ensemble.first, arguments.submission)
 
     return run_command(work)
 

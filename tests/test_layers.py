@@ -77,6 +77,8 @@ LAYERS = {
     "reevaluation": (None, None),
     "check_data": (None, None),
     "predictions": (None, None),
+    "prediction_file": ({"errors", "files"}, STDLIB_ONLY),
+    "nearest_molecules": ({"baselines.features"}, STDLIB_ONLY),
     "tables": (set(), {"numpy"}),
     "python_api": (None, None),
     "__init__": ({"counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),

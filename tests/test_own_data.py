@@ -33,8 +33,8 @@ def test_page_runs(tmp_path, monkeypatch, capsys):
         assert type_command(f"{line} num_threads=1") == 0, capsys.readouterr().err
     with open("predictions.csv", newline="") as file:
         good, bad = csv.DictReader(file)
-    assert float(good["solubility"]) and good["error"] == ""
-    assert bad["row"] == "3" and "is not a molecule" in bad["error"] and bad["solubility"] == ""
+    assert float(good["solubility_predicted"]) and good["error"] == ""
+    assert bad["row"] == "3" and "is not a molecule" in bad["error"] and bad["solubility_predicted"] == ""
     exec(compile(code, "own_data.md", "exec"), {})
     for line in second.splitlines():
         assert type_command(f"{line} num_threads=1") == 0, capsys.readouterr().err

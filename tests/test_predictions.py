@@ -6,6 +6,7 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
@@ -76,8 +77,8 @@ def test_the_log_says_which_metric_picked_the_weights(trained, caplog):
 
 
 def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkeypatch):
-    run_, seen = predictions.load_run(trained), []
-    model = type(run_.parts.model)
+    run_, seen = predictions.load_runs([trained]), []
+    model = type(run_.first.parts.model)
     original = model.forward
 
     def spy(self, batch):
@@ -93,9 +94,10 @@ def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkey
         evaluated[index_B] = pred
     predictions.predict_split(run_, "test", tmp_path / "p.csv")
     rows = read(tmp_path / "p.csv")
-    assert list(rows[0]) == ["row", "smiles", "a", "b"]
-    assert [(row["row"], row["smiles"]) for row in rows] == [("4", SMILES[2]), ("6", SMILES[4]), ("9", SMILES[7])]
-    found = np.array([[row["a"], row["b"]] for row in rows]).astype(np.float32)
+    assert list(rows[0]) == ["row", "smiles", "a", "b", "split", "a_predicted", "b_predicted"]
+    given = [["4", SMILES[2], "0", "1", "test"], ["6", SMILES[4], "0", "", "test"], ["9", SMILES[7], "1", "0", "test"]]
+    assert [list(row.values())[:5] for row in rows] == given
+    found = np.array([[row["a_predicted"], row["b_predicted"]] for row in rows]).astype(np.float32)
     assert np.array_equal(found, evaluated.numpy()) and len(np.unique(found)) == found.size
     # And the metric, by hand: the mean over the targets, each over its known rows; row 6 has but one.
     true = np.array([[0, 1], [0, np.nan], [1, 0]])
@@ -108,19 +110,20 @@ def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkey
     lines = ["id,SMI", *(f"{i},{s}" for i, s in enumerate(SMILES)), "9,", "10,C1CC", "11"]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(predictions, "_CHUNK", 3)
-    run_ = predictions.load_run(trained)
+    run_ = predictions.load_runs([trained])
     assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv", "SMI") == (11, 3)
     rows = read(tmp_path / "p.csv")
-    assert list(rows[0]) == ["row", "smiles", "a", "b", "error"]
+    assert list(rows[0]) == ["row", "id", "SMI", "a_predicted", "b_predicted", "error"]
     assert [int(row["row"]) for row in rows] == list(range(2, 13))
+    assert [row["id"] for row in rows] == [*map(str, range(8)), "9", "10", "11"]
     for row, reason in zip(rows[8:], ("no SMILES", "is not a molecule", "has 1 cells")):
-        assert reason in row["error"] and row["a"] == row["b"] == ""
-    values = {row["smiles"]: float(row["a"]) for row in rows[:8]}
+        assert reason in row["error"] and row["a_predicted"] == row["b_predicted"] == ""
+    values = {row["SMI"]: float(row["a_predicted"]) for row in rows[:8]}
     assert len(set(values.values())) == 8
     for split in ("train", "val", "test"):
         predictions.predict_split(run_, split, tmp_path / f"{split}.csv")
         for row in read(tmp_path / f"{split}.csv"):
-            assert abs(float(row["a"]) - values.pop(row["smiles"])) < 1e-6
+            assert abs(float(row["a_predicted"]) - values.pop(row["smiles"])) < 1e-6
     assert not values
 
 
@@ -128,19 +131,92 @@ def test_salts_are_read_as_in_training(tmp_path):
     """With largest_fragment, a new molecule and its salt have one prediction."""
     path = train(tmp_path, smiles={"largest_fragment": True})
     (tmp_path / "new.csv").write_text("smiles\nCC(=O)[O-]\nCC(=O)[O-].[Na+]\nCCO\n")
-    predictions.predict_molecules(predictions.load_run(path), tmp_path / "new.csv", tmp_path / "p.csv")
-    acid, salt, other = (float(row["a"]) for row in read(tmp_path / "p.csv"))
+    predictions.predict_molecules(predictions.load_runs([path]), tmp_path / "new.csv", tmp_path / "p.csv")
+    acid, salt, other = (float(row["a_predicted"]) for row in read(tmp_path / "p.csv"))
     assert abs(acid - salt) < 1e-6 < abs(acid - other)
+
+
+@pytest.fixture(scope="module")
+def second_seed(trained):
+    run(load_config(trained.parents[2] / "c.yaml", ["seed=1", "optim.max_epoch=2"]))
+    return trained.parent / "1"
+
+
+def test_an_ensemble_is_mean_and_deviation_over_runs(trained, second_seed, tmp_path):
+    alone = {}
+    for path in (trained, second_seed):
+        predictions.predict_split(predictions.load_runs([path]), "test", tmp_path / f"{path.name}.csv")
+        alone[path.name] = np.array([float(row["a_predicted"]) for row in read(tmp_path / f"{path.name}.csv")])
+    predictions.predict_split(predictions.load_runs([trained, second_seed]), "test", tmp_path / "both.csv")
+    rows = read(tmp_path / "both.csv")
+    assert list(rows[0])[5:] == ["a_predicted", "b_predicted", "a_deviation", "b_deviation"]
+    np.testing.assert_allclose([float(r["a_predicted"]) for r in rows], (alone["0"] + alone["1"]) / 2, rtol=1e-6)
+    deviation = np.abs(alone["0"] - alone["1"]) / np.sqrt(2)
+    np.testing.assert_allclose([float(r["a_deviation"]) for r in rows], deviation, rtol=1e-5)
+
+
+def test_the_script_takes_a_folder_of_seeds(trained, second_seed, tmp_path, capsys):
+    (trained.parent / "agg").mkdir(exist_ok=True)
+    paths = sorted(map(str, trained.parent.glob("*")))
+    words = ["--split", "val", "--similarity", "--out", str(tmp_path / "p.csv")]
+    assert script.main(["--runs", *paths, *words]) == 0
+    assert [row["a_deviation"] != "" for row in read(tmp_path / "p.csv")] == [True, True]
+    with pytest.raises(SystemExit):
+        script.main(["--runs", *paths, "--run", paths[0], *words])
+    assert script.main(["--runs", str(trained.parent / "agg"), *words]) == 2
+    assert "--runs names no run" in capsys.readouterr().err
+
+
+def test_runs_of_other_targets_are_no_ensemble(trained, tmp_path):
+    other = train(tmp_path, targets=("a",))
+    with pytest.raises(ConfigError, match=r"cannot predict together, because their num_targets differ: 1 and 2"):
+        predictions.load_runs([trained, other])
+
+
+def test_similarity_is_that_of_the_nearest_training_molecule(trained, tmp_path):
+    """Ethanol is in train, and no training molecule has an atom like those of N2."""
+    (tmp_path / "new.csv").write_text("smiles\nOCC\nN#N\nC1CC\n")
+    ensemble = predictions.load_runs([trained])
+    predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv", similarity=True)
+    same, other, bad = (row["nearest_training_similarity"] for row in read(tmp_path / "p.csv"))
+    assert float(same) == 1 and float(other) == 0 and bad == ""
+
+
+def test_parquet_holds_the_same_table(trained, tmp_path):
+    (tmp_path / "new.csv").write_text("id,smiles\n007,CCO\n,C1CC\n")
+    ensemble = predictions.load_runs([trained])
+    for kind in ("csv", "parquet"):
+        predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / f"p.{kind}")
+    table = pq.read_table(tmp_path / "p.parquet").to_pylist()
+    good, bad = read(tmp_path / "p.csv")
+    assert list(table[0]) == list(good) == ["row", "id", "smiles", "a_predicted", "b_predicted", "error"]
+    assert table[0]["id"] == "007" and table[0]["row"] == 2 and table[1]["a_predicted"] is None
+    assert f"{table[0]['a_predicted']:.9g}" == good["a_predicted"] and table[1]["error"] == bad["error"]
+
+
+def test_columns_that_would_be_two_are_refused(trained, tmp_path):
+    ensemble = predictions.load_runs([trained])
+    for header, words in (
+        ("smiles,a_predicted", r"new\.csv: 'a_predicted' is a name of a column of predictions; rename this column"),
+        ("smiles,row", "'row' is a name of a column of predictions"),
+        ("smiles,x,x", "'x' is the name of two columns"),
+    ):
+        (tmp_path / "new.csv").write_text(f"{header}\nC" + ",1" * header.count(",") + "\n")
+        with pytest.raises(DataError, match=words):
+            predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv")
+    assert not (tmp_path / "p.csv").exists()
 
 
 def test_labels_become_probabilities(tmp_path):
     path = train(tmp_path, task="binary", targets=("a",))
-    run_ = predictions.load_run(path)
+    run_ = predictions.load_runs([path])
     predictions.predict_split(run_, "test", tmp_path / "p.csv")
-    graphs = run_.parts.dataset.load()["test"]
-    logits = run_.predict(graphs, run_.parts.storage)[:, 0].double()
-    found = [float(row["a"]) for row in read(tmp_path / "p.csv")]
+    graphs = run_.dataset.load()["test"]
+    logits = run_.first.predict(graphs, run_.first.parts.storage)[:, 0].double()
+    rows = read(tmp_path / "p.csv")
+    found = [float(row["a_probability"]) for row in rows]
     assert np.allclose(found, 1 / (1 + np.exp(-logits.numpy())), atol=1e-6)
+    assert [int(row["a_predicted"]) for row in rows] == [probability >= 0.5 for probability in found]
 
 
 def test_classes_of_nodes_of_your_own_graphs(tmp_path):
@@ -157,17 +233,18 @@ def test_classes_of_nodes_of_your_own_graphs(tmp_path):
     config |= {"gnn": {"dim_inner": 32, "head": "inductive_node"}, "out_dir": str(tmp_path / "results")}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
-    run_ = predictions.load_run(tmp_path / "results" / "c" / "0")
+    run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
     predictions.predict_split(run_, "val", tmp_path / "p.csv")
     rows = read(tmp_path / "p.csv")
     assert [(row["graph"], row["node"]) for row in rows] == [("0", "0"), ("0", "1"), ("0", "2"), ("1", "0")]
     for row in rows:
-        shares = [float(row[f"p{c}"]) for c in range(3)]
-        assert abs(sum(shares) - 1) < 1e-6 and int(row["class"]) == int(np.argmax(shares))
+        shares = [float(row[f"target0_probability_{c}"]) for c in range(3)]
+        assert abs(sum(shares) - 1) < 1e-6 and int(row["target0_predicted"]) == int(np.argmax(shares))
+    assert [row["target0"] for row in rows] == ["0", "1", "2", "0"]
     with pytest.raises(ConfigError, match="cannot read SMILES; use --split test"):
         predictions.predict_molecules(run_, tmp_path / "x.csv", tmp_path / "q.csv")
     # Rows are in the order of the split, not of the batch, which is sorted by size.
-    graphs = run_.parts.dataset.load()["val"]
+    graphs = run_.dataset.load()["val"]
     assert flat_rows(graphs.node_ptr, graphs.batch([0, 1]).index_B).tolist() == [3, 0, 1, 2]
 
 
@@ -244,11 +321,11 @@ def test_changed_data_are_not_predicted_as_the_run_s_own(own, tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text(file.read_text().replace("CN,1,0", "CNC,1,0"))
     with pytest.raises(DataError, match="test split: the data differ from those of"):
-        predictions.predict_split(predictions.load_run(own), "test", tmp_path / "p.csv")
+        predictions.predict_split(predictions.load_runs([own]), "test", tmp_path / "p.csv")
 
 
 def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
-    run_, out = predictions.load_run(trained), tmp_path / "p.csv"
+    run_, out = predictions.load_runs([trained]), tmp_path / "p.csv"
     with pytest.raises(DataError, match=r"--split tset: mine has the splits train, val, test"):
         predictions.predict_split(run_, "tset", out)
     with pytest.raises(DataError, match="does not exist"):
@@ -285,17 +362,17 @@ def test_of_two_predictions_into_one_file_the_second_to_finish_is_refused(traine
 def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
     (tmp_path / "bad.csv").write_text("smiles\nXX\n")
     (tmp_path / "none.csv").write_text("smiles\n")
-    run_ = predictions.load_run(trained)
+    run_ = predictions.load_runs([trained])
     assert predictions.predict_molecules(run_, tmp_path / "bad.csv", tmp_path / "p.csv") == (1, 1)
     assert predictions.predict_molecules(run_, tmp_path / "none.csv", tmp_path / "q.csv") == (0, 0)
-    assert (tmp_path / "q.csv").read_text() == "row,smiles,a,b,error\n"
+    assert (tmp_path / "q.csv").read_text() == "row,smiles,a_predicted,b_predicted,error\n"
 
 
 def test_a_molecule_that_kills_its_process_has_no_prediction(trained, tmp_path, monkeypatch):
     spread_poison(monkeypatch)
     monkeypatch.setattr("graphgps_spse.data.molecules._ROWS_PER_PROCESS", 4)
     (tmp_path / "new.csv").write_text("\n".join(["smiles", *["CCO"] * 9, POISON, *["CN"] * 5, "[#119]"]) + "\n")
-    run_ = dataclasses.replace(predictions.load_run(trained), num_threads=2)
+    run_ = predictions.Ensemble((dataclasses.replace(predictions.load_run(trained), num_threads=2),))
     assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv") == (16, 2)
     errors = {row["row"]: row["error"] for row in read(tmp_path / "p.csv") if row["error"]}
     assert list(errors) == ["11", "17"]
@@ -330,7 +407,7 @@ def test_what_may_not_be_read_or_written_is_one_line(trained, open_folder):
     (open_folder / "free").chmod(0o777)
     (open_folder / "new.csv").write_text("smiles\nC\n")
     (open_folder / "closed.csv").write_text("smiles\nC\n")
-    run_ = predictions.load_run(open_folder / "run")
+    run_ = predictions.load_runs([open_folder / "run"])
     predictions.predict_molecules(run_, open_folder / "new.csv", open_folder / "p.csv")  # imports all there is
     (open_folder / "read").chmod(0o555)
     for name in ("closed", "closed.csv", "run/best.pt"):
@@ -387,17 +464,17 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
         return [folder / "y_pred.npz"]
 
     monkeypatch.setattr(predictions, "write_submission", write)
-    run_ = predictions.load_run(tmp_path / "results" / "c" / "0")
-    assert predictions.predict_submission(run_, tmp_path / "sub") == [tmp_path / "sub" / "y_pred.npz"]
+    run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
+    assert predictions.predict_submission(run_.first, tmp_path / "sub") == [tmp_path / "sub" / "y_pred.npz"]
     (tmp_path / "new.csv").write_text("smiles\n" + "\n".join(PCQM_SMILES) + "\n")
     predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv")
-    gaps = [float(row["homolumogap"]) for row in read(tmp_path / "p.csv")]
+    gaps = [float(row["homolumogap_predicted"]) for row in read(tmp_path / "p.csv")]
     # Rows 0 to 41 are labelled; the next four are test-dev, the last five test-challenge, SMILES taken in turn.
     assert list(written) == ["test-dev", "test-challenge"]
     assert np.allclose(written["test-dev"], [gaps[row % len(gaps)] for row in range(42, 46)], atol=1e-5)
     assert np.allclose(written["test-challenge"], [gaps[row % len(gaps)] for row in range(46, 51)], atol=1e-5)
     with pytest.raises(DataError, match="sub already exists; name another folder"):
-        predictions.predict_submission(run_, tmp_path / "sub")
+        predictions.predict_submission(run_.first, tmp_path / "sub")
 
     def write_after_another(values, folder):
         (tmp_path / "late").mkdir()
@@ -406,5 +483,5 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
 
     monkeypatch.setattr(predictions, "write_submission", write_after_another)
     with pytest.raises(DataError, match=r"late cannot be written \(Directory not empty\); name another folder"):
-        predictions.predict_submission(run_, tmp_path / "late")
+        predictions.predict_submission(run_.first, tmp_path / "late")
     assert (tmp_path / "late" / "y_pred.npz").read_text() == "another's" and not list(tmp_path.glob(".*"))

@@ -32,10 +32,45 @@ class BadRow(NamedTuple):
     reason: str
 
 
-def read_rows(path: Path, smiles_column: str, columns: Sequence[str] = ()) -> Iterator[SmilesRow | BadRow]:
-    """Yield the rows of a UTF-8 CSV (or .csv.gz), in order. Empty lines are skipped.
+class TableRow(NamedTuple):
+    """A row of a CSV as it is written."""
 
-    Raises DataError if the file cannot be read or its header is invalid.
+    number: int
+    """First line of the row in the file; the header is line 1."""
+    cells: list[str]
+    """One cell for each column of the header; empty cells if the row has fewer, and none of what a row has too much."""
+    problem: str
+    """Reason why the row is invalid; empty for a valid row."""
+
+
+def read_rows(path: Path, smiles_column: str, columns: Sequence[str] = ()) -> Iterator[SmilesRow | BadRow]:
+    """Yield the SMILES and the requested columns of the rows of a CSV, in order.
+
+    Raises DataError if the file cannot be read, or if it lacks a column.
+    """
+    rows = read_table(path)
+    names = next(rows).cells
+    smiles_at, *others_at = (find_column(path, names, wanted) for wanted in (smiles_column, *columns))
+    for row in rows:
+        smiles, problem = read_smiles(row, smiles_at, smiles_column)
+        if problem:
+            yield BadRow(row.number, smiles, problem)
+        else:
+            yield SmilesRow(row.number, smiles, tuple(row.cells[at].strip() for at in others_at))
+
+
+def read_smiles(row: TableRow, column: int, name: str) -> tuple[str, str]:
+    """Return the SMILES of a row, and the reason why it cannot be used or an empty string."""
+    smiles = row.cells[column].strip()
+    if row.problem or smiles:
+        return "" if _invalid_character(smiles) else smiles, row.problem
+    return "", f"has no SMILES in column '{name}'"
+
+
+def read_table(path: Path) -> Iterator[TableRow]:
+    """Yield the header and all rows of a UTF-8 CSV (or .csv.gz), in order. Names of columns are stripped.
+
+    Empty lines are skipped. Raises DataError if the file cannot be read or its header is invalid.
     """
     try:
         if not path.is_file():
@@ -46,7 +81,7 @@ def read_rows(path: Path, smiles_column: str, columns: Sequence[str] = ()) -> It
         raise DataError(f"{path} cannot be read ({err.strerror})") from err
     with binary, io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
         try:
-            yield from _read_table(path, csv.reader(text, strict=True), smiles_column, columns)
+            yield from _read_lines(path, csv.reader(text, strict=True))
         except (OSError, EOFError, zlib.error) as err:
             raise DataError(f"{path} cannot be read to the end: {err}") from err
 
@@ -70,35 +105,26 @@ def write_list(rows: Iterable[BadRow], folder: Path, name: str) -> Path:
     return path
 
 
-def _read_table(path: Path, reader: Iterator, smiles_column: str, columns: Sequence[str]) -> Iterator:
+def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
     records = _records(reader)
     header = next(records, None)
     if header is None:
         raise DataError(f"{path} is empty; the first line must name the columns")
-    if isinstance(header, BadRow) or _invalid_character("".join(header[1])):
-        reason = header.reason if isinstance(header, BadRow) else _invalid_character("".join(header[1]))
-        raise DataError(f"{path}: the header {reason}")
-    names = [name.strip() for name in header[1]]
-    smiles_at, *others_at = (_column(path, names, wanted) for wanted in (smiles_column, *columns))
-    for record in records:
-        if isinstance(record, BadRow):
-            yield record
-            continue
-        number, cells = record
-        smiles = cells[smiles_at].strip() if smiles_at < len(cells) else ""
-        invalid = _invalid_character("".join(cells))
-        if len(cells) != len(names):
-            yield BadRow(number, smiles, f"has {len(cells)} cells, but the header has {len(names)}")
-        elif invalid:
-            yield BadRow(number, "" if _invalid_character(smiles) else smiles, invalid)
-        elif not smiles:
-            yield BadRow(number, smiles, f"has no SMILES in column '{smiles_column}'")
-        else:
-            yield SmilesRow(number, smiles, tuple(cells[at].strip() for at in others_at))
+    problem = header.problem or _invalid_character("".join(header.cells))
+    if problem:
+        raise DataError(f"{path}: the header {problem}")
+    names = [name.strip() for name in header.cells]
+    yield header._replace(cells=names)
+    for row in records:
+        problem = row.problem
+        if not problem and len(row.cells) != len(names):
+            problem = f"has {len(row.cells)} cells, but the header has {len(names)}"
+        cells = (row.cells + [""] * len(names))[: len(names)]
+        yield TableRow(row.number, cells, problem or _invalid_character("".join(row.cells)))
 
 
-def _records(reader: Iterator) -> Iterator[tuple[int, list[str]] | BadRow]:
-    """Yield line number and cells of each row. A row that is not valid CSV gives a BadRow, and reading continues."""
+def _records(reader: Iterator) -> Iterator[TableRow]:
+    """Yield the rows that are not empty. A row that is not valid CSV has no cells, and reading continues."""
     while True:
         number = reader.line_num + 1  # type: ignore[attr-defined]
         try:
@@ -108,10 +134,10 @@ def _records(reader: Iterator) -> Iterator[tuple[int, list[str]] | BadRow]:
         except csv.Error as err:
             last = reader.line_num  # type: ignore[attr-defined]
             lines = f", up to line {last}" if last > number else ""
-            yield BadRow(number, "", f"is not valid CSV{lines}: {err}; check for a quote that is never closed")
+            yield TableRow(number, [], f"is not valid CSV{lines}: {err}; check for a quote that is never closed")
             continue
         if cells:
-            yield number, cells
+            yield TableRow(number, cells, "")
 
 
 def _invalid_character(text: str) -> str:
@@ -121,7 +147,8 @@ def _invalid_character(text: str) -> str:
     return "contains a zero byte; save the file as UTF-8 text" if "\0" in text else ""
 
 
-def _column(path: Path, names: list[str], wanted: str) -> int:
+def find_column(path: Path, names: list[str], wanted: str) -> int:
+    """Return the number of a column. Raises DataError if the header does not name it, or names it twice."""
     if names.count(wanted) == 1:
         return names.index(wanted)
     if wanted in names:

@@ -186,7 +186,17 @@ class Task(ABC):
 
     @abstractmethod
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
-        """Return predictions [R, dim_out] as columns [R] of values, probabilities or classes, by name."""
+        """Return predictions [R, dim_out] as columns [R] by name: values `<target>_predicted`, or probabilities.
+
+        The mean of the columns of several models is the prediction of the ensemble.
+        """
+
+    def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the predicted classes, columns [R] `<target>_predicted`, of the columns of `outputs`.
+
+        Tasks without classes have none.
+        """
+        return {}
 
     @abstractmethod
     def accumulator(self, device: torch.device) -> Accumulator:

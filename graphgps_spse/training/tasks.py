@@ -1,5 +1,6 @@
 """The tasks of the package: what each kind of targets needs of a model, its loss and its metrics."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -41,7 +42,7 @@ class Regression(Task):
 
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
         """Return the values."""
-        return dict(zip(self.column_names, pred.T))
+        return {f"{name}_predicted": values for name, values in zip(self.column_names, pred.T)}
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return sums of errors."""
@@ -84,10 +85,13 @@ class Classification(Task):
         return (torch.where(y >= 0, values, 0) if self.spec.may_miss_targets else values).sum()
 
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
-        """Return the class of each row and the probability of every class."""
-        if pred.shape[1] == 1:  # one logit for two classes
-            return _class_columns(torch.cat([torch.zeros_like(pred), pred], 1), "")
-        return _class_columns(pred, "")
+        """Return the probability of every class, `<target>_probability_<class>`."""
+        logits = torch.cat([torch.zeros_like(pred), pred], 1) if pred.shape[1] == 1 else pred  # one logit for two
+        return _probabilities(logits, self.column_names[0])
+
+    def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the most likely class."""
+        return _most_likely(outputs, self.column_names)
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return correct predictions per class."""
@@ -135,8 +139,12 @@ class MultiLabel(Task):
         return torch.where(known, each, 0).sum() / known.sum().clamp_min(1)
 
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
-        """Return the probability that each label is 1."""
-        return dict(zip(self.column_names, pred.sigmoid().T))
+        """Return the probability that each label is 1, `<target>_probability`."""
+        return {f"{name}_probability": values for name, values in zip(self.column_names, pred.sigmoid().T)}
+
+    def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the labels: 1 for a probability of at least 0.5, otherwise 0."""
+        return {f"{name}_predicted": (outputs[f"{name}_probability"] >= 0.5).long() for name in self.column_names}
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return every score, as ranking needs them all."""
@@ -169,22 +177,32 @@ class CycleCounting(Task):
         return F.cross_entropy(pred.reshape(-1, self.spec.num_classes), y.flatten())
 
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
-        """Return the class and the probabilities of each target."""
+        """Return the probability of every class of each target, `<target>_probability_<class>`."""
         logits = pred.reshape(len(pred), self.spec.num_targets, self.spec.num_classes)
         columns: dict[str, Tensor] = {}
         for t, name in enumerate(self.column_names):
-            columns |= _class_columns(logits[:, t], f"{name}_")
+            columns |= _probabilities(logits[:, t], name)
         return columns
+
+    def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the most likely class of each target."""
+        return _most_likely(outputs, self.column_names)
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return correct predictions per target."""
         return TargetAccuracy(device, self.target_names)
 
 
-def _class_columns(logits_RC: Tensor, prefix: str) -> dict[str, Tensor]:
-    """Return the most likely class of each row, and the probabilities of all."""
-    probability = logits_RC.softmax(1)
-    return {f"{prefix}class": logits_RC.argmax(1)} | {f"{prefix}p{c}": p for c, p in enumerate(probability.T)}
+def _probabilities(logits_RC: Tensor, target: str) -> dict[str, Tensor]:
+    """Return the probability of each class by column name."""
+    return {f"{target}_probability_{c}": p for c, p in enumerate(logits_RC.softmax(1).T)}
+
+
+def _most_likely(outputs: Mapping[str, Tensor], targets: Sequence[str]) -> dict[str, Tensor]:
+    """Return the most likely class of each target by column name."""
+    stem = "_probability_"
+    by_target = {name: [p for key, p in outputs.items() if key.rpartition(stem)[0] == name] for name in targets}
+    return {f"{name}_predicted": torch.stack(columns, 1).argmax(1) for name, columns in by_target.items()}
 
 
 def build_task(cfg: Any, spec: DatasetSpec) -> Task:

@@ -159,22 +159,24 @@ def test_cycle_loss_is_the_mean_of_the_classifications():
 def test_outputs_are_what_people_read():
     """Probabilities by hand: softmax of 0 and ln 3 is 1/4 and 3/4, and so is the sigmoid of ln 3."""
     third = math.log(3)
-    for name, pred, expected in (
-        ("pattern", [[third], [-third]], {"class": [1, 0], "p0": [0.25, 0.75], "p1": [0.75, 0.25]}),
-        ("multilabel", [[third] * 10], {f"target{t}": [0.75] for t in range(10)}),
+    pattern = {"target0_probability_0": [0.25, 0.75], "target0_probability_1": [0.75, 0.25]}
+    labels = {f"target{t}_probability": [0.75, 0.25] for t in range(10)}
+    for name, pred, expected, classes in (
+        ("pattern", [[third], [-third]], pattern, {"target0_predicted": [1, 0]}),
+        ("multilabel", [[third] * 10, [-third] * 10], labels, {f"target{t}_predicted": [1, 0] for t in range(10)}),
     ):
-        found = {column: values.tolist() for column, values in task_of(name).outputs(torch.tensor(pred)).items()}
-        assert found.keys() == expected.keys()
+        outputs = task_of(name).outputs(torch.tensor(pred))
+        assert outputs.keys() == expected.keys()
         for column, values in expected.items():
-            assert found[column] == pytest.approx(values)
-    logits = torch.tensor([[0.0, third, -torch.inf, third, 0.0, -torch.inf]])
+            assert outputs[column].tolist() == pytest.approx(values)
+        assert {column: values.tolist() for column, values in task_of(name).classes(outputs).items()} == classes
     cycles = task_of("cycles")
-    columns = cycles.outputs(logits)
-    assert [column for column in columns if column.endswith("class")] == [f"{n}_class" for n in cycles.column_names]
-    assert [values.item() for column, values in columns.items() if column.endswith("class")] == [1, 0]
-    assert [values.item() for values in columns.values()] == pytest.approx([1, 0.25, 0.75, 0, 0, 0.75, 0.25, 0])
-    classes = task_of("cluster").outputs(torch.eye(6))
-    assert classes["class"].tolist() == list(range(6)) and classes["class"].dtype == torch.int64
+    outputs = cycles.outputs(torch.tensor([[0.0, third, -torch.inf, third, 0.0, -torch.inf]]))
+    assert [values.item() for values in outputs.values()] == pytest.approx([0.25, 0.75, 0, 0.75, 0.25, 0])
+    classes = {column: values.item() for column, values in cycles.classes(outputs).items()}
+    assert classes == dict(zip([f"{name}_predicted" for name in cycles.column_names], [1, 0]))
+    classes = task_of("cluster").classes(task_of("cluster").outputs(torch.eye(6)))["target0_predicted"]
+    assert classes.tolist() == list(range(6)) and classes.dtype == torch.int64
 
 
 @pytest.mark.parametrize("loss_fun", ["l1", "mse"])

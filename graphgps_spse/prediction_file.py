@@ -1,0 +1,89 @@
+"""Files of predictions: CSV or Parquet, written row by row, so that a table need not fit into memory."""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.files import write_new
+
+KINDS = ("text", "whole number", "number")
+"""Kinds of columns."""
+
+
+class TableWriter(Protocol):
+    """Writer of the rows of one file."""
+
+    def write(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Append rows. All columns of the file are given and have the same length; None and NaN are missing values."""
+
+
+class _CsvWriter:
+    def __init__(self, file: IO[str], kinds: Mapping[str, str]) -> None:
+        self.kinds, self.writer = kinds, csv.writer(file, lineterminator="\n")
+        self.writer.writerow(kinds)
+
+    def write(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        self.writer.writerows(zip(*([_as_text(value) for value in columns[name]] for name in self.kinds)))
+
+
+class _ParquetWriter:
+    def __init__(self, file: IO[bytes], kinds: Mapping[str, str]) -> None:
+        self.arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        types = dict(zip(KINDS, (self.arrow.string(), self.arrow.int64(), self.arrow.float64())))
+        self.schema = self.arrow.schema([(name, types[kind]) for name, kind in kinds.items()])
+        self.writer = parquet.ParquetWriter(file, self.schema, write_page_checksum=True)
+
+    def write(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        values = [[None if _is_missing(v) else v for v in columns[name]] for name in self.schema.names]
+        arrays = [self.arrow.array(column, kind) for column, kind in zip(values, self.schema.types)]
+        self.writer.write_table(self.arrow.Table.from_arrays(arrays, schema=self.schema))
+
+
+@contextmanager
+def new_table(path: Path, kinds: Mapping[str, str]) -> Iterator[TableWriter]:
+    """Yield a writer of a new file, Parquet if its name ends with .parquet, otherwise CSV.
+
+    `kinds` maps each column to one of KINDS. The file appears when all rows are written. An existing file is never
+    overwritten. Numbers of a CSV have nine digits, which identify every float32. Raises DataError if the file exists or
+    cannot be written.
+    """
+    try:
+        if path.exists():
+            raise DataError(f"{path} already exists; name another file with --out")
+        with write_new(path) as file:
+            if path.suffix != ".parquet":
+                yield _CsvWriter(file, kinds)
+                return
+            table = _ParquetWriter(file.buffer, kinds)  # type: ignore[attr-defined]
+            yield table
+            table.writer.close()
+    except FileExistsError as err:
+        raise DataError(f"{path} was written by another process in the meantime; name another file with --out") from err
+    except OSError as err:
+        raise DataError(f"{path} cannot be written ({err.strerror or err}); name another file with --out") from err
+
+
+def check_names(path: Path, given: Sequence[str], added: Sequence[str]) -> None:
+    """Raise DataError if two columns of the input have one name, or if a column has the name of an added one."""
+    double = [name for name in given if given.count(name) > 1 or name in added]
+    if double:
+        reason = "is a name of a column of predictions" if double[0] in added else "is the name of two columns"
+        raise DataError(f"{path}: '{double[0]}' {reason}; rename this column")
+    repeated = [name for name in added if added.count(name) > 1]
+    if repeated:
+        raise DataError(f"{path}: two columns of predictions would have the name '{repeated[0]}'; rename this target")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _as_text(value: Any) -> str:
+    if _is_missing(value):
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
