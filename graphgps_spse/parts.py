@@ -76,17 +76,30 @@ class Training:
     """Run directory or checkpoint file of the initial weights; empty for random weights."""
 
 
+def with_missing_keys(cfg: Config) -> Config:
+    """Return the configuration with the keys that it leaves to the data, such as the names of classes in a file.
+
+    A run stores them in its config.yaml, so that predictions need no data. A data set declares such keys in
+    `build_missing_keys(cfg)`, which reads no more than it must, and nothing if they are set.
+    """
+    data_format = FormatOptions.from_cfg(cfg).format
+    if not data_format:
+        raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
+    with cfg.locating():
+        find = getattr(datasets.get(data_format), "build_missing_keys", None)
+        found = find(cfg) if find else {}
+    return cfg.with_leaves(found) if found else cfg
+
+
 def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
     """Build the description of the data set, the encodings, the task and the model.
 
     The model is built without memory first, and with `only_shapes` it stays so. Raises ConfigError where its parameters
     are more than this machine can hold.
     """
-    data_format = FormatOptions.from_cfg(cfg).format
-    if not data_format:
-        raise ConfigError(f"dataset.format is not set; it names the data set: {', '.join(datasets.names())}")
+    cfg = with_missing_keys(cfg)
     with cfg.locating():
-        dataset = datasets.get(data_format).from_cfg(cfg)
+        dataset = datasets.get(FormatOptions.from_cfg(cfg).format).from_cfg(cfg)
         encodings, storage, task = build_encodings(cfg), StoragePolicy.from_cfg(cfg), build_task(cfg, dataset.spec)
         with torch.device("meta"), WithoutNormalValues():
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)

@@ -17,7 +17,9 @@ def provenance_of(parts: Parts) -> dict[str, Any]:
     """Return the data set's description, the options of the encodings and the package versions, with dotted keys."""
     spec = parts.dataset.spec
     about: dict[str, Any] = {"data": asdict(spec) | {"target_names": list(spec.target_names)}}
-    del about["data"]["own_data"]  # follows from dataset.format; checkpoints of earlier versions lack it
+    del about["data"]["own_data"], about["data"]["class_names"]  # checkpoints of earlier versions lack them
+    if spec.class_names:
+        about["data"]["class_names"] = list(spec.class_names)
     about["data"] |= {key: list(getattr(spec, key)) for key in ("node_input", "edge_input")}
     for name, input_spec, columns in (
         ("atoms", spec.node_input, ATOM_COLUMNS),

@@ -13,7 +13,7 @@ from graphgps_spse.data.resident import place
 from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
-from graphgps_spse.parts import build_parts, build_training
+from graphgps_spse.parts import build_parts, build_training, with_missing_keys
 from graphgps_spse.preparation import check_memory_needs, compile_all_kernels, set_up_machine, take_initial_weights
 from graphgps_spse.provenance import fingerprints_of, provenance_of
 from graphgps_spse.record import build_result
@@ -68,7 +68,7 @@ def run(
     cfg: Config, processes: OneProcess | None = None, *, extend: bool = False, display: type[Logger] = Console
 ) -> RunResult:
     """Train, resume, extend or evaluate one seed. Raises an SPSEError with the cause and the remedy."""
-    processes = OneProcess() if processes is None else processes
+    processes, cfg = OneProcess() if processes is None else processes, with_missing_keys(cfg)
     path, evaluates = Path(cfg.out_dir) / cfg.name / str(cfg.seed), cfg.train.mode == "eval"
     log.info("run directory: %s", path)
     if evaluates:
@@ -105,8 +105,7 @@ def run(
             if not training.options.evaluate_test:
                 del splits["test"]
             parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})
-            if parts.task.target_scale is not None:
-                parts.task.target_scale.fit(splits["train"].y, parts.task.column_names)
+            parts.task.fit(splits["train"].y, device)
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
         share = {"part": processes.rank, "num_parts": processes.count}

@@ -22,6 +22,7 @@ from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, describe_environment
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.files import write_atomic
+from graphgps_spse.parts import with_missing_keys
 from graphgps_spse.registry import datasets
 from graphgps_spse.results import RunResult, aggregate, hash_config
 from graphgps_spse.rundir import RunDir
@@ -71,6 +72,7 @@ def load_tables(cfg: Config, names: Sequence[str]) -> TreeData:
     Raises ConfigError for a task other than regression or labels of graphs.
     """
     check_names(names)
+    cfg = with_missing_keys(cfg)
     with cfg.locating():
         dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
         task = build_task(cfg, dataset.spec)
@@ -78,6 +80,8 @@ def load_tables(cfg: Config, names: Sequence[str]) -> TreeData:
         if "encodings" in names and not encodings:
             raise ConfigError("--features encodings: the configuration enables none (posenc_SPSE.enable=True)")
     spec = dataset.spec
+    if cfg.dataset.class_weights != "off":
+        raise ConfigError("dataset.class_weights: the trees have no weights of classes; set off")
     if spec.level != "graph" or spec.task not in OBJECTIVES:
         raise ConfigError(f"{spec.name} is {spec.task} of {spec.level}s; trees take regression or labels of graphs")
     splits = load_splits(dataset)

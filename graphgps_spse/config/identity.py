@@ -8,6 +8,7 @@ RUNTIME_KEYS = (
     "dataset.folder.dir",
     "dataset.images.dir",
     "dataset.pe_transform_on_the_fly",
+    "dataset.smiles.classes",
     "dataset.smiles.file",
     "dataset.split_file",
     "dataset.trust_data",
@@ -32,7 +33,8 @@ RUNTIME_KEYS = (
 )
 """Keys and sections that set how or where a run is executed. A run can be resumed with other values.
 
-Folders and files of data belong to these keys, because checkpoints identify data by fingerprints.
+Folders and files of data, and the classes found in them, belong to these keys, because checkpoints identify data by
+fingerprints and classes by name.
 """
 
 
@@ -46,6 +48,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "dataset.split": [0.8, 0.1, 0.1],
     "dataset.split_index": 0,
     "dataset.split_mode": "auto",
+    "dataset.class_weights": "off",
     "dataset.standardise": "auto",
     "gnn.att_heads": 1,
     "gnn.dropout": 0.0,

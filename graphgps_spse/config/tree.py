@@ -145,6 +145,19 @@ class Config:
         tree.freeze()
         return Config(tree, self._set_keys, excused=self._excused, places=self._places)
 
+    def with_leaves(self, leaves: Mapping[str, Any]) -> "Config":
+        """Return a copy with other values of keys, by dotted name. Keys that are read in one count as read in both."""
+        tree = self._tree.clone()
+        tree.defrost()
+        for path, value in leaves.items():
+            *sections, leaf = path.split(".")
+            node = tree
+            for section in sections:
+                node = node[section]
+            node[leaf] = value
+        tree.freeze()
+        return Config(tree, self._set_keys, read=self._read, excused=self._excused, places=self._places)
+
     def locating(self) -> AbstractContextManager[None]:
         """Put file and line before a ConfigError of the body that begins with a key which was set."""
         return locating(self._places)

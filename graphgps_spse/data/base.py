@@ -69,6 +69,8 @@ class DatasetSpec:
     """Whether unknown targets (NaN; -1 for classes) are allowed. Losses and metrics ignore them."""
     loss: str = ""
     """Loss of the benchmark, if it is not the first loss of the task."""
+    class_names: tuple[str, ...] = ()
+    """Names of the classes, in the order of their numbers; empty if they have none."""
     own_data: bool = False
     """Whether the data are a user's and no benchmark: more metrics, and scaled targets, unless the keys say no."""
 

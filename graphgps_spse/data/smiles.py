@@ -7,7 +7,8 @@ overwritten. For large files, graphs, scaffolds and canonical SMILES are stored 
 
 import logging
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from graphgps_spse.data.molecule_splits import molecule_split, select_molecules
 from graphgps_spse.data.molecules import MoleculeBlock, count_workers, map_smiles
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_list
+from graphgps_spse.data.smiles_targets import TargetReader, find_classes
 from graphgps_spse.data.splits import MIN_FOLDS, SmilesSplit
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import Options, option
@@ -28,10 +30,13 @@ from graphgps_spse.registry import datasets
 
 log = logging.getLogger(__name__)
 
-TASKS = {"regression": ("regression", "mae"), "binary": ("multilabel", "ap"), "multilabel": ("multilabel", "ap")}
+TASKS = {
+    "regression": ("regression", "mae"),
+    "binary": ("multilabel", "ap"),
+    "multilabel": ("multilabel", "ap"),
+    "multiclass": ("classification", "accuracy"),
+}
 """Value of dataset.smiles.task -> registered task and metric."""
-
-_MAX_FLOAT32 = 3.4028234663852886e38
 
 
 class SmilesOptions(Options, section="dataset.smiles"):
@@ -44,8 +49,12 @@ class SmilesOptions(Options, section="dataset.smiles"):
     )
     task: str = option(
         "regression",
-        "what the targets are; binary: one column of 0 and 1; multilabel: several such columns",
+        "what the targets are; binary: one column of 0 and 1; multilabel: several such columns; multiclass: one column "
+        "of classes, integers or names",
         choices=tuple(TASKS),
+    )
+    classes: tuple[str, ...] = option(
+        (), "for task: multiclass, the classes in the order of their numbers; empty: those of the file, sorted"
     )
     split: str = option(
         "random",
@@ -100,7 +109,7 @@ class LabelledRow(NamedTuple):
 
 @datasets.register("smiles")
 class Smiles:
-    """User molecules from a CSV with SMILES and targets, for regression or for binary labels."""
+    """User molecules from a CSV with SMILES and targets: numbers, binary labels or classes."""
 
     def __init__(
         self,
@@ -110,6 +119,7 @@ class Smiles:
         smiles_column: str,
         target_columns: tuple[str, ...],
         task: str,
+        classes: tuple[str, ...] = (),
         split: SmilesSplit,
         on_error: str,
         duplicates: str = "keep",
@@ -117,8 +127,9 @@ class Smiles:
         folder: Path,
         num_workers: int = 1,
     ) -> None:
-        """`num_workers` processes convert molecules. Empty targets are allowed only if there are several targets."""
+        """`classes` are those of a multiclass task. `num_workers` processes convert molecules."""
         self.file, self.smiles_column, self.task, self.split = file, smiles_column, task, split
+        self.classes = classes
         self.duplicates, self.largest_fragment = duplicates, largest_fragment
         self.on_error, self.folder = on_error, folder
         self.cache = MoleculeCache(folder, num_workers)
@@ -128,16 +139,27 @@ class Smiles:
             level="graph",
             task=framework_task,
             num_targets=len(target_columns),
-            num_classes=0 if task == "regression" else 2,
+            num_classes={"regression": 0, "multiclass": len(classes)}.get(task, 2),
             metric=metric,
             node_input=InputSpec("ogb", 9),
             edge_input=InputSpec("ogb", 3),
             target_names=target_columns,
             may_miss_targets=len(target_columns) > 1,
             own_data=True,
+            class_names=classes,
         )
         self.rows: dict[str, list[SmilesRow]] = {}
         """Line number and SMILES of each graph of a split, set by `load`."""
+
+    @classmethod
+    def build_missing_keys(cls, cfg: Any) -> dict[str, Any]:
+        """Return the keys that the file decides, by dotted name: the classes of a multiclass task."""
+        s = SmilesOptions.from_cfg(cfg)
+        if s.task != "multiclass" or s.classes or not s.file or len(s.target_columns) != 1:
+            return {}
+        classes = find_classes(Path(s.file), s.smiles_column, s.target_columns[0])
+        log.info("%s: %d classes in column %s: %s", s.file, len(classes), s.target_columns[0], ", ".join(classes))
+        return {"dataset.smiles.classes": list(classes)}
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Smiles":
@@ -146,7 +168,7 @@ class Smiles:
         for key in ("file", "smiles_column", "target_columns"):
             if not getattr(s, key):
                 raise ConfigError(f"dataset.smiles.{key} is empty; docs/own_data.md shows an example")
-        _check_columns(s.smiles_column, s.target_columns, s.task)
+        _check_columns(s)
         split = SmilesSplit(s.split, s.split_column, s.fractions, s.seed, s.folds, s.fold)
         _check_split_options(split)
         name = source.name or Path(s.file).name.removesuffix(".gz").removesuffix(".csv")
@@ -156,6 +178,7 @@ class Smiles:
             smiles_column=s.smiles_column,
             target_columns=s.target_columns,
             task=s.task,
+            classes=s.classes,
             split=split,
             on_error=s.on_error,
             duplicates=s.duplicates,
@@ -169,22 +192,27 @@ class Smiles:
         extra = (*self.spec.target_names, *([self.split.column] if self.split.how == "column" else []))
         labelled: list[LabelledRow] = []
         bad: list[BadRow] = []
+        reader, unlabelled = TargetReader(self.spec.target_names, self.task, self.classes), Counter[str]()
         for row in read_rows(self.file, self.smiles_column, extra):
-            parsed = row if isinstance(row, BadRow) else self._parse(row)
+            parsed = row if isinstance(row, BadRow) else self._parse(row, reader)
             if isinstance(parsed, BadRow):
                 bad.append(parsed)
+            elif all(math.isnan(target) for target in parsed.targets):
+                unlabelled[parsed.group] += 1
             else:
                 labelled.append(parsed)
+        self._report_unlabelled(unlabelled, len(labelled))
         texts = self.prepare([row.smiles for row in labelled])
         labelled = [row._replace(smiles=text) for row, text in zip(labelled, texts)]
         graphs = self.cache.graphs(texts)
         bad += [BadRow(labelled[row].number, labelled[row].smiles, reason) for row, reason in graphs.bad]
         labelled = [labelled[row] for row in graphs.rows]
         if bad:
-            self._report_bad_rows(sorted(bad), len(bad) + len(labelled))
+            self._report_bad_rows(sorted(bad), len(bad) + len(labelled), reader.hint())
         labelled, graphs, rows = self._divide(labelled, graphs)
         self.rows = {split: [SmilesRow(*labelled[row][:2], ()) for row in part] for split, part in rows.items()}
-        targets_GT = torch.tensor([row.targets for row in labelled], dtype=torch.float32)
+        dtype = torch.int64 if self.task == "multiclass" else torch.float32
+        targets_GT = torch.tensor([row.targets for row in labelled]).to(dtype)
         return {
             split: molecule_split(
                 select_molecules(graphs, part), targets_GT[part], spec=self.spec, split=split, source=str(self.file)
@@ -231,37 +259,13 @@ class Smiles:
             log.warning("%s: %s%s; %s", file, checks.describe_duplicates(rows), listed, cure)
         return labelled, graphs, rows
 
-    def _parse(self, row: SmilesRow) -> LabelledRow | BadRow:
+    def _parse(self, row: SmilesRow, reader: TargetReader) -> LabelledRow | BadRow:
         num_targets = self.spec.num_targets
         try:
-            targets = tuple(
-                self._target(text, name) for text, name in zip(row.cells[:num_targets], self.spec.target_names)
-            )
-            if all(math.isnan(target) for target in targets):
-                raise ValueError(f"has no target in {', '.join(self.spec.target_names)}")
-            group = self._named_split(row.cells[num_targets:])
+            targets, group = reader.read(row.cells[:num_targets]), self._named_split(row.cells[num_targets:])
         except ValueError as err:
             return BadRow(row.number, row.smiles, str(err))
         return LabelledRow(row.number, row.smiles, targets, group)
-
-    def _target(self, text: str, column: str) -> float:
-        """Return the number in a cell, or NaN for an empty cell. Raises ValueError with the reason."""
-        if not text:
-            return math.nan
-        try:
-            value = float(text) if "_" not in text else math.nan  # Python would read 1_0 as 10
-            if math.isnan(value):
-                raise ValueError
-        except ValueError:
-            raise ValueError(
-                f"{column}: '{text[:40]}' is not a number"
-                + ("; leave the cell empty if the target is unknown" if self.spec.num_targets > 1 else "")
-            ) from None
-        if abs(value) > _MAX_FLOAT32:
-            raise ValueError(f"{column}: {text[:40]} is infinite or too large for float32")
-        if self.task != "regression" and value not in (0.0, 1.0):
-            raise ValueError(f"{column}: '{text[:40]}' is not a label; labels are 0 and 1")
-        return value
 
     def _named_split(self, cells: tuple[str, ...]) -> str:
         """Return the split in the split column, or "" for other methods. Raises ValueError with the reason."""
@@ -269,11 +273,24 @@ class Smiles:
             return ""
         return self.split.read_name(cells[0])
 
-    def _report_bad_rows(self, bad: list[BadRow], num_rows: int) -> None:
+    def _report_unlabelled(self, unlabelled: Mapping[str, int], num_labelled: int) -> None:
+        """Log the number of rows without any target, in each split of a column. Raises DataError if all are such."""
+        total = sum(unlabelled.values())
+        if not total:
+            return
+        parts = ", ".join(f"{group} {number:,}" for group, number in unlabelled.items() if group)
+        where = f"{self.file}: {total:,} of {total + num_labelled:,} rows{f' ({parts})' if parts else ''}"
+        message = f"{where} have no target in {', '.join(self.spec.target_names)}"
+        if not num_labelled:
+            raise DataError(f"{message}; name other columns in dataset.smiles.target_columns, or add targets")
+        log.warning("%s and are left out", message)
+
+    def _report_bad_rows(self, bad: list[BadRow], num_rows: int, hint: str) -> None:
         path = write_list(bad, self.folder, "bad_rows")
         reasons = "\n".join(f"  row {row.number}: {row.reason}" for row in bad[:3])
         more = f"\n  and {len(bad) - 3:,} more" if len(bad) > 3 else ""
-        message = f"{self.file}: {len(bad):,} of {num_rows:,} rows are invalid:\n{reasons}{more}\nlisted in {path}"
+        invalid = f"{self.file}: {len(bad):,} of {num_rows:,} rows are invalid"
+        message = f"{invalid}:\n{reasons}{more}\nlisted in {path}{hint}"
         if self.on_error == "refuse":
             raise DataError(f"{message}. Correct these rows, or skip them with dataset.smiles.on_error=skip")
         log.warning("%s, and skipped", message)
@@ -289,15 +306,20 @@ class Smiles:
             return ""
 
 
-def _check_columns(smiles_column: str, target_columns: Sequence[str], task: str) -> None:
-    names = [smiles_column, *target_columns]
-    wrong = [name for name in target_columns if names.count(name) > 1]
+def _check_columns(options: SmilesOptions) -> None:
+    names, task = [options.smiles_column, *options.target_columns], options.task
+    wrong = [name for name in options.target_columns if names.count(name) > 1]
     if wrong:
         raise ConfigError(f"dataset.smiles.target_columns: {wrong[0]!r} must be the name of a column, listed once")
-    if task == "binary" and len(target_columns) > 1:
+    if task in ("binary", "multiclass") and len(options.target_columns) > 1:
+        cure = "; use multilabel" if task == "binary" else ""
+        raise ConfigError(f"dataset.smiles.task: {task} has one target column, not {len(options.target_columns)}{cure}")
+    if options.classes and (task != "multiclass" or len({*options.classes}) < max(2, len(options.classes))):
         raise ConfigError(
-            f"dataset.smiles.task: binary has one target column, not {len(target_columns)}; use multilabel"
+            f"dataset.smiles.classes: {list(options.classes)} must be at least two different names, for task multiclass"
         )
+    if task == "multiclass" and not options.classes:
+        raise ConfigError("dataset.smiles.classes: no classes; list them in the order of their numbers")
 
 
 def _check_split_options(split: SmilesSplit) -> None:

@@ -13,6 +13,7 @@ from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import metrics as registered_metrics
 from graphgps_spse.registry import nearest
+from graphgps_spse.training.class_weights import OFF, fit_class_weights, parse_class_weights
 from graphgps_spse.training.metrics import DIRECTIONS, Accumulator
 from graphgps_spse.training.target_metrics import CombinedMetrics, TargetMetrics, find_undefined, target_metric_names
 from graphgps_spse.training.target_scale import TargetScale
@@ -26,14 +27,19 @@ class LossOptions(Options, section="model"):
     loss_fun: str = option("auto", "name of the loss; auto: the benchmark's")
 
 
-class ScaleOptions(Options, section="dataset"):
-    """The scale of real targets."""
+class TargetOptions(Options, section="dataset"):
+    """The scale of real targets, and the weights of classes."""
 
     standardise: str = option(
         "auto",
         "train on targets of mean 0 and deviation 1 over the training rows; metrics and predictions keep their units; "
         "auto: for your own data",
         choices=("auto", "off"),
+    )
+    class_weights: str = option(
+        OFF,
+        "weight of each class in the loss: off; balanced, n / (C n_c) if n_c of n training rows are of class c "
+        "(King and Zeng 2001); or a number for each class, e.g. 1,5",
     )
 
 
@@ -64,10 +70,12 @@ class Task(ABC):
         metric: str = "auto",
         metrics: Sequence[str] = (),
         standardise: str = "auto",
+        class_weights: str = OFF,
     ) -> None:
         """`metric` selects the best epoch. `metrics` are registered metrics besides those of the data set.
 
         `standardise`: "auto" standardises the values that user data have as targets, and "off" nothing.
+        `class_weights`: see `parse_class_weights`.
         """
         self.spec = spec
         self.loss_fun = (spec.loss or self.losses[0]) if loss_fun == "auto" else loss_fun
@@ -76,6 +84,14 @@ class Task(ABC):
         scales = standardise == "auto" and spec.own_data and self.of_classes is False
         self.target_scale = TargetScale(spec.num_targets) if scales else None
         """What maps predictions to the units of the targets, where the loss is that of standardised targets."""
+        if class_weights != OFF and not self.weighs_classes:
+            raise ConfigError(
+                f"dataset.class_weights: the loss {self.loss_fun} of {spec.name} ({spec.task}) takes no weights; set off"
+            )
+        self._given_weights = parse_class_weights(class_weights, spec.num_classes)
+        self._has_weights = class_weights != OFF
+        self.class_weights_TC: Tensor | None = None
+        """Weights of the classes in the loss, set by `fit`; None for equal weights."""
         if self.loss_fun not in self.losses:
             known = ", ".join(("auto", *self.losses))
             raise ConfigError(f"model.loss_fun: '{loss_fun}' is no loss of {spec.name} ({spec.task}); it has {known}")
@@ -89,14 +105,14 @@ class Task(ABC):
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec) -> "Task":
-        """Build with `model.loss_fun`, `metric_best`, `metrics` and `dataset.standardise`."""
+        """Build with `model.loss_fun`, `metric_best`, `metrics`, `dataset.standardise` and `dataset.class_weights`."""
         options = MetricOptions.from_cfg(cfg)
         return cls(
             spec,
             loss_fun=LossOptions.from_cfg(cfg).loss_fun,
             metric=options.metric_best,
             metrics=options.metrics,
-            standardise=ScaleOptions.from_cfg(cfg).standardise,
+            **vars(TargetOptions.from_cfg(cfg)),
         )
 
     def _choose_registered(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -139,6 +155,11 @@ class Task(ABC):
         return not self.registered or not {*self.metric_names} <= {"loss", *self.registered}
 
     @property
+    def weighs_classes(self) -> bool:
+        """Whether the loss takes `dataset.class_weights`."""
+        return False
+
+    @property
     def direction(self) -> str:
         """Whether the smallest ("min") or the largest ("max") value of `metric` is best."""
         return self.direction_of(self.metric)
@@ -160,6 +181,17 @@ class Task(ABC):
                 f"task {self.spec.task}: directions has no entry for the metric '{metric}'; add min or max"
             )
         return known[max(alike, key=len)]
+
+    def fit(self, y: Tensor, device: torch.device) -> None:
+        """Take the scale of the targets and the weights of classes from the training targets y [R, T].
+
+        Weights are put on `device`. Raises DataError for a target to standardise that has no known value.
+        """
+        if self.target_scale is not None:
+            self.target_scale.fit(y, self.column_names)
+        if self._has_weights:
+            weights_TC = fit_class_weights(y, self.spec.num_classes, self._given_weights, self.column_names)
+            self.class_weights_TC = weights_TC.to(device)
 
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.

@@ -62,6 +62,11 @@ class Classification(Task):
     metric_names = ("loss", "accuracy", "accuracy-SBM")
 
     @property
+    def weighs_classes(self) -> bool:
+        """The cross-entropy takes weights; the weighted one has its own."""
+        return self.loss_fun == "cross_entropy"
+
+    @property
     def dim_out(self) -> int:
         """One logit per class."""
         return self.spec.num_classes
@@ -71,9 +76,12 @@ class Classification(Task):
             weight_C = self._class_weights(pred, y)
             total = self._sum_known(weight_C[y.clamp(min=0)], y).clamp_min(torch.finfo(pred.dtype).tiny)
             return F.cross_entropy(pred, y[:, 0], weight=weight_C, reduction="sum", ignore_index=-1) / total
-        if not self.spec.may_miss_targets:
+        if not self.spec.may_miss_targets and self.class_weights_TC is None:
             return F.cross_entropy(pred, y[:, 0])
-        return F.cross_entropy(pred, y[:, 0], reduction="sum", ignore_index=-1) / (y >= 0).sum().clamp_min(1)
+        weight_C = None if self.class_weights_TC is None else self.class_weights_TC[0].to(pred.dtype)
+        # The mean is over rows: a mean over weights would give each batch a scale of its own.
+        total = F.cross_entropy(pred, y[:, 0], weight=weight_C, reduction="sum", ignore_index=-1)
+        return total / (y >= 0).sum().clamp_min(1)
 
     def _class_weights(self, pred: Tensor, y: Tensor) -> Tensor:
         """Return the weight of each class, [C]."""
@@ -128,6 +136,11 @@ class MultiLabel(Task):
     metric_names = ("loss", "ap")
 
     @property
+    def weighs_classes(self) -> bool:
+        """Each label has two classes, 0 and 1."""
+        return True
+
+    @property
     def dim_out(self) -> int:
         """One logit per label."""
         return self.spec.num_targets
@@ -136,6 +149,8 @@ class MultiLabel(Task):
         known = ~torch.isnan(y)
         target = torch.where(known, y, 0).to(pred.dtype)
         each = F.binary_cross_entropy_with_logits(pred, target, reduction="none")
+        if self.class_weights_TC is not None:
+            each = each * torch.where(target == 1, self.class_weights_TC[:, 1], self.class_weights_TC[:, 0])
         return torch.where(known, each, 0).sum() / known.sum().clamp_min(1)
 
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:

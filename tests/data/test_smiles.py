@@ -13,6 +13,7 @@ from graphgps_spse.data import molecule_cache, molecules
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.parts import with_missing_keys
 from graphgps_spse.run import run
 
 GOOD = ("CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)C(=O)O", "C1CC1", "CN")
@@ -81,7 +82,7 @@ def test_scaffold_split_keeps_scaffolds_together(load):
 BAD = [
     ("C1CC,1,train", "is not a molecule"),
     ("C(C)(C)(C)(C)C,1,train", "greater than permitted"),
-    ("CC,,train", "has no target"),
+    ("CC,1,dev", "split: 'dev' must be train"),
     ("CC,abc,train", "y: 'abc' is not a number"),
     ("CC,nan,train", "y: 'nan' is not a number"),
     ("CC,1_0,train", "y: '1_0' is not a number"),
@@ -126,8 +127,60 @@ def test_several_targets_may_be_unknown_but_not_all(load, task):
     assert dataset.spec.may_miss_targets and dataset.spec.num_targets == 2
     first, second = splits["train"].y.tolist()
     assert first[0] == 1 and math.isnan(first[1]) and math.isnan(second[0]) and second[1] == 0
-    with pytest.raises(DataError, match="row 6: has no target"):
-        load(text, target_columns=["a", "b"], task=task).load()
+
+
+def test_rows_without_any_target_are_left_out_with_a_count(load, caplog):
+    rows = ["C,1,train", "CC,,train", "CCC,2,val", "N,3,test", "O,,val", "OC,,train"]
+    dataset = load(table(rows))
+    splits = dataset.load()
+    assert "mine.csv: 3 of 6 rows (train 2, val 1) have no target in y and are left out" in caplog.messages
+    assert {split: len(graphs) for split, graphs in splits.items()} == {"train": 1, "val": 1, "test": 1}
+    assert [row.number for row in dataset.rows["train"]] == [2]
+    with pytest.raises(DataError, match=r"no molecules in test \(train 1, val 1, test 0\)"):
+        load(table([*rows[:3], "N,,test"])).load()
+    with pytest.raises(DataError, match=r"2 of 2 rows \(train 2\) have no target in y; name other columns"):
+        load(table(["C,,train", "CC,,train"])).load()
+
+
+def build(dataset_of_config):
+    """The configuration that a run completes, and its data set."""
+    cfg = with_missing_keys(dataset_of_config)
+    return cfg, Smiles.from_cfg(cfg)
+
+
+def test_classes_are_found_in_the_file_and_recorded(load, tmp_path, caplog):
+    rows = ["C,toxic,train", "CC,safe,train", "CCC,mild,val", "N,,val", "O,safe,test"]
+    with pytest.raises(ConfigError, match="dataset.smiles.classes: no classes"):
+        load(table(rows), task="multiclass")
+    with caplog.at_level("INFO"):
+        cfg, dataset = build(load_config("c.yaml"))
+    assert "mine.csv: 3 classes in column y: mild, safe, toxic" in caplog.messages
+    assert cfg.dataset.smiles.classes == dataset.spec.class_names == ("mild", "safe", "toxic")
+    assert (dataset.spec.task, dataset.spec.num_classes, dataset.spec.metric) == ("classification", 3, "accuracy")
+    splits = dataset.load()
+    assert splits["train"].y.tolist() == [[2], [1]] and splits["train"].y.dtype == torch.int64
+    assert [len(graphs) for graphs in splits.values()] == [2, 1, 1]
+    (tmp_path / "mine.csv").unlink()  # a completed configuration needs no file
+    assert with_missing_keys(cfg) is cfg
+    listed = load(table(rows), task="multiclass", classes=["safe", "mild", "toxic"])
+    assert listed.load()["train"].y.tolist() == [[2], [0]]
+    with pytest.raises(DataError, match="row 4: y: 'mild' is none of the classes 'safe', 'toxic'"):
+        load(table(rows), task="multiclass", classes=["safe", "toxic"]).load()
+
+
+def test_text_where_numbers_belong_offers_classes(load):
+    rows = ["C,active,train", "CC,inactive,train", "CCC,active,val", "N,inactive,test"]
+    for task in ("regression", "binary"):
+        with pytest.raises(DataError, match="(?s)row 2: y: 'active' is not a number.*words 'active', 'inactive': for"):
+            load(table(rows), task=task).load()
+
+
+def test_three_molecules(load):
+    """Fractions that leave nothing to a split are refused; a column may give one molecule to each."""
+    rows = ["C,1,train", "CC,2,val", "CCC,3,test"]
+    with pytest.raises(DataError, match=r"no molecules in val and test \(train 3, .*change dataset.smiles.fractions"):
+        load(table(rows), split="random").load()
+    assert [len(graphs) for graphs in load(table(rows)).load().values()] == [1, 1, 1]
 
 
 def test_labels_are_0_and_1(load):
@@ -230,6 +283,8 @@ def test_folds_are_a_cross_validation(load, how):
         ({"target_columns": ["smiles"]}, "'smiles' must be the name"),
         ({"target_columns": [1]}, "target_columns: item 1: must be of type str, not 1"),
         ({"target_columns": ["y", "z"], "task": "binary"}, "binary has one target column, not 2; use multilabel"),
+        ({"task": "multiclass", "classes": ["a", "a"]}, "must be at least two different names, for task multiclass"),
+        ({"classes": ["a", "b"]}, "must be at least two different names, for task multiclass"),
         ({"task": "regresion"}, "Did you mean 'regression'"),
         ({"split": "scafold"}, "Did you mean 'scaffold'"),
         ({"on_error": "ignore"}, "on_error: 'ignore' is none of refuse, skip"),

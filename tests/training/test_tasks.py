@@ -22,10 +22,10 @@ SPECS = {
 }
 
 
-def task_of(name, loss_fun="auto", metric="auto"):
+def task_of(name, loss_fun="auto", metric="auto", weights="off"):
     cfg = SimpleNamespace(
         model=SimpleNamespace(loss_fun=loss_fun),
-        dataset=SimpleNamespace(standardise="auto"),
+        dataset=SimpleNamespace(standardise="auto", class_weights=weights),
         metric_best=metric,
         metrics=(),
     )

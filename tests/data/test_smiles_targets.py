@@ -1,0 +1,67 @@
+"""Targets of a CSV: numbers, labels, classes and empty cells, and what is said of cells that are none of these."""
+
+import math
+
+import pytest
+
+from graphgps_spse.data.smiles_targets import TargetReader, class_name, find_classes
+from graphgps_spse.errors import DataError
+
+
+def write(tmp_path, cells):
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["smiles,y", *(f"C,{cell}" for cell in cells)]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (["10", "2", "", "-1", "2.0", "+3"], ("-1", "2", "+3", "10")),  # tables with empty cells hold 2.0 for 2
+        (["toxic", "safe", "Safe", "toxic"], ("Safe", "safe", "toxic")),
+        (["1", "b", "2.5"], ("1", "2.5", "b")),
+    ],
+)
+def test_classes_of_a_file_are_sorted(tmp_path, cells, classes):
+    assert find_classes(write(tmp_path, cells), "smiles", "y") == classes
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["a", "", "a"], r"'y' holds the class 'a' alone \(2 rows\); at least two"),
+        (["", ""], "'y' holds no value at all; add targets, or name another column"),
+        (range(300), "'y' holds 300 different values, too many for classes: set dataset.smiles.task=regression"),
+    ],
+)
+def test_columns_that_hold_no_classes(tmp_path, cells, words):
+    with pytest.raises(DataError, match=rf"mine\.csv: column {words}"):
+        find_classes(write(tmp_path, cells), "smiles", "y")
+
+
+def test_classes_are_numbers_in_the_order_of_their_names():
+    reader = TargetReader(["y"], "multiclass", ("low", "2", "high"))
+    assert [reader.read([cell]) for cell in ("high", "low", "2.0", "2")] == [(2.0,), (0.0,), (1.0,), (1.0,)]
+    assert math.isnan(reader.read([""])[0])
+    with pytest.raises(ValueError, match="y: 'High' is none of the classes 'low', '2', 'high'"):
+        reader.read(["High"])
+
+
+def test_only_zeros_after_the_point_are_ignored():
+    names = ["1.0", "-7.000", "1.5", "v1.0", "1.0.0", "1e3"]
+    assert [class_name(text) for text in names] == ["1", "-7", "1.5", "v1.0", "1.0.0", "1e3"]
+
+
+def test_words_of_a_column_may_be_classes():
+    reader = TargetReader(["a", "b"], "regression")
+    assert reader.read(["1", "-2.5e3"]) == (1, -2500) and reader.hint() == ""
+    for word in ("active", "inactive", "active"):
+        with pytest.raises(ValueError, match=f"b: '{word}' is not a number; leave the cell empty if"):
+            reader.read(["1", word])
+    assert reader.hint() == (
+        ". Column 'b' holds the words 'active', 'inactive': for classes, set dataset.smiles.task=multiclass"
+    )
+    for number in range(30):
+        with pytest.raises(ValueError):
+            reader.read(["1", f"name{number}"])
+    assert reader.hint() == "", "a column of names is no column of classes"

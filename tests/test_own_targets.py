@@ -1,0 +1,90 @@
+"""Targets of a CSV from the file to the result and the predictions: numbers, classes, and unknown ones."""
+
+import json
+import math
+
+import pytest
+import yaml
+
+from graphgps_spse import predictions
+from graphgps_spse.config import load_config
+from graphgps_spse.errors import DataError
+from graphgps_spse.run import run
+
+SMILES = ("C", "CC", "CCC", "CCCC", "CO", "CCO", "CN", "CCN", "C1CC1", "c1ccccc1", "CC=O", "CF")
+SPLITS = ("train", "train", "val", "test") * 3
+CONFIG = {
+    "dataset": {"format": "smiles", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"},
+    "posenc_SPSE": {"enable": True, "max_length": 4},
+    "train": {"batch_size": 4},
+    "gnn": {"dim_inner": 16},
+    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 16},
+    "optim": {"max_epoch": 2},
+    "num_threads": 1,
+    "accelerator": "cpu",
+}
+
+
+@pytest.fixture
+def configure(tmp_path, monkeypatch):
+    """Write mine.csv with the given targets, and return the configuration of a run on it."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(targets, *overrides, columns=("y",), **keys):
+        rows = [f"{s},{split},{cells}" for s, split, cells in zip(SMILES, SPLITS, targets)]
+        (tmp_path / "mine.csv").write_text("\n".join([f"smiles,split,{','.join(columns)}", *rows]) + "\n")
+        config = json.loads(json.dumps(CONFIG))
+        config["dataset"]["smiles"] = {"file": "mine.csv", "target_columns": [*columns], "split": "column", **keys}
+        (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+        return load_config("c.yaml", overrides)
+
+    return write
+
+
+def test_large_targets_are_learned_in_their_own_units(configure, tmp_path, caplog):
+    """Around 300, with unknown ones: an untrained model is off by 300, and one of standardised targets by a few."""
+    values = [300 + 5 * math.sin(i) for i in range(len(SMILES))]
+    targets = [f"{v},{'' if i % 5 == 0 else v / 1000}" for i, v in enumerate(values)]
+    targets[0] = ","
+    with caplog.at_level("INFO"):
+        result = run(configure(targets, "metric_best=rmse_a", columns=("a", "b")))
+    assert "mine.csv: 1 of 12 rows (train 1) have no target in a, b and are left out" in caplog.messages
+    assert any("target a is standardised: mean 30" in message for message in caplog.messages)
+    assert (result.metric, result.selection_metric, result.direction) == ("rmse_a", "rmse_a", "min")
+    test = result.best["test"]
+    assert test["mae_a"] < 30 and test["mae_b"] < 0.03
+    assert test["mae"] == pytest.approx((test["mae_a"] + test["mae_b"]) / 2)
+    trained = predictions.load_run(tmp_path / "results/c/0")
+    assert float(trained.parts.model.target_scale.mean[0]) == pytest.approx(300, abs=5)
+
+
+def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, monkeypatch):
+    names = ("low", "high", "mid")
+    cfg = configure([names[i % 3] for i in range(len(SMILES))], "dataset.class_weights=balanced", task="multiclass")
+    result = run(cfg)
+    assert (result.metric, result.direction) == ("accuracy", "max")
+    assert {"auc", "f1", "mcc", "balanced_accuracy", "cross_entropy"} < result.best["val"].keys()
+    assert run(cfg) == result, "a finished run is recognised"
+    (tmp_path / "mine.csv").unlink()
+    trained = predictions.load_run(tmp_path / "results/c/0")
+    assert trained.cfg.dataset.smiles.classes == trained.parts.task.spec.class_names == ("high", "low", "mid")
+    assert trained.parts.task.dim_out == 3
+
+
+def test_one_class_alone(configure):
+    with pytest.raises(DataError, match="ap selects the best epoch, and it has no value here .y: all targets"):
+        run(configure(["1"] * 12, task="binary"))
+    with pytest.raises(DataError, match="column 'y' holds the class '1' alone"):
+        run(configure(["1"] * 12, task="multiclass"))
+
+
+def test_a_split_without_known_targets_is_refused(configure):
+    with pytest.raises(DataError, match=r"no molecules in val \(train 6, val 0, test 3\)"):
+        run(configure(["" if split == "val" else "1.5" for split in SPLITS]))
+    # With several targets, rows of val remain, but its one metric that selects has no value.
+    targets = [f"{i},{'' if split == 'val' else i}" for i, split in enumerate(SPLITS)]
+    with pytest.raises(DataError, match="val split: mae_b selects the best epoch.*b: no target is known"):
+        run(configure(targets, "metric_best=mae_b", columns=("a", "b")))
+    targets = [f"{i},{'' if split == 'train' else i}" for i, split in enumerate(SPLITS)]
+    with pytest.raises(DataError, match="train split, target b: no value is known, so it cannot be learned"):
+        run(configure(targets, columns=("a", "b")))
