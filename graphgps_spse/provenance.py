@@ -12,14 +12,18 @@ from graphgps_spse.environment import package_versions
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts
 
+LATER_FIELDS = ("class_names", "loss")
+"""Fields of DatasetSpec that checkpoints of earlier versions lack; without a value they are left out."""
+
 
 def provenance_of(parts: Parts) -> dict[str, Any]:
     """Return the data set's description, the options of the encodings and the package versions, with dotted keys."""
     spec = parts.dataset.spec
     about: dict[str, Any] = {"data": asdict(spec) | {"target_names": list(spec.target_names)}}
-    del about["data"]["own_data"], about["data"]["class_names"]  # checkpoints of earlier versions lack them
-    if spec.class_names:
-        about["data"]["class_names"] = list(spec.class_names)
+    del about["data"]["own_data"]  # follows from dataset.format
+    for name in LATER_FIELDS:
+        value = about["data"].pop(name)
+        about["data"] |= {name: list(value) if isinstance(value, tuple) else value} if value else {}
     about["data"] |= {key: list(getattr(spec, key)) for key in ("node_input", "edge_input")}
     for name, input_spec, columns in (
         ("atoms", spec.node_input, ATOM_COLUMNS),

@@ -39,6 +39,7 @@ fingerprints and classes by name.
 
 
 NEUTRAL_VALUES: dict[str, Any] = {
+    "dataset.class_weights": "off",
     "dataset.pyg.level": "",
     "dataset.pyg.task": "",
     "dataset.smiles.duplicates": "keep",
@@ -48,7 +49,6 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "dataset.split": [0.8, 0.1, 0.1],
     "dataset.split_index": 0,
     "dataset.split_mode": "auto",
-    "dataset.class_weights": "off",
     "dataset.standardise": "auto",
     "gnn.att_heads": 1,
     "gnn.dropout": 0.0,

@@ -85,9 +85,8 @@ class Task(ABC):
         self.target_scale = TargetScale(spec.num_targets) if scales else None
         """What maps predictions to the units of the targets, where the loss is that of standardised targets."""
         if class_weights != OFF and not self.weighs_classes:
-            raise ConfigError(
-                f"dataset.class_weights: the loss {self.loss_fun} of {spec.name} ({spec.task}) takes no weights; set off"
-            )
+            of = f"{spec.name} ({spec.task})"
+            raise ConfigError(f"dataset.class_weights: the loss {self.loss_fun} of {of} takes no weights; set off")
         self._given_weights = parse_class_weights(class_weights, spec.num_classes)
         self._has_weights = class_weights != OFF
         self.class_weights_TC: Tensor | None = None

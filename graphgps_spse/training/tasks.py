@@ -78,9 +78,9 @@ class Classification(Task):
             return F.cross_entropy(pred, y[:, 0], weight=weight_C, reduction="sum", ignore_index=-1) / total
         if not self.spec.may_miss_targets and self.class_weights_TC is None:
             return F.cross_entropy(pred, y[:, 0])
-        weight_C = None if self.class_weights_TC is None else self.class_weights_TC[0].to(pred.dtype)
+        given_C = None if self.class_weights_TC is None else self.class_weights_TC[0].to(pred.dtype)
         # The mean is over rows: a mean over weights would give each batch a scale of its own.
-        total = F.cross_entropy(pred, y[:, 0], weight=weight_C, reduction="sum", ignore_index=-1)
+        total = F.cross_entropy(pred, y[:, 0], weight=given_C, reduction="sum", ignore_index=-1)
         return total / (y >= 0).sum().clamp_min(1)
 
     def _class_weights(self, pred: Tensor, y: Tensor) -> Tensor:
