@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from graphgps_spse.jit import _CheckedFiles
+from graphgps_spse.kernel_cache import _CheckedFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = """
@@ -25,12 +25,12 @@ def triple(x):
     return 3 * x
 """
 CALL = "assert (toy.double(21), toy.triple(5)) == (42, 15)"
-REPORT = "print([sum(k.stats.cache_hits.values()) for k in (toy.double, toy.triple)])"
+REPORT = "print([sum(k.dispatcher.stats.cache_hits.values()) for k in (toy.double, toy.triple)])"
 NO_USER_CACHE = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1"}
 FORKS = """
 import json, os, sys, tempfile, traceback
 import numba
-import graphgps_spse.jit
+import graphgps_spse.kernel_cache
 numba.njit(lambda x: 2 * x)(21)
 for line in sys.stdin:
     code, folder, path, environment = json.loads(line)
@@ -247,14 +247,14 @@ def test_kernels_of_every_room_without_a_folder(tmp_path):
     code = f"""
 import numpy as np
 from graphgps_spse.counting.random_bits import mix_bits
-from graphgps_spse.encodings.spse import _count_cycles
+from graphgps_spse.encodings.spse import count_cycles_through_nodes
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import chromatic_kernels
 from graphgps_spse.data.superpixels import _select_smallest
 import graphgps_spse
 assert graphgps_spse.__file__.startswith({str(tmp_path)!r})
 assert mix_bits(np.uint64(0)) == 0
 cycles = np.zeros((1, 2))
-_count_cycles(np.ones((1, 1)), np.array([0, 1]), True, cycles)
+count_cycles_through_nodes(np.ones((1, 1)), np.array([0, 1]), True, cycles)
 assert cycles.tolist() == [[0.0, 1.0]]
 chromatic_kernels(1, 1)
 order = np.arange(3)

@@ -1,0 +1,231 @@
+"""Compiled kernels on disk, shared by all processes.
+
+This is the only module that imports numba. jit.py imports it at the first call of a kernel. numba's own cache raises an
+error at import if no folder is writable, and at a call if the disk is full or a cached file is damaged. It can also run
+damaged machine code. This cache keeps numba's folders and serialisation, verifies a checksum of every file, and falls
+back to a temporary folder.
+"""
+
+import hashlib
+import inspect
+import logging
+import os
+import pickle
+import stat
+import tempfile
+from collections.abc import Callable, Collection
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, UserWideCacheLocator, _Cache
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.serialize import dumps
+
+from graphgps_spse.files import write_atomic
+
+log = logging.getLogger(__name__)
+
+_DIGEST_BYTES = 32  # of SHA-256
+
+
+def make_dispatcher(function: Callable, *, fastmath: Collection[str], error_model: str, distinct_arrays: bool) -> Any:
+    """Return numba's dispatcher of `function`, with this cache; arguments as for `jit.kernel`.
+
+    With NUMBA_DISABLE_JIT, numba returns `function` itself.
+    """
+    options: dict[str, Any] = {"nogil": True, "error_model": error_model}
+    if fastmath:
+        options["fastmath"] = set(fastmath)
+    if distinct_arrays:
+        options["pipeline_class"] = _DistinctArrays
+    compiled: Any = numba.njit(**options)(function)
+    if compiled is not function:
+        compiled._cache = KernelCache(function, f"{sorted(fastmath)} {error_model} {distinct_arrays}")
+    return compiled
+
+
+class _DistinctArrays(CompilerBase):
+    """Compiles a kernel whose array arguments do not overlap."""
+
+    def define_pipelines(self) -> list:
+        """Return numba's default passes, with the `noalias` flag set."""
+        self.state.flags.noalias = True
+        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+
+
+class KernelCache(_Cache):
+    """The compiled versions of one kernel on disk. numba loads them at the first call of the kernel.
+
+    No file is read or written before the first call. Files go to the first writable folder among NUMBA_CACHE_DIR, the
+    __pycache__ folder beside the source, and the user's cache folder. If none is writable, or the disk is full, files
+    go to `spare_folder()`, and each process logs one warning.
+    """
+
+    def __init__(self, function: Callable, options: str) -> None:
+        self._function, self._options = function, options
+
+    @cached_property
+    def _usual(self) -> "_Folder | None":
+        try:
+            return _Folder(self._function, self._options)
+        except (RuntimeError, OSError):  # numba found no writable folder
+            return None
+
+    def _spare(self, *, make: bool) -> "_Folder | None":
+        try:
+            return None if spare_folder(make=make) is None else _SpareFolder(self._function, self._options)
+        except (RuntimeError, OSError):
+            return None
+
+    @property
+    def cache_path(self) -> str | None:
+        """The preferred folder for this kernel's files; None if numba finds no writable folder."""
+        return None if self._usual is None else self._usual.cache_path
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled version for one signature, or None if no folder holds a valid file."""
+        for folder in (self._usual, self._spare(make=False)):
+            try:
+                found = None if folder is None else folder.load_overload(sig, target_context)
+            except OSError as err:
+                log.info("recompiling a kernel whose cached file cannot be read: %s", err)
+                continue
+            if found is not None:
+                return found
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write the compiled version for one signature. Log a warning if it is not the usual folder."""
+        usual, reason = self._usual, "numba found no writable folder"
+        if usual is not None:
+            try:
+                return usual.save_overload(sig, data)
+            except OSError as err:
+                reason = err.strerror or str(err)
+        spare = self._spare(make=True)
+        if spare is not None:
+            try:
+                spare.save_overload(sig, data)
+                return _warn(f"compiled kernels are cached in {spare_folder(make=True)}: {reason}")
+            except OSError as err:
+                reason = err.strerror or str(err)
+        _warn(f"compiled kernels cannot be cached, so every process compiles them again: {reason}")
+
+    def flush(self) -> None:
+        """Do nothing: a recompiled version replaces its file."""
+
+    def enable(self) -> None:
+        """Do nothing: the cache is always enabled."""
+
+    disable = enable
+
+
+def spare_folder(*, make: bool) -> Path | None:
+    """Return the user's temporary folder for compiled kernels; None if it is missing or not trusted.
+
+    Cached files contain code, so the user must own the folder and nobody else may have access to it.
+    """
+    try:
+        folder = _spare_path()
+        if make:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    closed = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return folder if closed and stat.S_ISDIR(found.st_mode) else None
+
+
+def _spare_path() -> Path:
+    return Path(tempfile.gettempdir()) / f"graphgps_spse-kernels-{os.getuid()}"
+
+
+@cache  # one warning per problem and process, for all kernels
+def _warn(problem: str) -> None:
+    log.warning("%s. Set NUMBA_CACHE_DIR to a writable folder with 20 MB of free space", problem)
+
+
+class _Folder(FunctionCache):
+    """The files of one kernel in one folder, one file per combination of argument types."""
+
+    def __init__(self, function: Callable, options: str) -> None:
+        """Raise RuntimeError if no folder is writable."""
+        super().__init__(function)
+        source = self._impl.locator.get_source_stamp(), options, dependencies(function)
+        self._cache_file = _CheckedFiles(Path(self.cache_path) / self._impl.filename_base, source)
+
+
+def dependencies(function: Callable) -> list[tuple[str, str]]:
+    """Return the dependencies of a kernel, sorted: digests of the files of kernels that it calls, and its constants.
+
+    numba itself checks only the kernel's own file.
+    """
+    found, seen, todo = set(), {function}, [function]
+    while todo:
+        variables = inspect.getclosurevars(todo.pop())
+        for name, value in {**variables.globals, **variables.nonlocals}.items():
+            called = getattr(value, "py_func", None)
+            if called is None:
+                value = getattr(value, "_fields", value)  # the kernel constructs this NamedTuple
+                if isinstance(value, bool | int | float | str | tuple):
+                    found.add((name, repr(value)))
+            elif called not in seen:
+                seen.add(called)
+                todo.append(called)
+                path = Path(called.__code__.co_filename)
+                found.add((path.name, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return sorted(found)
+
+
+class _SpareLocator(UserWideCacheLocator):
+    """Tells numba to use the spare folder."""
+
+    def __init__(self, py_func: Callable, py_file: str) -> None:
+        super().__init__(py_func, py_file)
+        self._cache_path = str(_spare_path() / self.get_suitable_cache_subpath(py_file))
+
+
+class _SpareImpl(CompileResultCacheImpl):
+    _locator_classes = [_SpareLocator]
+
+
+class _SpareFolder(_Folder):
+    _impl_class: Any = _SpareImpl
+
+
+class _CheckedFiles(IndexDataCacheFile):
+    """Reads and writes compiled code, one file per key.
+
+    A file contains the SHA-256 of its remaining bytes, the SHA-256 of the source and key, and the compiled code.
+    """
+
+    def __init__(self, base: Path, source: tuple[Any, ...]) -> None:
+        """`base` is the path of the files without the key. `source` identifies the source code and its options."""
+        self._base, self._source = base, source
+
+    def load(self, key: tuple) -> Any:
+        """Return the code for a key; None if the file is missing, damaged, or from another source or version."""
+        path, owner = self._path(key), self._owner(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if digest != hashlib.sha256(rest).digest():
+            log.info("%s is damaged", path)
+            _warn("cached kernels are damaged and will be compiled again")
+            return None
+        return pickle.loads(rest[_DIGEST_BYTES:]) if rest[:_DIGEST_BYTES] == owner else None
+
+    def save(self, key: tuple, data: Any) -> None:
+        """Write the code for a key. Raises OSError."""
+        rest = self._owner(key) + dumps(data)
+        write_atomic(self._path(key), hashlib.sha256(rest).digest() + rest)
+
+    def _path(self, key: tuple) -> Path:
+        return self._base.with_name(f"{self._base.name}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc")
+
+    def _owner(self, key: tuple) -> bytes:
+        return hashlib.sha256(repr((numba.__version__, self._base.name, self._source, key)).encode()).digest()
