@@ -150,7 +150,7 @@ def test_record_says_what_it_rests_on(tmp_path):
 def test_nothing_is_compiled_in_a_worker():
     """What a batch needs is compiled when encodings are set up: numba's kernels gain no new version in `batch`."""
     compile_kernels()
-    kernels = [random_walks._walk, path_counts.write_pairs, spse._count_cycles]
+    kernels = [random_walks._walk, path_counts.write_pairs, spse.count_cycles_through_nodes]
     encoder = OnTheFly(SPSE.of(max_length=3, node_pe="cycles"), "Random, train split")
     before = [len(kernel.dispatcher.signatures) for kernel in kernels]
     encodings = {"SPSE": encoder, "RRWP": OnTheFly(RRWP.of(ksteps=3), "")}
