@@ -29,11 +29,7 @@ def dense_bias(pair_bias: torch.nn.Module, batch: GraphBatch, dense: Dense) -> T
 def dense_graphormer(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
     """Return what Graphormer should return."""
     dense = Dense(batch)
-    clamp = lambda degree, table: degree.clamp(max=len(table.weight) - 1)  # noqa: E731
-    received, sent = dense.adjacent.sum(1), dense.adjacent.sum(2)
-    degrees = model.degrees.received(clamp(received, model.degrees.received))
-    degrees = degrees + model.degrees.sent(clamp(sent, model.degrees.sent))
-    x, mask = dense.of_nodes(model.node_encoder(batch)) + degrees * dense.mask.unsqueeze(-1), dense.mask
+    x, mask = dense.of_nodes(model.node_encoder(batch)), dense.mask
     bias = dense_bias(model.pair_bias, batch, dense)
     if model.tokens is not None:
         x = torch.cat([model.tokens.token.expand(len(x), 1, -1), x], dim=1)

@@ -90,7 +90,7 @@ def ppgt_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
 
 GRAPHORMER_VARIANTS = {  # keys of graphormer, encodings
     "distances": ({}, ["SPD"]),
-    "SPSE": ({"num_in_degrees": 2, "num_out_degrees": 3}, ["SPSE"]),
+    "SPSE": ({}, ["SPSE"]),
     "without token": ({"use_graph_token": False}, ["RRWP", "SPD"]),
     "no encoding": ({}, []),
 }

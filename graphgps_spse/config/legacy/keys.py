@@ -104,7 +104,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
 ABSENT = ("SignNet", "EquivStableLapPE", "HKfullPE")
 """Encodings that are not here; their sections are ignored while they are not enabled."""
 
-TRANSLATED = ("metric_agg", "wandb.use", "dataset.edge_encoder", "posenc_GraphormerBias")
+TRANSLATED = ("metric_agg", "wandb.use", "dataset.edge_encoder")
 """Keys that are turned into others by rules in translation.py."""
 
 DEFAULTS: dict[str, Any] = {
@@ -149,12 +149,6 @@ MESSAGE_PASSING = (
     "gnn.virtual_node",
 )
 """Keys that only the message passing model reads; other models ignore them."""
-
-GRAPHORMER_BIAS = {
-    "posenc_GraphormerBias.num_in_degrees": "graphormer.num_in_degrees",
-    "posenc_GraphormerBias.num_out_degrees": "graphormer.num_out_degrees",
-}
-"""Keys of Graphormer's encoding that are keys of the model here."""
 
 CONVOLUTIONS = {
     "gineconv": "gineconv",

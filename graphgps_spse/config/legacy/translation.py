@@ -15,7 +15,6 @@ from graphgps_spse.config.legacy.keys import (
     CONVOLUTIONS,
     DATASETS,
     DEFAULTS,
-    GRAPHORMER_BIAS,
     IGNORED,
     LOCAL_PARTS,
     MESSAGE_PASSING,
@@ -210,10 +209,6 @@ def _check_dataset(leaves: Leaves) -> None:
 def _translate_model(settings: Translation) -> bool:
     """Tell CSA from GPS, and return whether it is CSA."""
     (model, where), (layer, layer_where) = settings.leaves["model.type"], settings.leaves["gt.layer_type"]
-    bias = _take_section("posenc_GraphormerBias", settings)
-    is_biased, bias_where = bias.get("posenc_GraphormerBias.enable", (False, ""))
-    if is_biased and model != "Graphormer":
-        raise ConfigError(f"{bias_where}: 'posenc_GraphormerBias.enable' is offered with model.type Graphormer only")
     if model == "custom_gnn":
         del settings.leaves["gt.layer_type"]
         _translate_message_passing(settings)
@@ -223,7 +218,7 @@ def _translate_model(settings: Translation) -> bool:
         settings.ignore(key, f"{model} does not read them")
     if model == "Graphormer":
         del settings.leaves["gt.layer_type"]
-        _translate_graphormer(settings, bias)
+        _translate_graphormer(settings)
         return False
     if model == "GritTransformer":
         del settings.leaves["gt.layer_type"]
@@ -248,26 +243,9 @@ def _is_of_another_model(key: str, model: str) -> bool:
     return _lies_in(key, ("graphormer",)) and model != "Graphormer"
 
 
-def _take_section(section: str, settings: Translation) -> Leaves:
-    """Remove the keys of a section, and return them."""
-    return {key: settings.leaves.pop(key) for key in [key for key in settings.leaves if _lies_in(key, (section,))]}
-
-
-def _translate_graphormer(settings: Translation, bias: Leaves) -> None:
-    """Turn `bias`, the section of Graphormer's encoding, into the encoding SPD and keys of the model."""
-    leaves = settings.leaves
-    enabled, where = bias.get("posenc_GraphormerBias.enable", (False, ""))
-    for key, ours in GRAPHORMER_BIAS.items():
-        if enabled and key in bias:
-            settings.put(ours, *bias[key], f"'{key}' is read as '{ours}'")
-    number, where_number = bias.get("posenc_GraphormerBias.num_spatial_types", (0, where))
-    if enabled and not bias.get("posenc_GraphormerBias.node_degrees_only", (False, ""))[0]:
-        note = f"'posenc_GraphormerBias' is read as posenc_SPD, with distances up to {number - 1}"
-        settings.put("posenc_SPD.enable", True, where, note)
-        settings.put("posenc_SPD.max_length", number - 1, where_number)
-    name, where = leaves["dataset.node_encoder_name"]
-    settings.put("dataset.node_encoder_name", str(name).replace("+GraphormerBias", ""), where)
-    pooling, where = leaves.get("model.graph_pooling", ("add", ""))
+def _translate_graphormer(settings: Translation) -> None:
+    """Say what the pooling of Graphormer is here."""
+    pooling, where = settings.leaves.get("model.graph_pooling", ("add", ""))
     if pooling == "graph_token":
         note = "'model.graph_pooling: graph_token' is read as add: the head reads the token alone"
         settings.put("model.graph_pooling", "add", where, note)
@@ -322,7 +300,7 @@ def _unread(settings: Translation, is_csa: bool) -> Iterator[str]:
     """Yield the encodings that are enabled and that no encoder reads; there they cost time, here they are errors."""
     node, edge = (str(settings.get(f"dataset.{part}_encoder_name")).split("+") for part in ("node", "edge"))
     read = {*node, *edge[1:]} | ({"Rings"} if is_csa else set())
-    read |= {"GritTransformer": {"RRWP"}, "Graphormer": {"SPD"}}.get(str(settings.get("model.type")), set())
+    read |= {"GritTransformer": {"RRWP"}, "Graphormer": {"GraphormerBias"}}.get(str(settings.get("model.type")), set())
     for name in ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "HKdiagSE", "ElstaticSE"):
         if name not in read and settings.get(f"posenc_{name}.enable"):
             yield name

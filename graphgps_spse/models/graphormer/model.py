@@ -1,13 +1,13 @@
 """Graphormer (Ying et al. 2021), as GraphGPS has it, with a bias from any encodings of pairs.
 
-With the encoding SPD, the bias has one learned number for each distance and head, as published. With RRWP or SPSE, it
-is a linear map of walks or path counts. The features of an edge are a bias of its pair.
+With the encoding GraphormerBias, the bias has one learned number for each distance and head, and nodes have vectors of
+their degrees, as published. With RRWP or SPSE, the bias is a linear map of walks or path counts. The features of an
+edge are a bias of its pair.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
@@ -39,8 +39,6 @@ class GraphormerOptions(Options, section="graphormer"):
     mlp_dropout: float = option(0.0, "dropout rate within the feed-forward network", at_least=0, below=1)
     input_dropout: float = option(0.0, "dropout rate of the nodes before the first layer", at_least=0, below=1)
     use_graph_token: bool = option(True, "a token for each graph, which heads for graphs read in place of the nodes")
-    num_in_degrees: int = option(64, "learned vectors of in-degrees; larger ones share the last", at_least=1)
-    num_out_degrees: int = option(64, "learned vectors of out-degrees; larger ones share the last", at_least=1)
 
 
 class PairBias(nn.Module):
@@ -70,23 +68,6 @@ class PairBias(nn.Module):
         return bias_PH.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_EH.to(bias_PH.dtype))
 
 
-class DegreeEmbedding(nn.Module):
-    """One learned vector for each in-degree, and one for each out-degree."""
-
-    def __init__(self, dim: int, *, num_in: int, num_out: int) -> None:
-        super().__init__()
-        self.received, self.sent = nn.Embedding(num_in, dim), nn.Embedding(num_out, dim)
-        for embedding in (self.received, self.sent):
-            nn.init.normal_(embedding.weight, std=0.02)
-
-    def forward(self, edge_index_2E: Tensor, num_nodes: int) -> Tensor:
-        """Return [N, D]."""
-        zero_N, one_E = edge_index_2E.new_zeros(num_nodes), torch.ones_like(edge_index_2E[0])
-        sent_N, received_N = (zero_N.index_add(0, ends, one_E) for ends in edge_index_2E)
-        received_N = received_N.clamp(max=self.received.num_embeddings - 1)
-        return self.received(received_N) + self.sent(sent_N.clamp(max=self.sent.num_embeddings - 1))
-
-
 @models.register("Graphormer")
 class Graphormer(nn.Module):
     """Graphormer, whose attention bias reads all pair encodings that are enabled: distances, walks, path counts."""
@@ -95,7 +76,6 @@ class Graphormer(nn.Module):
         self,
         *,
         node_encoder: NodeEncoder,
-        degrees: DegreeEmbedding,
         pair_bias: PairBias,
         tokens: GraphTokens | None,
         layers: nn.ModuleList,
@@ -105,7 +85,7 @@ class Graphormer(nn.Module):
     ) -> None:
         """`reads_tokens`: the head reads the tokens, one for each graph, in place of the nodes."""
         super().__init__()
-        self.node_encoder, self.degrees, self.pair_bias, self.tokens = node_encoder, degrees, pair_bias, tokens
+        self.node_encoder, self.pair_bias, self.tokens = node_encoder, pair_bias, tokens
         self.layers, self.head, self.reads_tokens = layers, head, reads_tokens
         self.input_dropout = nn.Dropout(input_dropout)
 
@@ -122,7 +102,6 @@ class Graphormer(nn.Module):
             raise ConfigError(f"graphormer.num_heads={heads} does not divide graphormer.embed_dim={dim}")
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
-            degrees=DegreeEmbedding(dim, num_in=options.num_in_degrees, num_out=options.num_out_degrees),
             pair_bias=PairBias(
                 of_pairs, heads, edge_encoder=edge_encoders.get(edge_name).from_spec(spec.edge_input, heads)
             ),
@@ -150,8 +129,7 @@ class Graphormer(nn.Module):
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
         layout = inner = layout_of(batch, training=self.training)
-        x_ND = self.node_encoder(batch) + self.degrees(batch.edge_index_2E, layout.num_nodes)
-        bias_PH = self.pair_bias(batch, layout)
+        x_ND, bias_PH = self.node_encoder(batch), self.pair_bias(batch, layout)
         if self.tokens is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
         x_ND, blocks = self.input_dropout(x_ND), NodeBlocks(inner.sizes, x_ND.device)

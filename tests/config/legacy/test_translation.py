@@ -95,21 +95,19 @@ GRAPHORMER = {  # Graphormer of GraphGPS on ZINC
 
 
 def test_graphormer_of_graphgps(tmp_path, caplog):
-    """By hand, without the official code's edges along shortest paths and its vector for unconnected pairs."""
+    """By hand, without the official code's edges along shortest paths."""
     cfg = load_config(write(tmp_path, minimal() | GRAPHORMER))
-    assert (cfg.posenc_SPD.enable, cfg.posenc_SPD.max_length, cfg.graphormer.num_out_degrees) == (True, 19, 32)
-    assert (cfg.dataset.node_encoder_name, cfg.dataset.edge_encoder_name) == ("TypeDictNode", "TypeDictEdge")
+    assert cfg.posenc_GraphormerBias.enable and cfg.dataset.edge_encoder_name == "TypeDictEdge"
     assert cfg.model.graph_pooling == "add" and "the head reads the token alone" in caplog.text
     parts = build(cfg)
     layer = 4 * (80 * 80 + 80) + 2 * (80 * 80 + 80) + 4 * 80
-    outside = (28 + 64 + 32 + 1) * 80 + (20 + 4 + 1) * 8 + 2 * 80 + 80 + 1
+    outside = (28 + 64 + 32 + 1) * 80 + (21 + 4 + 1) * 8 + 2 * 80 + 80 + 1
     assert count_parameters(parts.model) == 12 * layer + outside
     build_training(cfg, parts, tmp_path, torch.device("meta"))
     flat = minimal() | GRAPHORMER | {"posenc_GraphormerBias.node_degrees_only": True}
     cfg = load_config(write(tmp_path, flat | {"dataset.edge_encoder_name": "DummyEdge"}))
-    assert (cfg.posenc_SPD.enable, cfg.dataset.edge_encoder_name) == (False, "none")
-    message = refusal(tmp_path, {"posenc_GraphormerBias.enable": True})
-    assert "theirs.yaml" in message and "Graphormer only" in message
+    assert cfg.dataset.edge_encoder_name == "none"
+    assert not build(cfg).model.pair_bias.embeddings
 
 
 def test_keys_of_message_passing_are_ignored_with_other_models(tmp_path, caplog):
