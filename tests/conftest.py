@@ -11,6 +11,7 @@ from pathlib import Path
 # Before torch is imported: tests run side by side, and threads that spin for each other would take all the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported: its kernels then run on the CPU
 
 import pytest  # noqa: E402
 

@@ -42,7 +42,7 @@ LAYERS = {
         CORE | {"cores", "files", "jit", "memory", "row_runs", "seeding"},
         {"numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"},
     ),
-    "ops": ({"errors", "jit"}, {"numpy", "torch"}),
+    "ops": ({"errors", "jit"}, {"numpy", "torch", "triton"}),
     "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
     "training": (CORE | {"config.identity", "files", "seeding", "data.base"}, {"numpy", "torch", "tqdm", "wandb"}),
     "results": ({"errors", "files"}, STDLIB_ONLY),
@@ -85,7 +85,7 @@ LAYERS = {
     "__init__": ({"counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
-WATCHED |= {"pyarrow", "submitit"}
+WATCHED |= {"pyarrow", "submitit", "triton"}
 
 
 def module_name(path: Path) -> str:

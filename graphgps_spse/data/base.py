@@ -299,9 +299,9 @@ class GraphDataset:
         sent_E = edge_index_2E[0]
         degree_N = sent_E.new_zeros(nodes.total).index_add_(0, sent_E, torch.ones_like(sent_E))
         host_index_B, pair, node = torch.from_numpy(chosen), dict[str, Tensor](), dict[str, Tensor]()
-        offsets = [torch.from_numpy(np.append(runs.first_B, runs.total)) for runs in (nodes, edges)]
+        node_offsets, edge_offsets = (torch.from_numpy(np.append(runs.first_B, runs.total)) for runs in (nodes, edges))
         for name, encoding in self.encodings.items():
-            pair_PC, node_NC = encoding.rows(host_index_B, *offsets, local_2E)
+            pair_PC, node_NC = encoding.rows(host_index_B, node_offsets, edge_offsets, local_2E)
             pair |= {} if pair_PC is None else {name: pair_PC}
             node |= {} if node_NC is None else {name: node_NC}
         index_B = host_index_B.to(device, non_blocking=True)

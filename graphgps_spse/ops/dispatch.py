@@ -1,6 +1,7 @@
 """Which implementation of an operation runs: the one choice by device, type and `train.kernels`."""
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -11,6 +12,8 @@ from typing import TypeVar
 from torch import Tensor
 
 from graphgps_spse.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -47,12 +50,23 @@ def choose(operation: Callable[[Input], Output], kernels: str, like: Tensor) -> 
 def prepare(operation: Callable[[Input], Output], kernels: str, like: Tensor, num_heads: int) -> None:
     """Compile the kernels of an operation for nodes [*, D] like `like`, or load them from disk, before the first step.
 
-    Raises ConfigError as `choose` does.
+    Logs a warning where `kernels` is auto, the device has kernels, and they cannot work. Raises ConfigError as `choose`
+    does.
     """
     module = sys.modules[choose(operation, kernels, like).__module__]
+    kernels_of_device = device_module(operation.__module__.rpartition(".")[0], like.device.type)
+    if kernels == "auto" and kernels_of_device is not None and module is not kernels_of_device:
+        reason = kernels_of_device.unsupported(like)
+        warn(f"{operation.__name__}: computed by PyTorch alone, with more time and memory, because {reason}")
     compile_kernels = getattr(module, "prepare", None)  # PyTorch's own kernels need none
     if compile_kernels is not None:
         compile_kernels(like.shape[1], num_heads, like.dtype)
+
+
+@cache  # once, not for every layer
+def warn(text: str) -> None:
+    """Log a warning."""
+    log.warning(text)
 
 
 @cache

@@ -29,6 +29,18 @@ class QueryRows(NamedTuple):
     """Pair row of each query with its first key; the other keys follow."""
 
 
+class KeyTiles(NamedTuple):
+    """The keys of each graph in tiles, for kernels that walk all queries of a tile."""
+
+    tiles_T6: Tensor
+    """Of each tile: first node of its graph, number of nodes, first pair row, first key within the graph, row of its
+    first query among the parts, and number of tiles of the graph, int64."""
+    parts_N: Tensor
+    """Number of parts of each query, one for each tile of its graph, int64. The parts of a query are consecutive."""
+    num_parts: int
+    """Sum of parts_N."""
+
+
 class PairLayout:
     """The pair rows of graphs with `sizes` nodes, in the order of the batch. Index tensors live on `device`."""
 
@@ -40,6 +52,7 @@ class PairLayout:
         size_N = np.repeat(size_B, size_B)
         first_N = np.repeat(np.cumsum(size_B) - size_B, size_B)
         self.query_rows = QueryRows(first_N, size_N, np.cumsum(size_N) - size_N)
+        self._key_tiles: dict[int, KeyTiles] = {}
 
     def edge_rows(self, edge_index_2E: Tensor) -> Tensor:
         """Return the pair row (u, v) of each edge u -> v, [E]."""
@@ -96,6 +109,30 @@ class PairLayout:
     def max_keys(self, x_PD: Tensor) -> Tensor:
         """Return the maximum over the keys of each query, [N, D]."""
         return max_rows(x_PD, self._num_keys_N)
+
+    @cached_property
+    @not_compiled
+    def query_rows_3N(self) -> Tensor:
+        """First key, number of keys and first pair row of each query, [3, N] int64."""
+        return to_device(np.stack(self.query_rows), self.device)
+
+    def key_tiles(self, tile: int) -> KeyTiles:
+        """Return the keys of each graph in tiles of at most `tile`."""
+        if tile not in self._key_tiles:
+            self._key_tiles[tile] = self._cut_keys(tile)
+        return self._key_tiles[tile]
+
+    @not_compiled
+    def _cut_keys(self, tile: int) -> KeyTiles:
+        size_B = np.array(self.sizes, dtype=np.int64)
+        number_B = -(-size_B // tile)
+        num_parts_B = size_B * number_B
+        first_T, row_T, part_T = ((np.cumsum(x) - x).repeat(number_B) for x in (size_B, size_B**2, num_parts_B))
+        size_T, number_T = size_B.repeat(number_B), number_B.repeat(number_B)
+        in_graph_T = np.arange(len(first_T)) - (np.cumsum(number_B) - number_B).repeat(number_B)
+        columns = (first_T, size_T, row_T, in_graph_T * tile, part_T + in_graph_T, number_T)
+        tiles_T6 = to_device(np.stack(columns, axis=1), self.device)
+        return KeyTiles(tiles_T6, to_device(number_B.repeat(size_B), self.device), int(num_parts_B.sum()))
 
     @cached_property
     @not_compiled

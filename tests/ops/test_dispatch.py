@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.ops import dispatch
 from graphgps_spse.ops.chromatic_attention import chromatic_attention
-from graphgps_spse.ops.dispatch import choose, device_module
+from graphgps_spse.ops.dispatch import choose, device_module, prepare
 from graphgps_spse.ops.graph_attention import graph_attention
 from graphgps_spse.ops.grit_pairs import grit_pairs
 
@@ -72,7 +73,18 @@ def test_attention_of_pytorch_needs_no_kernels_of_ours(monkeypatch):
 def test_every_implementation_has_the_functions_of_the_reference(operation):
     package = operation.__module__.removesuffix(".reference")
     devices = [device for device in ("cpu", "cuda", "mps", "xpu") if device_module(package, device)]
-    assert devices == (["cpu", "cuda"] if operation is graph_attention else ["cpu"])
+    assert devices == (["cpu"] if operation is chromatic_attention else ["cpu", "cuda"])
     for device in devices:
         module = device_module(package, device)
         assert callable(getattr(module, operation.__name__)) and callable(module.unsupported)
+
+
+def test_a_warning_says_once_what_is_lost_without_the_kernels(monkeypatch, caplog):
+    cpu = device_module(grit_pairs.__module__.rpartition(".")[0], "cpu")
+    monkeypatch.setattr(cpu, "unsupported", lambda like: "it rains")
+    dispatch.warn.cache_clear()
+    for kernels in ("plain", "auto", "auto"):
+        prepare(grit_pairs, kernels, LIKE, 3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "grit_pairs: computed by PyTorch alone, with more time and memory, because it rains"
+    ]

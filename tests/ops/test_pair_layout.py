@@ -16,6 +16,16 @@ def test_arrays_by_hand():
     assert layout.query_rows.first_row.tolist() == [0, 1, 3, 5, 8, 11]
 
 
+def test_tiles_of_keys_by_hand():
+    """Tiles of two keys: parts of query 3 are rows 3 and 4, one for keys 3 and 4 and one for key 5."""
+    layout = PairLayout(SIZES)
+    tiles = layout.key_tiles(2)
+    assert tiles.tiles_T6.tolist() == [[0, 1, 0, 0, 0, 1], [1, 2, 1, 0, 1, 1], [3, 3, 5, 0, 3, 2], [3, 3, 5, 2, 4, 2]]
+    assert tiles.parts_N.tolist() == [1, 1, 1, 2, 2, 2] and tiles.num_parts == 9
+    assert layout.query_rows_3N.tolist() == [[0, 1, 1, 3, 3, 3], [1, 2, 2, 3, 3, 3], [0, 1, 3, 5, 8, 11]]
+    assert layout.key_tiles(2) is tiles and PairLayout(()).key_tiles(2).tiles_T6.shape == (0, 6)
+
+
 def test_an_edge_has_the_row_of_the_pair_that_it_leads_along():
     edges = [(2, 1), (1, 2), (5, 3), (3, 3)]
     layout, edge_index_2E = PairLayout(SIZES), torch.tensor(edges).t()

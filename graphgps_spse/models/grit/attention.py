@@ -41,9 +41,10 @@ class GritAttention(nn.Module):
     ) -> tuple[Tensor, PairStream | None]:
         """Return the attention output, [N, D] by head, and the updated pairs; None for pairs if `out` is None."""
         dim, heads = x_ND.shape[1], self.num_heads
-        maps = [_by_position(linear.weight, heads) for linear in (self.query, self.key, self.value)]
+        maps = torch.cat([linear.weight for linear in (self.query, self.key, self.value)])
+        maps = maps.unflatten(0, (3, heads, -1)).transpose(1, 2).flatten(0, 2)  # (part, position in head, head)
         bias = nn.functional.pad(_by_position(self.query.bias, heads), (0, 2 * dim))
-        q_ND, k_ND, v_ND = nn.functional.linear(x_ND, torch.cat(maps), bias).chunk(3, dim=1)
+        q_ND, k_ND, v_ND = nn.functional.linear(x_ND, maps, bias).chunk(3, dim=1)
         weights = PairWeights(
             map_WD=_by_position(self.pair.weight, heads, parts=2),
             map_bias_W=_by_position(self.pair.bias, heads, parts=2),

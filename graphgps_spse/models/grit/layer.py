@@ -43,6 +43,7 @@ class GritLayer(nn.Module):
         out = self.out_pair if self.update_pairs else None
         o_ND, stream_out = self.attention(x_ND, stream, layout, out, self.dropout, self.norm_pair)
         o_ND = nn.functional.dropout(o_ND, self.dropout, self.training)
-        o_ND = o_ND * torch.addcmul(self.degree[0, :, 0], log_deg_N.unsqueeze(1), self.degree[0, :, 1])
+        own_D, by_degree_D = self.degree[0].unbind(1)
+        o_ND = o_ND * torch.addcmul(own_D, log_deg_N.unsqueeze(1), by_degree_D)
         x_ND = self.norm_node(x_ND + self.out_node(o_ND))
         return self.norm_ffn(x_ND + self.ffn(x_ND)), stream_out

@@ -1,0 +1,82 @@
+"""Compile every GPU kernel for the shapes of the shipped configurations, on a machine without a GPU.
+
+    python benchmarks/gpu_kernels.py [--shapes 64x8 ..] [--out FILE]
+
+Writes registers, spills and shared memory of each kernel for compute capabilities 8.0, 9.0 and 10.0 (A100, H100, B200)
+to results/gpu_kernels.json. The exit code is 1 if a kernel spills registers.
+"""
+
+import argparse
+import json
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import torch  # noqa: E402
+from this_machine import environment  # noqa: E402
+
+from graphgps_spse.config import load_config  # noqa: E402
+from graphgps_spse.ops.ahead_of_time import Usage, compiling  # noqa: E402
+from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights  # noqa: E402
+from graphgps_spse.ops.grit_pairs import cuda as grit  # noqa: E402
+from graphgps_spse.ops.pair_layout import PairLayout  # noqa: E402
+
+CAPABILITIES = (80, 90, 100)
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def grit_shapes() -> dict[tuple[int, int], list[str]]:
+    """Return width and number of heads of GRIT's shipped configurations, each with their names."""
+    shapes: dict[tuple[int, int], list[str]] = {}
+    for path in sorted((ROOT / "configs" / "GRIT").glob("*.yaml")):
+        gt = load_config(path, []).gt
+        shapes.setdefault((gt.dim_hidden, gt.n_heads), []).append(path.stem)
+    return shapes
+
+
+def compile_grit(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...]) -> list[Usage]:
+    """Compile GRIT's kernels for one layer in training, with dropout of attention, of the given width."""
+    from graphgps_spse.ops.grit_pairs import triton_kernels
+
+    layout = PairLayout((2, 3))
+    u_PD, q_ND = (torch.zeros(n, dim, dtype=dtype, requires_grad=True) for n in (layout.num_pairs, layout.num_nodes))
+    map_WD, logit_D = torch.zeros(2 * dim, dim, dtype=dtype), torch.zeros(dim)
+    weights = PairWeights(map_WD, map_WD[:, 0], logit_D, map_WD[:dim], map_WD[0])
+    mask_PH = torch.ones(layout.num_pairs, heads, dtype=dtype)
+    pairs = PairStream(u_PD)
+    given = GritInput(layout, heads, pairs, q_ND, q_ND, q_ND, weights, 5.0, mask_PH, None, with_statistics=True)
+    with compiling(triton_kernels, capabilities) as found:
+        output = grit.grit_pairs(given)
+        torch.stack([part.float().sum() for part in output if part is not None]).sum().backward()
+    return found
+
+
+def main(words: list[str] | None = None) -> int:
+    """Compile, print, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="*", default=[], help="widths and heads such as 64x8; default: all shipped")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_kernels.json")
+    arguments = parser.parse_args(words)
+    records: list[dict[str, Any]] = []
+    started = time.perf_counter()
+    for (dim, heads), names in grit_shapes().items():
+        if arguments.shapes and f"{dim}x{heads}" not in arguments.shapes:
+            continue
+        for kind, dtype in DTYPES.items():
+            for usage in compile_grit(dim, heads, dtype, CAPABILITIES):
+                record = {"operation": "grit_pairs", "width": dim, "heads": heads, "pairs_stored_in": kind}
+                records.append(record | usage._asdict() | {"configurations": names})
+                print(dim, heads, kind, *usage, flush=True)
+    about = environment() | {name: version(name) for name in ("torch", "triton")}
+    about["seconds"] = round(time.perf_counter() - started)
+    arguments.out.write_text(json.dumps({"environment": about, "kernels": records}, indent=1) + "\n")
+    return int(any(record["spilled_bytes"] for record in records))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Compilation of Triton kernels for GPUs that are not there: registers, spills and shared memory of each kernel.
+
+An operation runs on tensors of the CPU with its kernels replaced: in place of a launch, the kernel is compiled for the
+types of its arguments, and nothing is computed. So the compiled kernels are those that the operation would launch.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+TYPES = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.bool: "i1",
+}
+
+
+class Usage(NamedTuple):
+    """What a compiled kernel takes of a multiprocessor."""
+
+    kernel: str
+    capability: int
+    """Compute capability of the GPU: 80 for A100, 90 for H100, 100 for B200."""
+    registers: int
+    """Of each thread."""
+    spilled_bytes: int
+    """Of each thread: local memory and stack."""
+    shared_bytes: int
+    """Of each program."""
+    warps: int
+
+
+@contextmanager
+def compiling(kernels: ModuleType, capabilities: tuple[int, ...]) -> Iterator[list[Usage]]:
+    """Compile the Triton kernels of a module where the block would launch them; yield the list of what they take.
+
+    The block runs the operation on CPU tensors, whose results are undefined. Needs Triton, without its interpreter.
+    """
+    import triton
+
+    found: list[Usage] = []
+    own = {name: value for name, value in vars(kernels).items() if isinstance(value, triton.runtime.JITFunction)}
+    try:
+        for name, kernel in own.items():
+            setattr(kernels, name, _Compiled(name, kernel, capabilities, found))
+        yield found
+    finally:
+        for name, kernel in own.items():
+            setattr(kernels, name, kernel)
+
+
+class _Compiled:
+    """A kernel that is compiled in place of every launch."""
+
+    def __init__(self, name: str, kernel: Any, capabilities: tuple[int, ...], found: list[Usage]) -> None:
+        self.name, self.kernel, self.capabilities, self.found = name, kernel, capabilities, found
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*values: Any, num_warps: int, **constants: Any) -> None:
+            given = dict(zip(self.kernel.arg_names, values)) | constants
+            for capability in self.capabilities:
+                self.found.append(compile_kernel(self.name, self.kernel, given, capability, num_warps))
+
+        return launch
+
+
+def compile_kernel(name: str, kernel: Any, given: Mapping[str, Any], capability: int, num_warps: int) -> Usage:
+    """Compile one kernel for the arguments `given` by name; return what it takes."""
+    from triton import compile as compile_source
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    fixed = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
+    signature, constants, attributes = {}, {}, {}
+    for index, argument in enumerate(kernel.arg_names):
+        value = given[argument]
+        if isinstance(value, Tensor):
+            signature[argument] = f"*{TYPES[value.dtype]}"
+            attributes[(index,)] = [["tt.divisibility", 16]]
+        elif argument in fixed or value is None:
+            signature[argument], constants[(index,)] = "constexpr", value
+        else:
+            signature[argument] = "i32"
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
+    compiled = compile_source(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": num_warps})
+    used = _resources(compiled.asm["cubin"])
+    spilled = used["STACK"] + used["LOCAL"]
+    return Usage(name, capability, used["REG"], spilled, compiled.metadata.shared, num_warps)
+
+
+def _resources(cubin: bytes) -> dict[str, int]:
+    """Return the numbers that NVIDIA's cuobjdump, which Triton brings, reads from a compiled kernel."""
+    import triton
+
+    program = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        words = [str(program), "--dump-resource-usage", file.name]
+        text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return {name: int(number) for name, number in re.findall(r"\b(REG|STACK|LOCAL|SHARED):(\d+)", text)}

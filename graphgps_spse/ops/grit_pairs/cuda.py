@@ -1,0 +1,247 @@
+"""GRIT's work on the pairs of one layer by Triton kernels, for CUDA devices.
+
+The same function as reference.py. Two operations, `attend` and `update`, are custom operators of PyTorch, with shapes
+for tracing and derivatives written by hand; matrix products and weights stay PyTorch's. What backward keeps is u,
+[w|b], h, the next u, and arrays of the size of nodes. Pairs are stored in the type of [w|b], which is narrow under
+automatic mixed precision; sums, logits and the softmax are computed in float32, or in float64 for float64.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
+from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.segments import sum_rows
+from graphgps_spse.ops.triton_launch import Columns, accumulator, power_of_two, rows_for, unsupported
+
+__all__ = ["grit_pairs", "prepare", "unsupported"]
+
+FORWARD_VALUES, BACKWARD_VALUES, UPDATE_VALUES, MERGED_VALUES = 1024, 1024, 2048, 2048
+"""Values of a tile, which keep the kernels within the registers of a multiprocessor."""
+WIDE = 128
+FORWARD_WARPS, BACKWARD_WARPS, UPDATE_WARPS = 4, 8, 4
+DEVICE = "cuda"
+
+
+def grit_pairs(given: GritInput) -> GritOutput:
+    """Return one layer's output. Tensors of one floating-point type, or those of automatic mixed precision."""
+    u_PD, scale_D, shift_D = given.pairs
+    weights, layout = given.weights, given.layout
+    map_WD, map_bias_W = weights.map_WD, weights.map_bias_W
+    if scale_D is not None and shift_D is not None:  # the map of u that equals the map of e = u * scale + shift
+        map_bias_W = torch.addmv(map_bias_W, map_WD, shift_D.to(map_WD.dtype))
+        map_WD = map_WD * scale_D
+    wb_PW = F.linear(u_PD, map_WD, map_bias_W)
+    tile, _ = _backward_tile(Columns.of(u_PD.shape[1], given.num_heads), wb_PW.dtype)
+    nodes = _alike(given.q_ND, given.k_ND, given.v_ND)
+    h_PD, value_ND, pair_ND, _ = _attend(
+        wb_PW, *nodes, weights.logit_D, given.attention_dropout_mask_PH, layout.query_rows_3N,
+        *layout.key_tiles(tile), given.num_heads, given.clamp,
+    )  # fmt: skip
+    if weights.out_DD is None:
+        return GritOutput(value_ND, pair_ND, None, None, None)
+    dropped_PD = h_PD if given.pair_dropout_mask_PD is None else h_PD * given.pair_dropout_mask_PD
+    mapped_PD, bias_D = F.linear(dropped_PD, weights.out_DD), weights.out_bias_D
+    if scale_D is None or shift_D is None:
+        scale_D, shift_D = torch.ones_like(bias_D), torch.zeros_like(bias_D)
+    next_PD, statistics = _update(mapped_PD, u_PD, scale_D, shift_D + bias_D, given.with_statistics)
+    mean_D, var_D = statistics if given.with_statistics else (None, None)
+    return GritOutput(value_ND, pair_ND, next_PD, mean_D, var_D)
+
+
+def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
+    """Compile the kernels for one shape, or load them from Triton's cache."""
+    u_PD, map_WD, q_ND = (
+        torch.zeros(rows, dim, dtype=dtype, device=DEVICE, requires_grad=True) for rows in (4, 2 * dim, 2)
+    )
+    weights = PairWeights(map_WD, map_WD[:, 0], map_WD[0], map_WD[:dim], map_WD[0])
+    pairs, layout = PairStream(u_PD), PairLayout((2,), DEVICE)
+    given = GritInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
+    torch.stack([part.sum() for part in grit_pairs(given) if part is not None]).sum().backward()
+
+
+@torch.library.custom_op("graphgps_spse::grit_attend", mutates_args=())
+def _attend(
+    wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, mask: Tensor | None, rows: Tensor, tiles: Tensor,
+    parts: Tensor, num_parts: int, num_heads: int, clamp: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return h [P, D], the sums over keys [N, D] of values and of h, and the logarithm of the denominators [N, H].
+
+    rows: `query_rows_3N` of the layout; tiles, parts and num_parts: its `key_tiles`, for backward.
+    """
+    from graphgps_spse.ops.grit_pairs import triton_kernels
+
+    h, value, pair, lse = _attended(wb, q, num_heads)
+    columns = Columns.of(q.shape[1], num_heads)
+    if len(q):
+        triton_kernels.attend[(len(q),)](
+            wb, q, k, v, q.stride(0), logit, mask, rows, h, value, pair, lse, len(q), *columns,
+            TILE=rows_for(columns.padded, FORWARD_VALUES), CLAMP=clamp, HAS_MASK=mask is not None, ACC=_number(lse),
+            num_warps=FORWARD_WARPS * max(1, columns.padded // WIDE),
+        )  # fmt: skip
+    return h, value, pair, lse
+
+
+@torch.library.custom_op("graphgps_spse::grit_attend_backward", mutates_args=())
+def _attend_backward(
+    wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, mask: Tensor | None, tiles: Tensor, num_parts: int,
+    value: Tensor, pair: Tensor, lse: Tensor, grad_h: Tensor | None, grad_value: Tensor, grad_pair: Tensor,
+    num_heads: int, clamp: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the gradients of wb, k and v, and those of q and logit in parts: [num_parts, D] and [T, D]."""
+    from graphgps_spse.ops.grit_pairs import triton_kernels
+
+    grads = _attend_gradients(wb, k, v, tiles, num_parts, lse)
+    columns = Columns.of(q.shape[1], num_heads)
+    tile, num_warps = _backward_tile(columns, wb.dtype)
+    if len(tiles):
+        triton_kernels.attend_backward[(len(tiles),)](
+            wb, q, k, v, q.stride(0), logit, mask, tiles, value, pair, lse, grad_h, grad_value, grad_pair, grads[0],
+            grads[3], grads[1], grads[2], grads[4], *columns, TILE=tile, CLAMP=clamp,
+            HAS_MASK=mask is not None, HAS_GRAD_H=grad_h is not None, ACC=_number(lse), num_warps=num_warps,
+        )  # fmt: skip
+    return grads
+
+
+@torch.library.custom_op("graphgps_spse::grit_update", mutates_args=())
+def _update(
+    mapped: Tensor, u: Tensor, scale: Tensor, shift: Tensor, with_statistics: bool
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the next u, [P, D], and its column means and biased variances, [2, D]; zeros without statistics."""
+    from graphgps_spse.ops.grit_pairs import triton_kernels
+
+    (num_pairs, dim), padded = mapped.shape, power_of_two(mapped.shape[1])
+    rows, acc = rows_for(padded, UPDATE_VALUES), accumulator(mapped.dtype)
+    num_blocks = -(-num_pairs // rows)
+    out, statistics = torch.empty_like(mapped), mapped.new_zeros(2, dim, dtype=acc)
+    parts = mapped.new_empty(num_blocks if with_statistics else 0, 2, dim, dtype=acc)
+    if num_pairs:
+        triton_kernels.update[(num_blocks,)](
+            mapped, u, scale, shift, out, parts, num_pairs, D=dim, DP=padded, ROWS=rows,
+            HAS_STATISTICS=with_statistics, ACC=_number(statistics), num_warps=UPDATE_WARPS,
+        )  # fmt: skip
+    if num_pairs and with_statistics:
+        triton_kernels.merge_statistics[(1,)](
+            parts, statistics, num_pairs, num_blocks, D=dim, DP=padded, ROWS=rows,
+            TILE=rows_for(padded, MERGED_VALUES), ACC=_number(statistics), num_warps=UPDATE_WARPS,
+        )  # fmt: skip
+    return out, statistics
+
+
+@torch.library.custom_op("graphgps_spse::grit_update_backward", mutates_args=())
+def _update_backward(
+    grad_out: Tensor, out: Tensor, u: Tensor, scale: Tensor, statistics: Tensor, grad_statistics: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of mapped and u, [P, D], and in parts, [blocks, 2, D], those of shift and scale."""
+    from graphgps_spse.ops.grit_pairs import triton_kernels
+
+    grad_mapped, grad_u, parts = _update_gradients(out, u, statistics)
+    (num_pairs, dim), padded = out.shape, power_of_two(out.shape[1])
+    if num_pairs:
+        triton_kernels.update_backward[(len(parts),)](
+            grad_out, out, u, scale, statistics, grad_statistics, grad_mapped, grad_u, parts, num_pairs, D=dim,
+            DP=padded, ROWS=rows_for(padded, UPDATE_VALUES), HAS_STATISTICS=grad_statistics is not None,
+            ACC=_number(statistics), num_warps=UPDATE_WARPS,
+        )  # fmt: skip
+    return grad_mapped, grad_u, parts
+
+
+def _alike(*nodes: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors [N, D] whose rows are contiguous and equally far apart; columns of one array are not copied."""
+    fits = all(x.stride(1) == 1 and x.stride(0) == nodes[0].stride(0) for x in nodes)
+    return nodes if fits else tuple(x.contiguous() for x in nodes)
+
+
+def _backward_tile(columns: Columns, dtype: torch.dtype) -> tuple[int, int]:
+    """Return keys of a tile and warps of `attend_backward`: half of both for wide rows and narrow types."""
+    half = 1 + (columns.padded >= WIDE or dtype.itemsize < 4)
+    return rows_for(columns.padded, BACKWARD_VALUES // half), BACKWARD_WARPS // half
+
+
+def _number(like: Tensor) -> Any:
+    """Return Triton's name of a tensor's type."""
+    from triton import language
+
+    return getattr(language, str(like.dtype).removeprefix("torch."))
+
+
+def _attended(wb: Tensor, q: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the empty results of `_attend`."""
+    acc, dim = accumulator(wb.dtype), q.shape[1]
+    value, pair = (q.new_empty(len(q), dim, dtype=acc) for _ in range(2))
+    return wb.new_empty(len(wb), dim), value, pair, q.new_empty(len(q), num_heads, dtype=acc)
+
+
+def _attend_gradients(
+    wb: Tensor, k: Tensor, v: Tensor, tiles: Tensor, num_parts: int, lse: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the empty results of `_attend_backward`."""
+    parts = (lse.new_empty(rows, k.shape[1]) for rows in (num_parts, len(tiles)))
+    return torch.empty_like(wb), k.new_empty(k.shape), v.new_empty(v.shape), *parts  # type: ignore[return-value]
+
+
+def _update_gradients(out: Tensor, u: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the empty results of `_update_backward`."""
+    num_blocks = -(-len(out) // rows_for(power_of_two(out.shape[1]), UPDATE_VALUES))
+    return torch.empty_like(out), torch.empty_like(u), statistics.new_empty(num_blocks, *statistics.shape)
+
+
+@_attend.register_fake
+def _(wb, q, k, v, logit, mask, rows, tiles, parts, num_parts, num_heads, clamp):  # type: ignore[no-untyped-def]
+    return _attended(wb, q, num_heads)
+
+
+@_attend_backward.register_fake
+def _(wb, q, k, v, logit, mask, tiles, num_parts, value, pair, lse, *others):  # type: ignore[no-untyped-def]
+    return _attend_gradients(wb, k, v, tiles, num_parts, lse)
+
+
+@_update.register_fake
+def _(mapped, u, scale, shift, with_statistics):  # type: ignore[no-untyped-def]
+    return torch.empty_like(mapped), mapped.new_empty(2, mapped.shape[1], dtype=accumulator(mapped.dtype))
+
+
+@_update_backward.register_fake
+def _(grad_out, out, u, scale, statistics, grad_statistics):  # type: ignore[no-untyped-def]
+    return _update_gradients(out, u, statistics)
+
+
+def _save_attend(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+    wb, q, k, v, logit, mask, _, tiles, parts, ctx.num_parts, ctx.num_heads, ctx.clamp = inputs
+    ctx.save_for_backward(wb, q, k, v, logit, mask, tiles, parts, *output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_attend(
+    ctx: Any, grad_h: Tensor | None, grad_value: Tensor | None, grad_pair: Tensor | None, grad_lse: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    wb, q, k, v, logit, mask, tiles, parts, value, pair, lse = ctx.saved_tensors
+    grads = [torch.zeros_like(value) if grad is None else grad.contiguous() for grad in (grad_value, grad_pair)]
+    grad_h = None if grad_h is None else grad_h.contiguous()
+    grad_wb, grad_k, grad_v, grad_q, grad_logit = _attend_backward(
+        wb, q, k, v, logit, mask, tiles, ctx.num_parts, value, pair, lse, grad_h, *grads, ctx.num_heads, ctx.clamp
+    )
+    grad_q, grad_logit = sum_rows(grad_q, parts).to(q.dtype), grad_logit.sum(0).to(logit.dtype)
+    return grad_wb, grad_q, grad_k, grad_v, grad_logit, None, None, None, None, None, None, None
+
+
+def _save_update(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+    _, u, scale, shift, ctx.with_statistics = inputs
+    ctx.shift_dtype = shift.dtype
+    ctx.save_for_backward(u, scale, *output)
+
+
+def _differentiate_update(ctx: Any, grad_out: Tensor, grad_statistics: Tensor) -> tuple[Tensor | None, ...]:
+    u, scale, out, statistics = ctx.saved_tensors
+    grad_statistics = grad_statistics.contiguous() if ctx.with_statistics else None
+    grad_mapped, grad_u, parts = _update_backward(grad_out.contiguous(), out, u, scale, statistics, grad_statistics)
+    grad_shift, grad_scale = parts.sum(0)
+    return grad_mapped, grad_u, grad_scale.to(scale.dtype), grad_shift.to(ctx.shift_dtype), None
+
+
+_attend.register_autograd(_differentiate_attend, setup_context=_save_attend)
+_update.register_autograd(_differentiate_update, setup_context=_save_update)

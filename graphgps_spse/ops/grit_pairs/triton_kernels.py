@@ -1,0 +1,216 @@
+"""Triton kernels of GRIT's pairs. cuda.py launches them; contract.py has the equations and the names.
+
+Columns of width D are ordered (position in head, head). A tile of columns is [CP, HP], the head width C and the number
+of heads H rounded up to powers of two. No kernel uses atomics: every sum has one order, so equal input gives equal
+bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attend(
+    wb, q, k, v, stride, a, mask, rows, h, value, pair, lse, num_nodes,
+    C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,
+    CLAMP: tl.constexpr, HAS_MASK: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """One query: write h of its pairs, both sums over its keys, and the logarithm of each head's denominator.
+
+    wb: [P, 2D]. q, k, v: [N, D], rows `stride` values apart. a: [D]. mask: [P, H]. rows: [3, N] first key, number of
+    keys and first pair row of each query. h: [P, D], value, pair: [N, D] and lse: [N, H] are written. The softmax is
+    that of one pass: sums are scaled down whenever a larger logit is met.
+    """
+    D: tl.constexpr = C * H
+    i = tl.program_id(0).to(tl.int64)
+    first, n, row = tl.load(rows + i), tl.load(rows + num_nodes + i), tl.load(rows + 2 * num_nodes + i)
+    c, head = tl.arange(0, CP)[:, None], tl.arange(0, HP)
+    col, real = c * H + head[None, :], (c < C) & (head[None, :] < H)
+    qi = tl.load(q + i * stride + col, mask=real, other=0).to(ACC)
+    weight_a = tl.load(a + col, mask=real, other=0).to(ACC)
+    top = tl.full([HP], float("-inf"), ACC)
+    total = tl.zeros([HP], ACC)
+    sum_v, sum_h = tl.zeros([CP, HP], ACC), tl.zeros([CP, HP], ACC)
+    for j0 in range(0, n, TILE):
+        j = j0 + tl.arange(0, TILE)
+        live = j < n
+        there, r = live[:, None, None] & real[None, :, :], (row + j)[:, None, None]
+        at_key = (first + j)[:, None, None] * stride + col[None, :, :]
+        w = tl.load(wb + r * (2 * D) + col[None, :, :], mask=there, other=0).to(ACC)
+        s = (qi[None, :, :] + tl.load(k + at_key, mask=there, other=0).to(ACC)) * w
+        root = tl.sqrt(tl.abs(s))
+        root = tl.where(s < 0, -root, root)
+        e = root + tl.load(wb + r * (2 * D) + D + col[None, :, :], mask=there, other=0).to(ACC)
+        e = tl.where(e <= 0, 0.0, e)
+        tl.store(h + r * D + col[None, :, :], e.to(h.dtype.element_ty), mask=there)
+        y = tl.sum(e * weight_a[None, :, :], axis=1)
+        y = tl.where(y > CLAMP, CLAMP, y)
+        y = tl.where(y < -CLAMP, -CLAMP, y)
+        y = tl.where(live[:, None], y, float("-inf"))
+        new_top = tl.maximum(top, tl.max(y, axis=0))
+        x = tl.exp(y - new_top[None, :])
+        shrink = tl.exp(top - new_top)
+        total = total * shrink + tl.sum(x, axis=0)
+        if HAS_MASK:
+            at_mask = (row + j)[:, None] * H + head[None, :]
+            x *= tl.load(mask + at_mask, mask=live[:, None] & (head[None, :] < H), other=0).to(ACC)
+        vj = tl.load(v + at_key, mask=there, other=0).to(ACC)
+        sum_v = sum_v * shrink[None, :] + tl.sum(x[:, None, :] * vj, axis=0)
+        sum_h = sum_h * shrink[None, :] + tl.sum(x[:, None, :] * e, axis=0)
+        top = new_top
+    tl.store(value + i * D + col, (sum_v / total[None, :]).to(value.dtype.element_ty), mask=real)
+    tl.store(pair + i * D + col, (sum_h / total[None, :]).to(pair.dtype.element_ty), mask=real)
+    tl.store(lse + i * H + head, top + tl.log(total), mask=head < H)
+
+
+@triton.jit
+def attend_backward(
+    wb, q, k, v, stride, a, mask, tiles, value, pair, lse, grad_h, grad_value, grad_pair,
+    grad_wb, grad_q_parts, grad_k, grad_v, grad_a_parts,
+    C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,
+    CLAMP: tl.constexpr, HAS_MASK: tl.constexpr, HAS_GRAD_H: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """One tile of keys of a graph, query by query: the gradients of what `attend` reads. h is computed again.
+
+    tiles: [T, 6] of PairLayout.key_tiles. value, pair, lse: results of `attend`. grad_h: [P, D], gradient of h from the
+    update of pairs. grad_wb: [P, 2D], grad_k, grad_v: [N, D] are written. grad_q_parts: [Q, D] has one row for each
+    query and tile of its graph, to be added up; grad_a_parts: [T, D].
+    """
+    D: tl.constexpr = C * H
+    tile = tl.program_id(0).to(tl.int64)
+    first, n, row = tl.load(tiles + tile * 6), tl.load(tiles + tile * 6 + 1), tl.load(tiles + tile * 6 + 2)
+    j0, part, step = tl.load(tiles + tile * 6 + 3), tl.load(tiles + tile * 6 + 4), tl.load(tiles + tile * 6 + 5)
+    c, head = tl.arange(0, CP)[:, None], tl.arange(0, HP)
+    col, real = c * H + head[None, :], (c < C) & (head[None, :] < H)
+    j = j0 + tl.arange(0, TILE)
+    live = j < n
+    there, at_key = live[:, None, None] & real[None, :, :], (first + j)[:, None, None] * stride + col[None, :, :]
+    kj = tl.load(k + at_key, mask=there, other=0).to(ACC)
+    vj = tl.load(v + at_key, mask=there, other=0).to(ACC)
+    weight_a = tl.load(a + col, mask=real, other=0).to(ACC)
+    gk, gv = tl.zeros([TILE, CP, HP], ACC), tl.zeros([TILE, CP, HP], ACC)
+    ga = tl.zeros([CP, HP], ACC)
+    for i in range(0, n):
+        node, r = first + i, (row + i * n + j)[:, None, None]
+        at_query = node * D + col
+        go = tl.load(grad_value + at_query, mask=real, other=0).to(ACC)
+        gt = tl.load(grad_pair + at_query, mask=real, other=0).to(ACC)
+        o = tl.load(value + at_query, mask=real, other=0).to(ACC)
+        t = tl.load(pair + at_query, mask=real, other=0).to(ACC)
+        mean = tl.sum(go * o + gt * t, axis=0)
+        log_total = tl.load(lse + node * H + head, mask=head < H, other=0)
+        w = tl.load(wb + r * (2 * D) + col[None, :, :], mask=there, other=0).to(ACC)
+        qk = tl.load(q + node * stride + col, mask=real, other=0).to(ACC)[None, :, :] + kj
+        s = qk * w
+        root = tl.sqrt(tl.abs(s))
+        e = tl.where(s < 0, -root, root) + tl.load(wb + r * (2 * D) + D + col[None, :, :], mask=there, other=0).to(ACC)
+        e = tl.where(e <= 0, 0.0, e)
+        y = tl.sum(e * weight_a[None, :, :], axis=1)
+        cut = tl.abs(y) >= CLAMP
+        y = tl.where(y > CLAMP, CLAMP, y)
+        y = tl.where(y < -CLAMP, -CLAMP, y)
+        alpha = tl.where(live[:, None], tl.exp(y - log_total[None, :]), 0.0)
+        gx = tl.sum(go[None, :, :] * vj + gt[None, :, :] * e, axis=1)
+        weight = alpha
+        if HAS_MASK:
+            at_mask = (row + i * n + j)[:, None] * H + head[None, :]
+            m = tl.load(mask + at_mask, mask=live[:, None] & (head[None, :] < H), other=0).to(ACC)
+            gx *= m
+            weight = alpha * m
+        gx = tl.where(cut, 0.0, alpha * (gx - mean[None, :]))
+        gv += weight[:, None, :] * go[None, :, :]
+        ga += tl.sum(gx[:, None, :] * e, axis=0)
+        gz = weight[:, None, :] * gt[None, :, :] + gx[:, None, :] * weight_a[None, :, :]
+        if HAS_GRAD_H:
+            gz += tl.load(grad_h + r * D + col[None, :, :], mask=there, other=0).to(ACC)
+        gz = tl.where(e <= 0, 0.0, gz)
+        gs = tl.where(root == 0, 0.0, gz * (0.5 / root))
+        tl.store(grad_wb + r * (2 * D) + col[None, :, :], (gs * qk).to(grad_wb.dtype.element_ty), mask=there)
+        tl.store(grad_wb + r * (2 * D) + D + col[None, :, :], gz.to(grad_wb.dtype.element_ty), mask=there)
+        gs *= w
+        gk += gs
+        tl.store(grad_q_parts + (part + i * step) * D + col, tl.sum(gs, axis=0), mask=real)
+    at_key = (first + j)[:, None, None] * D + col[None, :, :]
+    tl.store(grad_k + at_key, gk.to(grad_k.dtype.element_ty), mask=there)
+    tl.store(grad_v + at_key, gv.to(grad_v.dtype.element_ty), mask=there)
+    tl.store(grad_a_parts + tile * D + col, ga, mask=real)
+
+
+@triton.jit
+def update(
+    mapped, u, scale, shift, out, parts, num_pairs,
+    D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, HAS_STATISTICS: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """ROWS rows of the next u = u * scale + shift + mapped, [P, D], and their column statistics.
+
+    parts: [blocks, 2, D] written: column means, and sums of squared deviations from them, of the rows as stored.
+    """
+    block = tl.program_id(0).to(tl.int64)
+    d, r = tl.arange(0, DP), block * ROWS + tl.arange(0, ROWS)
+    there, real = (r < num_pairs)[:, None] & (d < D)[None, :], d < D
+    at = r[:, None] * D + d[None, :]
+    x = tl.load(u + at, mask=there, other=0).to(ACC) * tl.load(scale + d, mask=real, other=0).to(ACC)[None, :]
+    x += tl.load(shift + d, mask=real, other=0).to(ACC)[None, :] + tl.load(mapped + at, mask=there, other=0).to(ACC)
+    stored = x.to(out.dtype.element_ty)
+    tl.store(out + at, stored, mask=there)
+    if HAS_STATISTICS:
+        x = tl.where(there, stored.to(ACC), 0.0)
+        count = tl.minimum(num_pairs - block * ROWS, ROWS).to(ACC)
+        mean = tl.sum(x, axis=0) / count
+        x = tl.where(there, x - mean[None, :], 0.0)
+        tl.store(parts + block * 2 * D + d, mean, mask=real)
+        tl.store(parts + block * 2 * D + D + d, tl.sum(x * x, axis=0), mask=real)
+
+
+@triton.jit
+def merge_statistics(
+    parts, statistics, num_pairs, num_blocks,
+    D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Column means and biased variances, [2, D], from those of the blocks of `update` (Chan et al. 1983)."""
+    d, real = tl.arange(0, DP), tl.arange(0, DP) < D
+    mean, squares = tl.zeros([DP], ACC), tl.zeros([DP], ACC)
+    for b0 in range(0, num_blocks, TILE):
+        b = (b0 + tl.arange(0, TILE)).to(tl.int64)
+        there = (b < num_blocks)[:, None] & real[None, :]
+        count = tl.minimum(num_pairs - b * ROWS, ROWS).to(ACC)[:, None]
+        mean += tl.sum(tl.load(parts + b[:, None] * 2 * D + d[None, :], mask=there, other=0) * count, axis=0)
+    mean = mean / num_pairs
+    for b0 in range(0, num_blocks, TILE):
+        b = (b0 + tl.arange(0, TILE)).to(tl.int64)
+        there = (b < num_blocks)[:, None] & real[None, :]
+        count = tl.minimum(num_pairs - b * ROWS, ROWS).to(ACC)[:, None]
+        off = tl.load(parts + b[:, None] * 2 * D + d[None, :], mask=there, other=0) - mean[None, :]
+        own = tl.load(parts + b[:, None] * 2 * D + D + d[None, :], mask=there, other=0)
+        squares += tl.sum(tl.where(there, own + off * off * count, 0.0), axis=0)
+    tl.store(statistics + d, mean, mask=real)
+    tl.store(statistics + D + d, squares / num_pairs, mask=real)
+
+
+@triton.jit
+def update_backward(
+    grad_out, out, u, scale, statistics, grad_statistics, grad_mapped, grad_u, parts, num_pairs,
+    D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, HAS_STATISTICS: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """ROWS rows of the gradients of `mapped` and u, and their share of those of shift and scale.
+
+    A row's gradient through mean and variance is offset + slope * row, as these are linear and quadratic in it.
+    parts: [blocks, 2, D] written: column sums of the gradient of `mapped`, and of its product with u.
+    """
+    block = tl.program_id(0).to(tl.int64)
+    d, r = tl.arange(0, DP), block * ROWS + tl.arange(0, ROWS)
+    there, real = (r < num_pairs)[:, None] & (d < D)[None, :], d < D
+    at = r[:, None] * D + d[None, :]
+    g = tl.load(grad_out + at, mask=there, other=0).to(ACC)
+    if HAS_STATISTICS:
+        slope = tl.load(grad_statistics + D + d, mask=real, other=0).to(ACC) * 2 / num_pairs
+        mean = tl.load(statistics + d, mask=real, other=0).to(ACC)
+        offset = tl.load(grad_statistics + d, mask=real, other=0).to(ACC) / num_pairs - slope * mean
+        g += offset[None, :] + slope[None, :] * tl.load(out + at, mask=there, other=0).to(ACC)
+        g = tl.where(there, g, 0.0)
+    tl.store(grad_mapped + at, g.to(grad_mapped.dtype.element_ty), mask=there)
+    each = tl.load(scale + d, mask=real, other=0).to(ACC)[None, :]
+    tl.store(grad_u + at, (g * each).to(grad_u.dtype.element_ty), mask=there)
+    x = tl.load(u + at, mask=there, other=0).to(ACC)
+    tl.store(parts + block * 2 * D + d, tl.sum(g, axis=0), mask=real)
+    tl.store(parts + block * 2 * D + D + d, tl.sum(g * x, axis=0), mask=real)

@@ -1,0 +1,143 @@
+"""GRIT's Triton kernels, run by Triton's interpreter on the CPU: the reference's outputs and gradients in float64.
+
+The interpreter proves arithmetic, indexing and masks. Registers and spills: tests/ops/test_ahead_of_time.py.
+"""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_grit_pairs import CASES, pair_input
+from torch import Tensor
+
+from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, grit_pairs
+from graphgps_spse.ops.pair_layout import PairLayout
+
+pytest.importorskip("triton", reason="the kernels need Triton")
+
+from graphgps_spse.ops.grit_pairs import cuda  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # rows beyond a tile's end divide by zero
+
+
+def outputs_and_gradients(function, given: GritInput, leaves: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the outputs of an implementation, and the gradients of a weighted sum of them."""
+    outputs = [part for part in function(given) if part is not None]
+    total = sum((part * torch.linspace(1, 2, part.numel()).reshape(part.shape)).sum() for part in outputs)
+    return outputs, list(torch.autograd.grad(total, leaves))
+
+
+def assert_like_the_reference(given: GritInput, leaves: list[Tensor]) -> None:
+    ours, theirs = (outputs_and_gradients(f, given, leaves) for f in (cuda.grit_pairs, grit_pairs))
+    for tolerance, fused, plain in ((1e-12, ours[0], theirs[0]), (1e-10, ours[1], theirs[1])):
+        for a, b in zip(fused, plain, strict=True):
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, clamp: float = 5.0, dtype=torch.float64):
+    """Return a layer's input with dropout of attention, and its tensors with a gradient."""
+    layout, dim, generator, leaves = PairLayout(sizes), dim_head * heads, torch.Generator().manual_seed(1), []
+
+    def leaf(*shape: int) -> Tensor:
+        value = torch.randn(*shape, generator=generator, dtype=torch.float64) / math.sqrt(shape[-1])
+        leaves.append(value.to(dtype).requires_grad_())
+        return leaves[-1]
+
+    pairs = PairStream(leaf(layout.num_pairs, dim), leaf(dim), leaf(dim))
+    nodes = [leaf(layout.num_nodes, dim) for _ in range(3)]
+    weights = PairWeights(leaf(2 * dim, dim), leaf(2 * dim), leaf(dim), leaf(dim, dim), leaf(dim))
+    mask = (torch.rand(layout.num_pairs, heads, generator=generator) < 0.8).to(dtype) / 0.8
+    return GritInput(layout, heads, pairs, *nodes, weights, clamp, mask, None, with_statistics=True), leaves
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_reference_in_float64(name):
+    assert_like_the_reference(*pair_input(name))
+
+
+@pytest.mark.parametrize(("dim_head", "heads"), [(8, 8), (32, 8), (13, 4), (6, 8), (24, 4), (12, 8)])
+def test_head_widths_of_the_shipped_configurations(dim_head, heads):
+    assert_like_the_reference(*layer_input((1, 3), dim_head, heads, clamp=0.1))
+
+
+def test_tiles_end_within_and_between_graphs(monkeypatch):
+    """Tiles of one and two keys for graphs of one to four nodes."""
+    for values in (8, 16):
+        for name in ("FORWARD_VALUES", "BACKWARD_VALUES", "UPDATE_VALUES", "MERGED_VALUES"):
+            monkeypatch.setattr(cuda, name, values)
+        assert_like_the_reference(*layer_input((1, 3, 4), 3, 2))
+
+
+def test_no_graphs_at_all():
+    given, leaves = layer_input((), 3, 2)
+    outputs = cuda.grit_pairs(given)
+    assert [part.shape for part in outputs] == [(0, 6), (0, 6), (0, 6), (6,), (6,)]
+    assert all(not grad.any() for grad in torch.autograd.grad(sum(part.sum() for part in outputs), leaves))
+
+
+def test_nan_propagates():
+    given, _ = layer_input((2, 3), 3, 2)
+    spoilt = given._replace(q_ND=given.q_ND.detach().index_fill(0, torch.tensor([3]), math.nan))
+    outputs = cuda.grit_pairs(spoilt)
+    assert outputs.value_ND.isnan().any(1).tolist() == [False, False, False, True, False]
+    assert outputs.mean_D.isnan().all()
+
+
+def test_bfloat16_pairs_are_summed_in_float32():
+    (given, _), (exact, _) = (layer_input((9, 5), 8, 2, dtype=dtype) for dtype in (torch.bfloat16, torch.float64))
+    given = given._replace(weights=given.weights._replace(logit_D=given.weights.logit_D.float()))
+    ours, theirs = cuda.grit_pairs(given), grit_pairs(exact)
+    assert [part.dtype for part in ours] == [torch.float32] * 2 + [torch.bfloat16] + [torch.float32] * 2
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=0.05, atol=0.05)
+
+
+def test_automatic_mixed_precision_of_a_layer():
+    """Forward and backward under autocast: pairs are stored in bfloat16; a gradient has the type of its tensor."""
+    given, leaves = layer_input((4, 3), 8, 2, dtype=torch.float32)
+    exact, wide = layer_input((4, 3), 8, 2)
+    nodes = [x.bfloat16() for x in (given.q_ND, given.k_ND, given.v_ND)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = cuda.grit_pairs(given._replace(q_ND=nodes[0], k_ND=nodes[1], v_ND=nodes[2]))
+    assert outputs.u_PD.dtype == torch.bfloat16 and outputs.value_ND.dtype == torch.float32
+    ours = torch.autograd.grad(sum(part.float().sum() for part in outputs), leaves)
+    theirs = torch.autograd.grad(sum(part.sum() for part in grit_pairs(exact)), wide)
+    for a, b, leaf in zip(ours, theirs, leaves, strict=True):
+        assert a.dtype == leaf.dtype == torch.float32
+        torch.testing.assert_close(a.double(), b, rtol=0.1, atol=0.1 * float(b.abs().max()))
+
+
+def operator_arguments() -> dict[str, tuple]:
+    given, _ = layer_input((2, 3), 3, 2)
+    wb = F.linear(given.pairs.u_PD, given.weights.map_WD, given.weights.map_bias_W).detach().requires_grad_()
+    nodes = [x.detach().requires_grad_() for x in (given.q_ND, given.k_ND, given.v_ND, given.weights.logit_D)]
+    rows, tiles = given.layout.query_rows_3N, given.layout.key_tiles(2)
+    mapped, u, scale = (torch.rand_like(wb[:, :6], requires_grad=True) for _ in range(3))
+    return {
+        "attend": (wb, *nodes, given.attention_dropout_mask_PH, rows, *tiles, 2, 0.4),
+        "update": (mapped, u, scale[0].detach().requires_grad_(), scale[1].detach().requires_grad_(), True),
+    }
+
+
+@pytest.mark.parametrize("name", ["attend", "update"])
+def test_operators_follow_the_rules_of_pytorch(name, monkeypatch):
+    monkeypatch.setattr(cuda, "BACKWARD_VALUES", 16)  # tiles of two keys
+    operator, arguments = getattr(cuda, f"_{name}"), operator_arguments()[name]
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(operator, arguments, test_utils=checks)
+    differentiable = lambda *args: operator(*args)[: 3 if name == "attend" else 2]  # noqa: E731
+    assert torch.autograd.gradcheck(differentiable, arguments, fast_mode=True)
+
+
+def test_a_compiled_layer_has_one_graph():
+    given, leaves = layer_input((2, 3), 3, 2)
+    given.layout.key_tiles(128), given.layout.query_rows_3N
+    compiled = torch.compile(cuda.grit_pairs, backend="aot_eager", fullgraph=True)
+    for a, b in zip(compiled(given), grit_pairs(given), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_prepare_runs_forward_and_backward(monkeypatch):
+    monkeypatch.setattr(cuda, "DEVICE", "cpu")
+    cuda.prepare(6, 2, torch.float32)
