@@ -1,6 +1,7 @@
 """The forward pass of a batch, and the evaluation of a whole split."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -56,7 +57,7 @@ def forward_batch(forward: Forward, batch: GraphBatch, device: torch.device, amp
     Predictions of a narrow type come back as float32.
     """
     dtype = AMP_DTYPES[amp]
-    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+    with nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype):
         pred = forward(batch)
     return pred.float() if pred.dtype == dtype else pred
 
