@@ -6,8 +6,8 @@ Model and batch are on the device "meta", where tensors have no values: reading 
 can be counted never waits for the device. Counted are the operations that PyTorch dispatches in the forward pass, the
 loss and the backward pass of the shipped RWSE configurations for ZINC with batches of 32 generated molecules. Views and
 allocations are not counted, as they launch nothing. `plain` is the implementation in PyTorch alone, `kernels` that of
-CUDA devices; both on the same batch. On "meta", PyTorch's own attention is counted as the operations that it replaces on
-a GPU, so for GPS `kernels` is an upper bound. The optimiser and gradient clipping add the same few operations to each.
+CUDA devices; both on the same batch. On "meta", PyTorch's own attention is counted as the operations that it replaces
+on a GPU, so for GPS `kernels` is an upper bound. The optimiser and gradient clipping add the same operations to each.
 """
 
 import argparse
