@@ -12,7 +12,7 @@ from torch import Tensor
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
-class Columns(NamedTuple):
+class HeadColumns(NamedTuple):
     """The columns of a row: `dim_head` by `num_heads`, and both rounded up to powers of two, as Triton needs."""
 
     dim_head: int
@@ -21,7 +21,7 @@ class Columns(NamedTuple):
     padded_num_heads: int
 
     @classmethod
-    def of(cls, dim: int, num_heads: int) -> "Columns":
+    def of(cls, dim: int, num_heads: int) -> "HeadColumns":
         """Return the columns of rows of width `dim`."""
         return cls(dim // num_heads, num_heads, power_of_two(dim // num_heads), power_of_two(num_heads))
 

@@ -5,12 +5,12 @@ import importlib.util
 import torch
 
 from graphgps_spse.ops import triton_launch
-from graphgps_spse.ops.triton_launch import Columns, accumulator, power_of_two, rows_for
+from graphgps_spse.ops.triton_launch import HeadColumns, accumulator, power_of_two, rows_for
 
 
 def test_columns_are_padded_to_powers_of_two():
     assert [power_of_two(n) for n in (1, 2, 3, 8, 13, 33)] == [1, 2, 4, 8, 16, 64]
-    columns = Columns.of(52, 4)
+    columns = HeadColumns.of(52, 4)
     assert columns == (13, 4, 16, 4) and columns.padded == 64
     assert rows_for(columns.padded, 1024) == 16 and rows_for(4096, 1024) == 1
 

@@ -7,6 +7,7 @@ automatic mixed precision; sums, logits and the softmax are computed in float32,
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.ops.segments import sum_rows
-from graphgps_spse.ops.triton_launch import Columns, accumulator, power_of_two, rows_for, unsupported
+from graphgps_spse.ops.triton_launch import HeadColumns, accumulator, power_of_two, rows_for, unsupported
 
 __all__ = ["grit_pairs", "prepare", "unsupported"]
 
@@ -36,13 +37,13 @@ def grit_pairs(given: GritInput) -> GritOutput:
         map_bias_W = torch.addmv(map_bias_W, map_WD, shift_D.to(map_WD.dtype))
         map_WD = map_WD * scale_D
     wb_PW = F.linear(u_PD, map_WD, map_bias_W)
-    tile, _ = _backward_tile(Columns.of(u_PD.shape[1], given.num_heads), wb_PW.dtype)
+    tile, _ = _backward_tile(HeadColumns.of(u_PD.shape[1], given.num_heads), wb_PW.dtype)
     nodes = _alike(given.q_ND, given.k_ND, given.v_ND)
     h_PD, value_ND, pair_ND, _ = _attend(
         wb_PW, *nodes, weights.logit_D, given.attention_dropout_mask_PH, layout.query_rows_3N,
         *layout.key_tiles(tile), given.num_heads, given.clamp,
     )  # fmt: skip
-    if weights.out_DD is None:
+    if weights.out_DD is None or weights.out_bias_D is None:
         return GritOutput(value_ND, pair_ND, None, None, None)
     dropped_PD = h_PD if given.pair_dropout_mask_PD is None else h_PD * given.pair_dropout_mask_PD
     mapped_PD, bias_D = F.linear(dropped_PD, weights.out_DD), weights.out_bias_D
@@ -76,7 +77,7 @@ def _attend(
     from graphgps_spse.ops.grit_pairs import triton_kernels
 
     h, value, pair, lse = _attended(wb, q, num_heads)
-    columns = Columns.of(q.shape[1], num_heads)
+    columns = HeadColumns.of(q.shape[1], num_heads)
     if len(q):
         triton_kernels.attend[(len(q),)](
             wb, q, k, v, q.stride(0), logit, mask, rows, h, value, pair, lse, len(q), *columns,
@@ -96,7 +97,7 @@ def _attend_backward(
     from graphgps_spse.ops.grit_pairs import triton_kernels
 
     grads = _attend_gradients(wb, k, v, tiles, num_parts, lse)
-    columns = Columns.of(q.shape[1], num_heads)
+    columns = HeadColumns.of(q.shape[1], num_heads)
     tile, num_warps = _backward_tile(columns, wb.dtype)
     if len(tiles):
         triton_kernels.attend_backward[(len(tiles),)](
@@ -156,7 +157,7 @@ def _alike(*nodes: Tensor) -> tuple[Tensor, ...]:
     return nodes if fits else tuple(x.contiguous() for x in nodes)
 
 
-def _backward_tile(columns: Columns, dtype: torch.dtype) -> tuple[int, int]:
+def _backward_tile(columns: HeadColumns, dtype: torch.dtype) -> tuple[int, int]:
     """Return keys of a tile and warps of `attend_backward`: half of both for wide rows and narrow types."""
     half = 1 + (columns.padded >= WIDE or dtype.itemsize < 4)
     return rows_for(columns.padded, BACKWARD_VALUES // half), BACKWARD_WARPS // half
@@ -191,22 +192,22 @@ def _update_gradients(out: Tensor, u: Tensor, statistics: Tensor) -> tuple[Tenso
 
 
 @_attend.register_fake
-def _(wb, q, k, v, logit, mask, rows, tiles, parts, num_parts, num_heads, clamp):  # type: ignore[no-untyped-def]
+def _(wb, q, k, v, logit, mask, rows, tiles, parts, num_parts, num_heads, clamp):
     return _attended(wb, q, num_heads)
 
 
 @_attend_backward.register_fake
-def _(wb, q, k, v, logit, mask, tiles, num_parts, value, pair, lse, *others):  # type: ignore[no-untyped-def]
+def _(wb, q, k, v, logit, mask, tiles, num_parts, value, pair, lse, *others):
     return _attend_gradients(wb, k, v, tiles, num_parts, lse)
 
 
 @_update.register_fake
-def _(mapped, u, scale, shift, with_statistics):  # type: ignore[no-untyped-def]
+def _(mapped, u, scale, shift, with_statistics):
     return torch.empty_like(mapped), mapped.new_empty(2, mapped.shape[1], dtype=accumulator(mapped.dtype))
 
 
 @_update_backward.register_fake
-def _(grad_out, out, u, scale, statistics, grad_statistics):  # type: ignore[no-untyped-def]
+def _(grad_out, out, u, scale, statistics, grad_statistics):
     return _update_gradients(out, u, statistics)
 
 
@@ -216,6 +217,7 @@ def _save_attend(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> N
     ctx.set_materialize_grads(False)
 
 
+@partial(_attend.register_autograd, setup_context=_save_attend)
 def _differentiate_attend(
     ctx: Any, grad_h: Tensor | None, grad_value: Tensor | None, grad_pair: Tensor | None, grad_lse: Tensor | None
 ) -> tuple[Tensor | None, ...]:
@@ -235,13 +237,10 @@ def _save_update(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> N
     ctx.save_for_backward(u, scale, *output)
 
 
+@partial(_update.register_autograd, setup_context=_save_update)
 def _differentiate_update(ctx: Any, grad_out: Tensor, grad_statistics: Tensor) -> tuple[Tensor | None, ...]:
     u, scale, out, statistics = ctx.saved_tensors
-    grad_statistics = grad_statistics.contiguous() if ctx.with_statistics else None
-    grad_mapped, grad_u, parts = _update_backward(grad_out.contiguous(), out, u, scale, statistics, grad_statistics)
+    of_statistics = grad_statistics.contiguous() if ctx.with_statistics else None
+    grad_mapped, grad_u, parts = _update_backward(grad_out.contiguous(), out, u, scale, statistics, of_statistics)
     grad_shift, grad_scale = parts.sum(0)
     return grad_mapped, grad_u, grad_scale.to(scale.dtype), grad_shift.to(ctx.shift_dtype), None
-
-
-_attend.register_autograd(_differentiate_attend, setup_context=_save_attend)
-_update.register_autograd(_differentiate_update, setup_context=_save_update)
