@@ -13,6 +13,7 @@ from graphgps_spse.data.resident import place
 from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
+from graphgps_spse.first_batch import check_first_batch
 from graphgps_spse.parts import build_parts, build_training, with_missing_keys
 from graphgps_spse.preparation import check_memory_needs, compile_all_kernels, set_up_machine, take_initial_weights
 from graphgps_spse.provenance import fingerprints_of, provenance_of
@@ -112,6 +113,10 @@ def run(
         with cfg.locating():
             encoded, resident = place(encoded, training.loading.resident, device, memory_of(device).free)
         loaders = training.loading.loaders(encoded, resident=resident, pin_memory=device.type == "cuda", **share)
+
+        first, train = loaders["train"].numbers(0)[0], encoded["train"]
+        checked = check_first_batch(parts.model, train, first, parts.task.loss, device, amp=training.options.amp)
+        environment |= {"kernels": checked} if checked else {}
 
         # Fit, or evaluate the best epoch again.
         meter = ResourceMeter(device)

@@ -72,6 +72,7 @@ LAYERS = {
     "run": (None, None),
     "describe": (None, None),
     "fill_store": (None, None),
+    "first_batch": (None, None),
     "preparation": (None, None),
     "provenance": (None, None),
     "record": (None, None),

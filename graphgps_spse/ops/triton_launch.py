@@ -50,6 +50,15 @@ def unsupported(like: Tensor) -> str:
     return ""
 
 
+def launch_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of compiling or launching a kernel that are not RuntimeErrors; none without Triton."""
+    if find_spec("triton") is None:
+        return ()
+    from triton.errors import TritonError
+
+    return (TritonError,)
+
+
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """Return the type that kernels compute in: float32, or float64 for float64."""
     return torch.float64 if dtype == torch.float64 else torch.float32

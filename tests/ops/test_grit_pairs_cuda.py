@@ -136,8 +136,3 @@ def test_a_compiled_layer_has_one_graph():
     compiled = torch.compile(cuda.grit_pairs, backend="aot_eager", fullgraph=True)
     for a, b in zip(compiled(given), grit_pairs(given), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-
-
-def test_prepare_runs_forward_and_backward(monkeypatch):
-    monkeypatch.setattr(cuda, "DEVICE", "cpu")
-    cuda.prepare(6, 2, torch.float32)

@@ -4,6 +4,8 @@ The same function as reference.py. Two operations, `attend` and `update`, are cu
 for tracing and derivatives written by hand; matrix products and weights stay PyTorch's. What backward keeps is u,
 [w|b], h, the next u, and arrays of the size of nodes. Pairs are stored in the type of [w|b], which is narrow under
 automatic mixed precision; sums, logits and the softmax are computed in float32, or in float64 for float64.
+
+Triton compiles a kernel at its first launch: first_batch.py launches all before the first step.
 """
 
 from collections.abc import Sequence
@@ -14,18 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
-from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
 from graphgps_spse.ops.segments import sum_rows
 from graphgps_spse.ops.triton_launch import HeadColumns, accumulator, power_of_two, rows_for, unsupported
 
-__all__ = ["grit_pairs", "prepare", "unsupported"]
+__all__ = ["grit_pairs", "unsupported"]
 
 FORWARD_VALUES, BACKWARD_VALUES, UPDATE_VALUES, MERGED_VALUES = 1024, 1024, 2048, 2048
 """Values of a tile, which keep the kernels within the registers of a multiprocessor."""
 WIDE = 128
 FORWARD_WARPS, BACKWARD_WARPS, UPDATE_WARPS = 4, 8, 4
-DEVICE = "cuda"
 
 
 def grit_pairs(given: GritInput) -> GritOutput:
@@ -52,17 +52,6 @@ def grit_pairs(given: GritInput) -> GritOutput:
     next_PD, statistics = _update(mapped_PD, u_PD, scale_D, shift_D + bias_D, given.with_statistics)
     mean_D, var_D = statistics if given.with_statistics else (None, None)
     return GritOutput(value_ND, pair_ND, next_PD, mean_D, var_D)
-
-
-def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
-    """Compile the kernels for one shape, or load them from Triton's cache."""
-    u_PD, map_WD, q_ND = (
-        torch.zeros(rows, dim, dtype=dtype, device=DEVICE, requires_grad=True) for rows in (4, 2 * dim, 2)
-    )
-    weights = PairWeights(map_WD, map_WD[:, 0], map_WD[0], map_WD[:dim], map_WD[0])
-    pairs, layout = PairStream(u_PD), PairLayout((2,), DEVICE)
-    given = GritInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
-    torch.stack([part.sum() for part in grit_pairs(given) if part is not None]).sum().backward()
 
 
 @torch.library.custom_op("graphgps_spse::grit_attend", mutates_args=())

@@ -1,0 +1,86 @@
+"""Kernels against PyTorch alone on the first batch of a run."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(Path(__file__).parent / "models"))
+
+from model_graphs import SIZES, random_graphs
+from test_every_model import CASES
+
+from graphgps_spse import first_batch
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.first_batch import MAX_PAIRS, check_first_batch, compare, few_graphs
+from graphgps_spse.ops.grit_pairs import cpu as grit_cpu
+
+META, CPU = torch.device("meta"), torch.device("cpu")
+
+
+def model_of(name: str = "GRIT-RWSE", kernels: str = "auto") -> torch.nn.Module:
+    return CASES[name]._replace(kernels=kernels).build(dropout=0.5, attn_dropout=0.5).train()
+
+
+def kernels_of(model: torch.nn.Module) -> set[str]:
+    return {module.kernels for module in model.modules() if hasattr(module, "kernels")}
+
+
+@pytest.mark.parametrize("name", ["GRIT-RWSE", "CSA-walks", "GPS-GINE"])
+def test_kernels_agree_and_nothing_is_changed(name):
+    model, batch = model_of(name), random_graphs().batch(range(len(SIZES)))
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    generator = torch.get_rng_state()
+    differences = compare(model, batch, F.mse_loss, CPU, amp="off")
+    assert differences.keys() == {"predictions", "gradients"} and max(differences.values()) < 1e-9
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), generator) and kernels_of(model) == {"auto"}
+    assert all(module.training for module in model.modules()) and all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("wrong", [1.5, float("nan")])
+def test_a_kernel_that_is_wrong_is_noticed(wrong, monkeypatch):
+    right = grit_cpu.grit_pairs
+    monkeypatch.setattr(
+        grit_cpu, "grit_pairs", lambda given: (out := right(given))._replace(value_ND=out.value_ND * wrong)
+    )
+    batch = random_graphs().batch(range(len(SIZES)))
+    differences = compare(model_of(), batch, F.mse_loss, CPU, amp="off")
+    assert min(differences.values()) > first_batch.TOLERANCE["off"]
+
+
+@pytest.mark.parametrize("fault", ["different", "failing"])
+def test_a_run_goes_on_without_kernels_that_fail(fault, monkeypatch, caplog):
+    def compared(*args, **options):
+        if fault == "failing":
+            raise RuntimeError("no C compiler\nwas found")
+        return {"predictions": 0.001, "gradients": 0.5}
+
+    monkeypatch.setattr(first_batch, "compare", compared)
+    graphs, numbers = random_graphs(), list(range(len(SIZES)))
+    model = model_of()
+    record = check_first_batch(model, graphs, numbers, F.mse_loss, META, amp="off")
+    words = {"different": "gradients 0.5", "failing": "cannot run on meta: no C compiler"}[fault]
+    assert record["kernels"] == "plain" and words in record["reason"] and kernels_of(model) == {"plain"}
+    assert len(caplog.records) == 1 and "goes on with train.kernels=plain" in caplog.text
+    with pytest.raises(ConfigError, match=r"train.kernels: fused, but .*set train.kernels to plain"):
+        check_first_batch(model_of(kernels="fused"), graphs, numbers, F.mse_loss, META, amp="off")
+    assert check_first_batch(model, graphs, numbers, F.mse_loss, META, amp="off") == {}, "plain has nothing to compare"
+
+
+def test_agreement_is_recorded_and_the_cpu_is_not_checked(monkeypatch):
+    found = {"predictions": 0.0, "gradients": 0.001}
+    monkeypatch.setattr(first_batch, "compare", lambda *args, **options: found)
+    arguments = (random_graphs(), [0, 1, 2], F.mse_loss)
+    model = model_of()
+    assert check_first_batch(model, *arguments, META, amp="off") == {"kernels": "fused", "differences": found}
+    assert check_first_batch(model, *arguments, CPU, amp="off") == {} and kernels_of(model) == {"auto"}
+
+
+def test_few_pairs_are_enough():
+    side = int((MAX_PAIRS / 2) ** 0.5)
+    graphs = random_graphs((3, side, 2, side, side), density=0.001)
+    assert few_graphs(graphs, [1, 0, 3, 4, 2]) == [2, 0, 1]
+    assert few_graphs(graphs, [1, 3]) == [1, 3], "two graphs at least"
