@@ -68,6 +68,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "graphormer.use_graph_token": True,
     "gt.dim_edge": 0,
     "gt.drop_path": 0.0,
+    "gt.ffn_ratio": 2,
     "gt.pair_stem.blocks": 1,
     "gt.pair_stem.dim_mlp": 128,
     "gt.pair_stem.frequencies": 0,

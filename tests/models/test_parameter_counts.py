@@ -247,3 +247,21 @@ def test_spse_leaves_the_synthetic_configurations_their_number(model, number):
     paths, _ = count_shipped(f"synthetic/{model}-SPSE-{number}")
     assert walks == paths
     assert printed(f"`synthetic/{model}` {number}") == [f"{walks:,}", f"{paths:,}"]
+
+
+HOSTS = [(model, data) for model in ("GNNPlus", "Graphormer", "PPGT") for data in SHIPPED["GPS"]]
+
+
+@pytest.mark.parametrize(("model", "data"), HOSTS)
+def test_stronger_hosts_have_the_printed_numbers_and_nothing_unread(model, data):
+    (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{model}/{data}` |")]
+    counted = {}
+    for name in ("RRWP", "SPSE", "RRWP+SPSE"):
+        cfg = load_config(CONFIGS / model / f"{data}-{name}.yaml")
+        with torch.device("meta"):
+            parts = parts_module.build_parts(cfg)
+        parts_module.build_training(cfg, parts, Path("unused"), torch.device("meta"))
+        cfg.check_all_read()
+        counted[name] = f"{count_parameters(parts.model):,}"
+        assert {e.name for e in parts.encodings if e.dim_pair} - {"GraphormerBias"} == set(name.split("+"))
+    assert [cell.strip() for cell in row.split("|")[3:6]] == list(counted.values())

@@ -49,13 +49,23 @@ class PlainLayer(nn.Module):
     """x <- x + DropPath(attention(norm(x))), then x <- x + DropPath(FFN(norm(x)))."""
 
     def __init__(
-        self, dim: int, *, attention: PlainAttention, activation: str, dropout: float, drop_path: float
+        self,
+        dim: int,
+        *,
+        attention: PlainAttention,
+        ffn_ratio: int,
+        activation: str,
+        dropout: float,
+        drop_path: float,
     ) -> None:
         super().__init__()
         self.attention, self.drop_path = attention, drop_path
         self.norm_attention, self.norm_ffn = AdaptiveRMSNorm(dim), AdaptiveRMSNorm(dim)
         self.ffn = nn.Sequential(
-            nn.Linear(dim, 2 * dim), build_activation(activation), nn.Dropout(dropout), nn.Linear(2 * dim, dim)
+            nn.Linear(dim, ffn_ratio * dim),
+            build_activation(activation),
+            nn.Dropout(dropout),
+            nn.Linear(ffn_ratio * dim, dim),
         )
         initialise(self.ffn)
 
