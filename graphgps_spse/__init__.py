@@ -6,6 +6,7 @@ The public API is imported when first used, so that the package itself loads in 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from graphgps_spse.extras import missing_library
 from graphgps_spse.version import __version__
 
 if TYPE_CHECKING:
@@ -64,4 +65,10 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'graphgps_spse' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as err:
+        missing = missing_library(err)
+        if missing is None:
+            raise
+        raise missing from err

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from graphgps_spse.errors import RESUMABLE, SPSEError, StoppedError, exit_code_of, is_full_disk
+from graphgps_spse.extras import missing_library
 from graphgps_spse.memory import is_shortage
 from graphgps_spse.training.signals import exit_at_once, listen, restore
 
@@ -43,6 +44,12 @@ def run_command(
     except SPSEError as err:
         code = exit_code_of(err)
         _write_error(f"{err}" if isinstance(err, StoppedError) else f"error: {err}")
+    except ModuleNotFoundError as err:
+        missing = missing_library(err)
+        if missing is None:
+            raise
+        code = exit_code_of(missing)
+        _write_error(f"error: {missing}")
     except (MemoryError, RuntimeError) as err:
         if not is_shortage(err):
             raise

@@ -49,6 +49,12 @@ class LaunchError(SPSEError):
     exit_code = 2
 
 
+class MissingLibraryError(SPSEError, ImportError):
+    """A library that is not installed. An extra of the package installs it."""
+
+    exit_code = 2
+
+
 class ShortageError(SPSEError):
     """Memory was exhausted during a run."""
 

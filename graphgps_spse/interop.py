@@ -21,6 +21,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset, flat_rows
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.extras import require
 from graphgps_spse.files import write_atomic, write_json
 
 if TYPE_CHECKING:
@@ -71,12 +72,14 @@ def from_smiles(smiles: str | Iterable[str], *, y: Any = None, name: str = "mole
     """
     from graphgps_spse.data.molecules import featurise
 
+    require("rdkit")
     listed = [smiles] if isinstance(smiles, str) else list(smiles)
     return _join_molecules((partial(featurise, text) for text in listed), y, name)
 
 
 def from_rdkit(molecules: "Mol | Iterable[Mol]", *, y: Any = None, name: str = "molecules") -> GraphDataset:
     """Return RDKit molecules as one data set, atoms in the order of each molecule; otherwise as `from_smiles`."""
+    require("rdkit")
     from rdkit import Chem
 
     from graphgps_spse.data.molecules import featurise_mol

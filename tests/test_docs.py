@@ -94,7 +94,7 @@ def test_commands_of_the_page_on_models(tmp_path, monkeypatch, capsys):
         assert "parameters: " in capsys.readouterr().out
 
 
-PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def anchors(page: Path) -> set[str]:

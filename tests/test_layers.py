@@ -11,9 +11,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 STDLIB_ONLY: set[str] = set()
 
 # Layer of a module -> the modules of the package that it may import, and the libraries of interest that it may use.
-CORE = {"errors", "options", "registry", "version"}
+CORE = {"errors", "extras", "options", "registry", "version"}
 LAYERS = {
     "errors": (set(), STDLIB_ONLY),
+    "extras": ({"errors"}, STDLIB_ONLY),
     "options": ({"errors", "registry"}, STDLIB_ONLY),
     "version": (set(), STDLIB_ONLY),
     "cores": ({"options"}, STDLIB_ONLY),
@@ -58,13 +59,13 @@ LAYERS = {
     ),
     "reports.wandb_aggregate": ({"errors", "results"}, {"wandb"}),
     "encode": (CORE | {"encodings", "data.base", "human_readable", "memory"}, {"tqdm"}),
-    "command": ({"errors", "memory", "training.signals"}, STDLIB_ONLY),
+    "command": ({"errors", "extras", "memory", "training.signals"}, STDLIB_ONLY),
     "expressivity": ({"errors", "counting"}, {"numpy"}),
     "graph_files": ({"errors"}, {"numpy"}),
     "paired_comparison": (None, None),
     "sizes": (CORE | {"encodings.base", "data.base", "memory", "models.build"}, {"torch"}),
     "interop": (
-        {"errors", "files", "registry", "data.base", "data.molecules", "encode", "encodings.storage.in_memory"},
+        CORE | {"files", "data.base", "data.molecules", "encode", "encodings.storage.in_memory"},
         {"numpy", "torch", "torch_geometric"},
     ),
     "baselines": (None, None),
@@ -83,7 +84,8 @@ LAYERS = {
     "nearest_molecules": ({"baselines.features"}, STDLIB_ONLY),
     "tables": (set(), {"numpy"}),
     "python_api": (None, None),
-    "__init__": ({"counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),
+    "__main__": (None, None),
+    "__init__": ({"extras", "counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
 WATCHED |= {"pyarrow", "submitit", "triton"}

@@ -15,6 +15,7 @@ import numpy as np
 from graphgps_spse.cores import count_cores
 from graphgps_spse.data.workers import begin_worker
 from graphgps_spse.errors import DataError
+from graphgps_spse.extras import require
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,7 @@ def featurise_many(smiles: Iterable[Any], *, num_workers: int = 1) -> Iterator[M
     process is killed, its molecules are converted again in separate processes. A molecule that again kills its process
     becomes a bad row.
     """
+    require("rdkit")
     parts = _parts(smiles)
     if num_workers < 2:
         for first_row, part in parts:
@@ -188,6 +190,7 @@ def map_smiles(function: Callable[[str], Any], smiles: Sequence[str], num_worker
 
     `function` must not raise. Molecules that kill a process must have been excluded by `featurise_many`.
     """
+    require("rdkit")
     num_workers = useful_workers(len(smiles), num_workers)
     if num_workers < 2:
         return [function(text) for text in smiles]
