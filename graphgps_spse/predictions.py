@@ -40,6 +40,7 @@ from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.evaluation import forward_batch
 from graphgps_spse.training.optim import is_any_length
 from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training_atoms import read_training_atoms, warn_of_new_atoms
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +78,17 @@ class TrainedRun:
             out[flat_rows(row_ptr, batch.index_B)] = pred.cpu()
         return out
 
-    def featurise(self, smiles: Sequence[str]) -> MoleculeBlock:
-        """Return the graphs of SMILES, prepared as those of the training data, and the rows that have no graph."""
+    def featurise(self, smiles: Sequence[str], names: Sequence[str] = ()) -> MoleculeBlock:
+        """Return the graphs of SMILES, prepared as those of the training data, and the rows that have no graph.
+
+        Logs which molecules have atoms that no training molecule has. `names` (default: molecule 0, ..) are those of
+        the molecules, for the message.
+        """
         dataset = self.parts.dataset
-        return featurise_rows(dataset.prepare(smiles) if isinstance(dataset, Smiles) else smiles, self.num_threads)
+        block = featurise_rows(dataset.prepare(smiles) if isinstance(dataset, Smiles) else smiles, self.num_threads)
+        names = names or [f"molecule {number}" for number in range(len(smiles))]
+        warn_of_new_atoms(block, read_training_atoms(self.path), names)
+        return block
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,8 @@ class Ensemble:
     def column_kinds(self) -> dict[str, str]:
         """Names of the columns of `predict`, and their kinds for `new_table`."""
         columns = self._combine([torch.zeros(1, self.first.parts.task.dim_out)] * len(self.runs))
-        return {name: "number" if values.dtype.kind == "f" else "whole number" for name, values in columns.items()}
+        kinds = {"f": "number", "i": "whole number", "U": "text"}
+        return {name: kinds[values.dtype.kind] for name, values in columns.items()}
 
     def predict(self, graphs: GraphDataset, *, stored: bool = False) -> dict[str, np.ndarray]:
         """Return predictions by column, one row for each graph (or node), in order.
@@ -120,9 +129,11 @@ class Ensemble:
         stacked = {name: torch.stack([columns[name].double() for columns in outputs]) for name in outputs[0]}
         means = {name: values.mean(0) for name, values in stacked.items()}
         columns = {**task.classes(means), **means}
+        names = np.array(task.spec.class_names)
+        classes = task.classes(means).keys() if len(names) else ()
         if len(self.runs) > 1:
             columns |= {f"{n.removesuffix('_predicted')}_deviation": values.std(0) for n, values in stacked.items()}
-        return {name: values.numpy() for name, values in columns.items()}
+        return {name: names[v.numpy()] if name in classes else v.numpy() for name, v in columns.items()}
 
 
 def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Ensemble:
@@ -134,7 +145,8 @@ def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any
     first = runs[0].parts.dataset.spec
     for run in runs[1:]:
         spec = run.parts.dataset.spec
-        for what in ("task", "level", "num_targets", "num_classes", "target_names", "node_input", "edge_input"):
+        alike = ("task", "level", "num_targets", "num_classes", "class_names", "target_names")
+        for what in (*alike, "node_input", "edge_input"):
             if getattr(spec, what) != getattr(first, what):
                 raise ConfigError(
                     f"{run.path} and {runs[0].path} cannot predict together, because their {what} differ: "
@@ -209,7 +221,7 @@ def predict_molecules(
     with new_table(out, {"row": "whole number", **dict.fromkeys(names, "text"), **kinds, "error": "text"}) as table:
         while chunk := list(islice(rows, _CHUNK)):
             smiles, errors = map(list, zip(*(read_smiles(row, smiles_at, smiles_column) for row in chunk)))
-            predicted = _predict_rows(ensemble, smiles, errors, nearest)
+            predicted = _predict_rows(ensemble, smiles, errors, nearest, [f"row {row.number}" for row in chunk])
             cells = zip(*(row.cells for row in chunk))
             given = {name: [_printable(text) for text in column] for name, column in zip(names, cells)}
             table.write({"row": [row.number for row in chunk], **given, **predicted, "error": errors})
@@ -219,11 +231,14 @@ def predict_molecules(
 
 
 def _predict_rows(
-    ensemble: Ensemble, smiles: list[str], errors: list[str], nearest: NearestMolecule | None
+    ensemble: Ensemble, smiles: list[str], errors: list[str], nearest: NearestMolecule | None, places: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Return the columns of predictions, None in rows with an error. Reasons of other missing ones join `errors`."""
+    """Return the columns of predictions, None in rows with an error. Reasons of other missing ones join `errors`.
+
+    `places` names the rows in messages.
+    """
     valid = [row for row, error in enumerate(errors) if not error]
-    block = ensemble.first.featurise([smiles[row] for row in valid])
+    block = ensemble.first.featurise([smiles[row] for row in valid], [places[row] for row in valid])
     for index, reason in block.bad:
         errors[valid[index]] = reason
     columns: dict[str, list[Any]] = {name: [None] * len(smiles) for name in ensemble.column_kinds}

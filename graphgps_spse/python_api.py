@@ -252,7 +252,8 @@ def _state_restored() -> Iterator[None]:
 
 
 def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Return `values` at `rows` of a column, and at its other rows NaN, or -1 for classes."""
-    column = np.full(num_rows, np.nan if values.dtype.kind == "f" else -1, dtype=values.dtype)
+    """Return `values` at `rows` of a column, and at its other rows NaN, -1 for numbers of classes, "" for names."""
+    missing = {"f": np.nan, "i": -1, "U": ""}[values.dtype.kind]
+    column = np.full(num_rows, missing, dtype=values.dtype)
     column[rows] = values
     return column

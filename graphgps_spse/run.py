@@ -30,6 +30,7 @@ from graphgps_spse.training.optim import check_extendable, is_any_length
 from graphgps_spse.training.processes import OneProcess, join_processes
 from graphgps_spse.training.resources import ResourceMeter, merge_records
 from graphgps_spse.training.trainer import Trainer
+from graphgps_spse.training_atoms import write_training_atoms
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,9 @@ def run(
                 del splits["test"]
             parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})
             parts.task.fit(splits["train"].y, device)
+            if processes.is_first:
+                with run_dir.writing():
+                    write_training_atoms(path, splits["train"], parts.dataset.spec.node_input)
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
         share = {"part": processes.rank, "num_parts": processes.count}

@@ -76,6 +76,7 @@ LAYERS = {
     "first_batch": (None, None),
     "preparation": (None, None),
     "provenance": (None, None),
+    "training_atoms": (None, None),
     "record": (None, None),
     "reevaluation": (None, None),
     "check_data": (None, None),

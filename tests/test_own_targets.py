@@ -1,5 +1,6 @@
 """Targets of a CSV from the file to the result and the predictions: numbers, classes, and unknown ones."""
 
+import csv
 import json
 import math
 
@@ -9,6 +10,7 @@ import yaml
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import DataError
+from graphgps_spse.python_api import load_run as run_of
 from graphgps_spse.run import run
 
 SMILES = ("C", "CC", "CCC", "CCCC", "CO", "CCO", "CN", "CCN", "C1CC1", "c1ccccc1", "CC=O", "CF")
@@ -58,7 +60,7 @@ def test_large_targets_are_learned_in_their_own_units(configure, tmp_path, caplo
     assert float(trained.parts.model.target_scale.mean[0]) == pytest.approx(300, abs=5)
 
 
-def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, monkeypatch):
+def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, caplog):
     names = ("low", "high", "mid")
     cfg = configure([names[i % 3] for i in range(len(SMILES))], "dataset.class_weights=balanced", task="multiclass")
     result = run(cfg)
@@ -68,7 +70,21 @@ def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, mo
     (tmp_path / "mine.csv").unlink()
     trained = predictions.load_run(tmp_path / "results/c/0")
     assert trained.cfg.dataset.smiles.classes == trained.parts.task.spec.class_names == ("high", "low", "mid")
-    assert trained.parts.task.dim_out == 3
+    (tmp_path / "new.csv").write_text("smiles,name\nCCO,ethanol\nCC[Si],a\n[Fe],b\nC1CC,c\n")
+    caplog.clear()
+    ensemble = predictions.load_runs([tmp_path / "results/c/0"])
+    assert predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "out.csv") == (4, 1)
+    assert any("no training molecule has, in row 3 (Si), row 4 (Fe): the model" in m for m in caplog.messages)
+    with open("out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    probabilities = [f"y_probability_{name}" for name in ("high", "low", "mid")]
+    assert list(rows[0]) == ["row", "smiles", "name", "y_predicted", *probabilities, "error"]
+    for row in rows[:3]:
+        values = {name: float(row[f"y_probability_{name}"]) for name in ("high", "low", "mid")}
+        assert row["y_predicted"] == max(values, key=values.get) and sum(values.values()) == pytest.approx(1)
+    assert rows[3]["y_predicted"] == "" and "not a molecule" in rows[3]["error"]
+    table = run_of(tmp_path / "results/c/0").predict(["CCO", "C1CC"])
+    assert list(table["y_predicted"]) == [rows[0]["y_predicted"], ""]
 
 
 def test_one_class_alone(configure):

@@ -222,8 +222,13 @@ class Task(ABC):
         The mean of the columns of several models is the prediction of the ensemble.
         """
 
+    @property
+    def class_labels(self) -> tuple[str, ...]:
+        """Names of the classes in a table: those of the data set, or their numbers."""
+        return self.spec.class_names or tuple(map(str, range(self.spec.num_classes)))
+
     def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the predicted classes, columns [R] `<target>_predicted`, of the columns of `outputs`.
+        """Return the numbers of the predicted classes, columns [R] `<target>_predicted`, of the columns of `outputs`.
 
         Tasks without classes have none.
         """

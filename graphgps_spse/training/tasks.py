@@ -95,11 +95,11 @@ class Classification(Task):
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
         """Return the probability of every class, `<target>_probability_<class>`."""
         logits = torch.cat([torch.zeros_like(pred), pred], 1) if pred.shape[1] == 1 else pred  # one logit for two
-        return _probabilities(logits, self.column_names[0])
+        return _probabilities(logits, self.column_names[0], self.class_labels)
 
     def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the most likely class."""
-        return _most_likely(outputs, self.column_names)
+        return _most_likely(outputs, self.column_names, self.class_labels)
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return correct predictions per class."""
@@ -196,28 +196,27 @@ class CycleCounting(Task):
         logits = pred.reshape(len(pred), self.spec.num_targets, self.spec.num_classes)
         columns: dict[str, Tensor] = {}
         for t, name in enumerate(self.column_names):
-            columns |= _probabilities(logits[:, t], name)
+            columns |= _probabilities(logits[:, t], name, self.class_labels)
         return columns
 
     def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the most likely class of each target."""
-        return _most_likely(outputs, self.column_names)
+        return _most_likely(outputs, self.column_names, self.class_labels)
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return correct predictions per target."""
         return TargetAccuracy(device, self.target_names)
 
 
-def _probabilities(logits_RC: Tensor, target: str) -> dict[str, Tensor]:
+def _probabilities(logits_RC: Tensor, target: str, classes: Sequence[str]) -> dict[str, Tensor]:
     """Return the probability of each class by column name."""
-    return {f"{target}_probability_{c}": p for c, p in enumerate(logits_RC.softmax(1).T)}
+    return {f"{target}_probability_{name}": p for name, p in zip(classes, logits_RC.softmax(1).T)}
 
 
-def _most_likely(outputs: Mapping[str, Tensor], targets: Sequence[str]) -> dict[str, Tensor]:
-    """Return the most likely class of each target by column name."""
-    stem = "_probability_"
-    by_target = {name: [p for key, p in outputs.items() if key.rpartition(stem)[0] == name] for name in targets}
-    return {f"{name}_predicted": torch.stack(columns, 1).argmax(1) for name, columns in by_target.items()}
+def _most_likely(outputs: Mapping[str, Tensor], targets: Sequence[str], classes: Sequence[str]) -> dict[str, Tensor]:
+    """Return the number of the most likely class of each target by column name."""
+    by_target = {target: [outputs[f"{target}_probability_{name}"] for name in classes] for target in targets}
+    return {f"{target}_predicted": torch.stack(columns, 1).argmax(1) for target, columns in by_target.items()}
 
 
 def build_task(cfg: Any, spec: DatasetSpec) -> Task:

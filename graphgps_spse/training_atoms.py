@@ -1,0 +1,71 @@
+"""The atoms of the training molecules, kept with a run, so that predictions name atoms that the model never saw."""
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from graphgps_spse.data.base import GraphDataset, InputSpec
+from graphgps_spse.data.molecules import MoleculeBlock
+from graphgps_spse.errors import RunDirError
+from graphgps_spse.files import write_json
+
+log = logging.getLogger(__name__)
+
+FILE = "training_atoms.json"
+_SHOWN = 3  # molecules that a warning names
+
+
+def write_training_atoms(run_dir: Path, train: GraphDataset, node_input: InputSpec) -> None:
+    """Write the atomic numbers of the training molecules into a run directory; nothing for graphs of another kind."""
+    if node_input.kind == "ogb":
+        indices = torch.unique(train.x_NF[:, 0]).tolist()
+        write_json(run_dir / FILE, {"atomic_numbers": [int(index) + 1 for index in indices]})
+
+
+def read_training_atoms(run_dir: Path) -> frozenset[int]:
+    """Return the atomic numbers of the training molecules; empty for runs of earlier versions, which have no file.
+
+    Raises RunDirError for a damaged file.
+    """
+    path = run_dir / FILE
+    try:
+        return frozenset(int(number) for number in json.loads(path.read_text())["atomic_numbers"])
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise RunDirError(f"{path} cannot be read ({err}); move it away to predict without its warnings") from err
+
+
+def warn_of_new_atoms(block: MoleculeBlock, known: frozenset[int], names: Sequence[str]) -> None:
+    """Log which molecules have atoms that no training molecule has. `names` are those of the rows, for the message."""
+    if not known:
+        return
+    numbers_N = block.x[:, 0].astype(np.int64) + 1
+    is_new_N = ~np.isin(numbers_N, list(known))
+    if not is_new_N.any():
+        return
+    graph_N = np.repeat(np.arange(len(block.sizes)), block.sizes)
+    graphs = np.unique(graph_N[is_new_N])
+    shown = [
+        f"{names[block.rows[graph]]} ({_symbols(numbers_N[is_new_N & (graph_N == graph)])})"
+        for graph in graphs[:_SHOWN]
+    ]
+    more = f" and {len(graphs) - _SHOWN:,} more" if len(graphs) > _SHOWN else ""
+    log.warning(
+        "atoms that no training molecule has, in %s%s: the model has learned nothing about them; do not rely on these "
+        "predictions, or train on molecules with these atoms",
+        ", ".join(shown),
+        more,
+    )
+
+
+def _symbols(numbers: np.ndarray) -> str:
+    """Return the symbols of elements; OGB has one class for all atoms that are no element."""
+    from rdkit.Chem import GetPeriodicTable
+
+    table = GetPeriodicTable()
+    return ", ".join(table.GetElementSymbol(int(z)) if z <= 118 else "no element" for z in np.unique(numbers))
