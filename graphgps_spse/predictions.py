@@ -36,6 +36,7 @@ from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.results import RunResult
+from graphgps_spse.rundir import version_note
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.evaluation import forward_batch
 from graphgps_spse.training.optim import is_any_length
@@ -162,18 +163,23 @@ def load_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> T
     configuration, inputs or encodings differ from training, or if the weights are not of the epoch in result.json.
     """
     _require_run(path)
-    cfg = load_config(path / "config.yaml", overrides)
+    try:
+        cfg = load_config(path / "config.yaml", overrides)
+    except ConfigError as err:
+        raise ConfigError(f"{err}{version_note(path)}") from err
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
     torch.set_num_threads(num_threads)
     parts = build_parts(cfg)
-    state = load_best(
-        path, identity_of(cfg.to_dict()), provenance_of(parts), extendable=is_any_length(cfg.optim.scheduler)
-    )
     try:
+        state = load_best(
+            path, identity_of(cfg.to_dict()), provenance_of(parts), extendable=is_any_length(cfg.optim.scheduler)
+        )
         parts.model.load_state_dict(state["model"])
         epoch = state["epoch"]
     except (KeyError, RuntimeError) as err:
-        raise CheckpointError(f"the weights in {path} do not fit this model: {err}") from err
+        raise CheckpointError(f"the weights in {path} do not fit this model: {err}{version_note(path)}") from err
+    except CheckpointError as err:
+        raise CheckpointError(f"{err}{version_note(path)}") from err
     check_best_epoch(path, epoch)
     task, reported = parts.task.metric, parts.task.reported_metric
     chosen = f", the best by {task} on validation" + (f" ({reported} is reported)" if reported != task else "")

@@ -17,6 +17,7 @@ from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.files import free_name, keep_copy, move_aside, try_lock, write_atomic, write_json
 from graphgps_spse.options import Options, option
+from graphgps_spse.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +165,8 @@ class RunDir:
 
     def _refuse(self, differing: list[tuple[str, Any, Any]], remedy: str) -> NoReturn:
         rows = "\n  ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in differing)
-        raise RunDirError(f"{self.path} holds a run of another configuration:\n  {rows}\n{remedy}")
+        note = version_note(self.path)
+        raise RunDirError(f"{self.path} holds a run of another configuration:\n  {rows}\n{remedy}{note}")
 
     def _take_lock(self) -> None:
         """Take a lock, which the kernel releases when the process ends. The text of the file names the holder."""
@@ -210,6 +212,25 @@ def _is_alive_here(owner: str) -> bool:
     except PermissionError:  # process of another user
         return True
     return True
+
+
+def version_note(path: Path) -> str:
+    """Return the end of a message about a run directory that another version of the program wrote.
+
+    It names both versions, and is empty if they are equal or unknown.
+    """
+    try:
+        session = json.loads((path / "env.json").read_text())["sessions"][-1]
+        there = str(session["graphgps_spse"])
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return ""  # without the file, the message stands without the note
+    if there == __version__:
+        return ""
+    commit = f", commit {session['commit']}" if session.get("commit") else ""
+    return (
+        f"\n{path} was written by version {there} of this program{commit}, and this is version {__version__}: install "
+        "that version to go on with the run, or start beside it with --fresh"
+    )
 
 
 def load_saved_config(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import yaml
 
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
-from graphgps_spse.errors import DataError
+from graphgps_spse.errors import ConfigError, DataError, RunDirError
 from graphgps_spse.python_api import load_run as run_of
 from graphgps_spse.run import run
 
@@ -85,6 +85,22 @@ def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, ca
     assert rows[3]["y_predicted"] == "" and "not a molecule" in rows[3]["error"]
     table = run_of(tmp_path / "results/c/0").predict(["CCO", "C1CC"])
     assert list(table["y_predicted"]) == [rows[0]["y_predicted"], ""]
+
+
+def test_a_run_of_another_version_is_named(configure, tmp_path):
+    """Keys that this version does not know, and a configuration that differs: both versions and the cure are named."""
+    targets = [str(i) for i in range(12)]
+    run(configure(targets))
+    path = tmp_path / "results/c/0"
+    env = json.loads((path / "env.json").read_text())
+    env["sessions"][0] |= {"graphgps_spse": "9.1", "commit": "abc"}
+    (path / "env.json").write_text(json.dumps(env))
+    words = r"0 was written by version 9\.1 of this program, commit abc, and this is version .*: install that version"
+    with pytest.raises(RunDirError, match=f"(?s)another configuration:.*gt.layers: 1 there, 2 here.*{words}"):
+        run(configure(targets, "gt.layers=2"))
+    (path / "config.yaml").write_text((path / "config.yaml").read_text() + "later_key: 3\n")
+    with pytest.raises(ConfigError, match=rf"(?s)config.yaml:\d+: unknown key 'later_key'.*{words}"):
+        predictions.load_run(path)
 
 
 def test_one_class_alone(configure):
