@@ -53,6 +53,10 @@ LAYERS = {
     "sweeps.states": (CORE | {"config.identity", "results", "rundir"}, STDLIB_ONLY),
     "sweeps.progress": ({"errors", "files"}, {"tqdm"}),
     "sweeps.slurm": (CORE, {"submitit"}),
+    "search": (
+        CORE | {"extras", "config", "files", "results", "sweeps.grid", "sweeps.launch", "sweeps.sweep"},
+        {"matplotlib", "numpy", "optuna", "yaml"},
+    ),
     "reports": (
         {"errors", "files", "results", "sweeps.launch", "sweeps.sweep"},
         {"numpy", "scipy", "matplotlib"},
@@ -89,7 +93,7 @@ LAYERS = {
     "__init__": ({"extras", "counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
-WATCHED |= {"pyarrow", "submitit", "triton"}
+WATCHED |= {"optuna", "pyarrow", "submitit", "triton"}
 
 
 def module_name(path: Path) -> str:

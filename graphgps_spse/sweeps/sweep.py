@@ -332,7 +332,7 @@ def read_overrides(node: Node) -> list[str]:
 def refuse_reserved_key(key: str, where: str) -> None:
     """Raise ConfigError for a key that a sweep or a search sets itself."""
     if key in RESERVED_KEYS:
-        raise ConfigError(f"{where}: '{key}' is reserved: the sweep sets it from configs, seeds, out_dir and folds")
+        raise ConfigError(f"{where}: '{key}' is reserved: a sweep or search sets it from its file")
 
 
 def read_text(node: Node) -> str:

@@ -1,0 +1,152 @@
+"""Search files: which configuration is searched over, in which space, by which sampler and pruner."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from graphgps_spse.config import Config, load_config
+from graphgps_spse.config.identity import experiment_of, flatten
+from graphgps_spse.config.yaml_reader import Node, read_mapping
+from graphgps_spse.errors import ConfigError, show
+from graphgps_spse.registry import nearest
+from graphgps_spse.search.space import Parameter, read_space
+from graphgps_spse.sweeps.sweep import read_overrides, read_seeds, read_text, refuse_reserved_key
+
+KEYS = {
+    "out_dir": "folder of the search; results/<name of this file> if absent",
+    "config": "the YAML file that is searched over, relative to this file",
+    "overrides": "key=value words for every trial",
+    "space": "dotted keys, each with a list of values or a range such as {low: 1e-4, high: 1e-2, log: true}",
+    "trials": "number of trials",
+    "sampler": "what draws values: tpe, random, qmc or gp; or {name: tpe, seed: 0, ...} with options of Optuna's class",
+    "pruner": "what stops hopeless trials: median, percentile, halving, hyperband or none; or {name: median, ...}",
+    "storage": "sqlite (a file in out_dir), journal (a file for network file systems), or the URL of a database",
+    "seeds": "seeds of the sweep file that is written for the best values: a number, or a list",
+}
+NO_TEST = "train.evaluate_test=False"
+"""Word of every trial: the test split is not evaluated."""
+
+
+@dataclass(frozen=True)
+class NamedOptions:
+    """The name of a sampler or pruner, and its options."""
+
+    name: str
+    options: dict[str, Any]
+    where: str
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """Content of a search file."""
+
+    path: Path
+    out_dir: Path
+    config: Path
+    overrides: tuple[str, ...]
+    space: tuple[Parameter, ...]
+    num_trials: int
+    sampler: NamedOptions
+    pruner: NamedOptions
+    storage: str
+    seeds: Sequence[int]
+    cfg: Config
+    """The configuration with the overrides, before any value of the space."""
+
+    @property
+    def name(self) -> str:
+        """Name of the search: that of its file."""
+        return self.path.stem
+
+    @property
+    def trials_dir(self) -> Path:
+        """Folder of the runs of all trials."""
+        return self.out_dir / "trials"
+
+    def words_of(self, values: dict[str, Any]) -> tuple[str, ...]:
+        """Return the overrides of a trial with the given value of each parameter, those of the file included."""
+        chosen = [word for parameter in self.space for word in parameter.words_of(values[parameter.name])]
+        return (*self.overrides, *chosen)
+
+    def load(self, values: dict[str, Any]) -> Config:
+        """Return the configuration of a trial. Raises ConfigError."""
+        return load_config(self.config, [*self.words_of(values), NO_TEST])
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be the same whenever the search goes on: the experiment and the space, as plain types."""
+        space = {p.name: {k: v for k, v in asdict(p).items() if k != "where"} for p in self.space}
+        return {"experiment": experiment_of(self.cfg.to_dict()), "space": space}
+
+
+def read_search(path: Path, build: Callable[[Config], None]) -> SearchSpec:
+    """Return the search of a file. Raises ConfigError with file and line for invalid entries.
+
+    All corners of the space are loaded, and `build(cfg)`, which raises ConfigError, is called for one of them.
+    """
+    keys = _read_keys(path)
+    for key in ("config", "space", "trials"):
+        if key not in keys:
+            raise ConfigError(f"{path}: the key {key} is missing. Keys: {', '.join(KEYS)}")
+    config = Path(os.path.relpath(path.parent / read_text(keys["config"])))
+    overrides = tuple(read_overrides(keys["overrides"])) if "overrides" in keys else ()
+    try:
+        cfg = load_config(config, [*overrides, NO_TEST])
+    except ConfigError as err:
+        raise ConfigError(f"{keys['config'].where}: config: {err}") from err
+    trials = keys["trials"].plain()
+    if type(trials) is not int or trials < 1:
+        raise ConfigError(f"{keys['trials'].where}: trials: {show(trials)} must be an integer of at least 1")
+    spec = SearchSpec(
+        path=path,
+        out_dir=Path(read_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem,
+        config=config,
+        overrides=overrides,
+        space=tuple(read_space(keys["space"], flatten(cfg.to_dict()), refuse_reserved_key)),
+        num_trials=trials,
+        sampler=_named(keys.get("sampler"), "tpe"),
+        pruner=_named(keys.get("pruner"), "median"),
+        storage=read_text(keys["storage"]) if "storage" in keys else "sqlite",
+        seeds=read_seeds(keys["seeds"]) if "seeds" in keys else range(10),
+        cfg=cfg,
+    )
+    _check_corners(spec, build)
+    return spec
+
+
+def _check_corners(spec: SearchSpec, build: Callable[[Config], None]) -> None:
+    first = {parameter.name: parameter.corners[0] for parameter in spec.space}
+    for parameter in spec.space:
+        for value in parameter.corners:
+            try:
+                cfg = spec.load({**first, parameter.name: value})
+            except ConfigError as err:
+                raise ConfigError(f"{parameter.where}: space: {err}") from err
+            if value == first[parameter.name] and parameter is spec.space[0]:
+                try:
+                    build(cfg)
+                except ConfigError as err:
+                    raise ConfigError(f"{spec.path}: the first values of the space: {err}") from err
+
+
+def _read_keys(path: Path) -> dict[str, Node]:
+    keys: dict[str, Node] = {}
+    for key, where, node in read_mapping(path, "search").value:
+        if key not in KEYS:
+            known = "; ".join(f"{name} ({meaning})" for name, meaning in KEYS.items())
+            raise ConfigError(f"{where}: unknown key '{key}'.{nearest(key, list(KEYS))} Keys: {known}")
+        keys[key] = node
+    return keys
+
+
+def _named(node: Node | None, default: str) -> NamedOptions:
+    if node is None:
+        return NamedOptions(default, {}, "")
+    if node.is_mapping:
+        options = node.plain()
+        name = options.pop("name", "")
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{node.where}: name is missing, e.g. {{name: {default}}}")
+        return NamedOptions(name, options, node.where)
+    return NamedOptions("none" if node.plain() is None else read_text(node), {}, node.where)

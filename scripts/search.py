@@ -1,0 +1,122 @@
+"""Search for the best values of keys, on validation alone: python scripts/search.py search.yaml."""
+
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphgps_spse.arguments import at_least_one
+from graphgps_spse.command import run_command
+from graphgps_spse.errors import RESUMABLE
+from graphgps_spse.training.signals import StopSignals
+
+if TYPE_CHECKING:
+    from graphgps_spse.search.spec import SearchSpec
+    from graphgps_spse.sweeps.launch import LaunchTask
+
+log = logging.getLogger("search")
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse `words`, by default the command line."""
+    parser = argparse.ArgumentParser(
+        description="Do the trials of a search file with Optuna. Each trial is a run in a separate process, without "
+        "evaluation of the test split. The same command goes on after an interruption. At the end there are a table of "
+        "trials, a figure of importances, and a configuration and a sweep file for the best values.",
+        epilog="exit codes: 0 all trials have ended; 2 bad input, or the first trials have all failed; 75 not all "
+        "trials have ended yet, the same command goes on. Docs: docs/search.md",
+    )
+    parser.add_argument("search", type=Path, help="search file, e.g. configs/searches/quickstart.yaml")
+    parser.add_argument("--plan", action="store_true", help="only print how many trials are done, and the best values")
+    parser.add_argument("--jobs", type=at_least_one, default=1, metavar="N", help="number of workers (default: 1)")
+    parser.add_argument(
+        "--slurm", nargs="*", metavar="key=value", help="submit the workers to SLURM, e.g. partition=gpu gpus=1 hours=8"
+    )
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=0, help=argparse.SUPPRESS)
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit code."""
+    arguments = parse_arguments(words)
+    return run_command(lambda: search(arguments))
+
+
+def search(arguments: argparse.Namespace) -> int:
+    """Read the search, then print its state, submit workers, or work. Return the exit code."""
+    from graphgps_spse.parts import build_parts, check_config
+    from graphgps_spse.search.outcome import format_state, is_done, write_outcome
+    from graphgps_spse.search.spec import read_search
+    from graphgps_spse.search.study import open_study
+    from graphgps_spse.search.worker import Worker
+    from graphgps_spse.sweeps import slurm
+
+    options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
+    spec = read_search(arguments.search, check_config)
+    task = build_parts(spec.cfg, only_shapes=True).task
+    study = open_study(spec, task.direction)
+    if arguments.plan:
+        print("\n".join(format_state(spec, study, task.metric)))
+        return 0
+    if options is not None and not is_done(spec, study):
+        tasks = worker_tasks(spec, arguments.jobs, options.cpus)
+        jobs = slurm.submit(tasks, options, spec.name, spec.out_dir / "slurm")
+        log.info("submitted %d workers, jobs %s to %s; --plan shows how far they are", len(jobs), jobs[0], jobs[-1])
+        return RESUMABLE
+    with StopSignals() as signals:
+        if not is_done(spec, study):
+            if arguments.jobs == 1:
+                Worker(
+                    spec=spec,
+                    study=study,
+                    metric=task.metric,
+                    should_stop=lambda: bool(signals.received),
+                    build=check_config,
+                    num_threads=arguments.threads,
+                ).work()
+            else:
+                run_workers(spec, arguments.jobs, signals)
+    print("\n".join(format_state(spec, study, task.metric)))
+    for path in write_outcome(spec, study, task.metric):
+        print(f"written: {path}")
+    if is_done(spec, study):
+        return 0
+    log.info("not all trials have ended; the same command goes on")
+    return RESUMABLE
+
+
+def worker_tasks(spec: "SearchSpec", number: int, num_threads: int) -> "list[LaunchTask]":
+    """Return a task for each worker, with new folders for their logs."""
+    from graphgps_spse.files import free_name
+    from graphgps_spse.sweeps.launch import LaunchTask
+
+    tasks = []
+    for _ in range(number):
+        folder = free_name(spec.out_dir / "workers" / "worker")
+        folder.mkdir(parents=True)
+        words = (sys.executable, str(Path(__file__).resolve()), str(spec.path), "--worker", f"--threads={num_threads}")
+        tasks.append(LaunchTask(folder.name, folder, words))
+    return tasks
+
+
+def run_workers(spec: "SearchSpec", number: int, signals: StopSignals) -> None:
+    """Run several workers on this machine, each with its share of the cores, and wait for them."""
+    from graphgps_spse.cores import count_cores
+    from graphgps_spse.sweeps import pool
+
+    slots = pool.make_slots(number, count_cores(), pool.find_gpus())
+    tasks = worker_tasks(spec, number, slots[0].num_threads)
+    log.info("%d workers; their logs are in %s", number, spec.out_dir / "workers")
+    pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

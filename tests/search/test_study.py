@@ -1,0 +1,85 @@
+"""The study of a search: its storage, samplers and pruners, and what may not change."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graphgps_spse import extras
+from graphgps_spse.errors import ConfigError, LaunchError, MissingLibraryError
+from graphgps_spse.search.study import build_sampler, load_optuna
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampler": "tpee"}, "s.yaml:.*: sampler: unknown 'tpee'. Did you mean 'tpe'.* Known: tpe, random, qmc, gp"),
+        (
+            {"sampler": {"name": "tpe", "n_startup": 1}},
+            "has no option 'n_startup'. Did you mean 'n_startup_trials'",
+        ),
+        ({"sampler": {"name": "tpe", "seed": -1}}, "sampler: seed: -1 must be an integer of at least 0"),
+        ({"pruner": {"name": "percentile", "percentile": 200}}, "s.yaml:.*: pruner: percentile: "),
+        ({"pruner": {"n_startup_trials": 1}}, "name is missing"),
+        ({"trials": 0}, "s.yaml:.*: trials: 0 must be"),
+        ({"trials": None}, "s.yaml: the key trials is missing"),
+        ({"trial": 3}, "unknown key 'trial'. Did you mean 'trials'"),
+        ({"config": "none.yaml"}, "s.yaml:1: config: no configuration file none.yaml"),
+        ({"space": {"seed": [1]}}, "'seed' is reserved"),
+        (
+            {"space": {"gt.layers": [1, "x"]}},
+            "s.yaml:.*: space: override 'gt.layers=x': gt.layers: must be",
+        ),
+        ({"overrides": ["gt.n_heads=3"]}, "s.yaml: the first values of the space: .*gt.n_heads"),
+    ],
+)
+def test_wrong_files_are_named(played, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        played(**changes)
+
+
+def test_a_search_goes_on_with_the_same_space_alone(played):
+    played()
+    played(trials=9, sampler="random", pruner="hyperband", seeds=[4])
+    with pytest.raises(ConfigError, match="holds a search with another space: gt.layers is .*'high': 3.*5.* here"):
+        played(space={"optim.base_lr": {"low": 1e-4, "high": 1e-2, "log": True}, "gt.layers": {"low": 1, "high": 5}})
+    with pytest.raises(ConfigError, match="with another experiment: optim.max_epoch is 3 there and 2 here"):
+        played(overrides=["optim.max_epoch=2"])
+
+
+def test_trials_without_their_storage_are_not_mixed_with_new_ones(played):
+    worker = played(trials=1)
+    worker.work()
+    (worker.spec.out_dir / "search.journal").rename("elsewhere")
+    with pytest.raises(ConfigError, match="holds trials, and .*search.journal is gone"):
+        played()
+    shutil.move("elsewhere", worker.spec.out_dir / "search.journal")
+    assert len(played().study.get_trials()) == 1
+
+
+def test_a_damaged_storage_is_named(played):
+    Path("results/s").mkdir(parents=True)
+    Path("results/s/search.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(LaunchError, match="search.db cannot be used: .*not a database"):
+        played(storage="sqlite")
+
+
+def test_the_lock_of_a_killed_process_can_expire(played):
+    """The lock is a symbolic link to the journal, whose age must be readable from any folder."""
+    worker = played()
+    lock = worker.study._storage._backend._lock
+    lock.acquire()
+    assert (worker.spec.out_dir / "search.journal.lock").stat().st_mtime
+    lock.release()
+
+
+def test_samplers_differ_by_trial_and_not_by_worker(played):
+    worker = played(sampler={"name": "random", "seed": 5})
+    draws = [build_sampler(worker.spec, number)._rng.rng.random() for number in (0, 1, 0)]
+    assert draws[0] == draws[2] != draws[1]
+
+
+def test_without_optuna_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(extras, "find_spec", lambda library: None)
+    with pytest.raises(MissingLibraryError, match=r'optuna is not installed.*: pip install "graphgps_spse\[search\]"'):
+        load_optuna()

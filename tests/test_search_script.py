@@ -1,0 +1,43 @@
+"""The search of docs/search.md on few graphs, as a user types it, with real runs."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import yaml
+from scripts_at import load_script
+
+ROOT = Path(__file__).resolve().parents[1]
+script = load_script("search")
+
+
+def test_page_runs(tmp_path, monkeypatch, capsys):
+    """Two trials of one epoch; then nothing is left to do. Test is evaluated in neither of them."""
+    text = re.search(r"`search.yaml`:\n\n```yaml\n(.*?)```", (ROOT / "docs" / "search.md").read_text(), re.S)[1]
+    search = yaml.safe_load(text)
+    search["overrides"] = ["optim.max_epoch=1", "dataset.cycles.num_graphs=[8,4,4]", "num_threads=1", "accelerator=cpu"]
+    search["trials"] = 2
+    (tmp_path / "search.yaml").write_text(yaml.safe_dump(search, sort_keys=False))
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    assert script.main(["search.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "2 of 2 trials are done: 2 complete" in out and "written: results/search/best-seeds.yaml" in out
+    folder = tmp_path / "results" / "search"
+    with (folder / "trials.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        run = tmp_path / row["run"]
+        result = json.loads((run / "result.json").read_text())
+        assert set(result["best"]) == {"train", "val"} and (run / "test" / "stats.json").read_text() == ""
+        assert result["best"]["val"]["accuracy"] == float(row["val_accuracy"])
+        assert result["config"]["optim.base_lr"] == float(row["optim.base_lr"])
+    assert script.main(["search.yaml", "--plan"]) == 0
+    assert "2 of 2 trials are done" in capsys.readouterr().out
+
+
+def test_a_wrong_file_is_named(tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text("trials: 3\n")
+    assert script.main([str(tmp_path / "s.yaml")]) == 2
+    assert "s.yaml: the key config is missing" in capsys.readouterr().err
