@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphgps_spse.data.pair_targets import spread_targets
 from graphgps_spse.errors import DataError
 from graphgps_spse.row_runs import RowRuns
 
@@ -52,7 +53,7 @@ class DatasetSpec:
 
     name: str
     level: str
-    """Whether targets belong to the "graph" or to the "node"."""
+    """Whether targets belong to the "graph", to the "node" or, for link prediction, to the "pair" of nodes."""
     task: str
     """Registered name of the task, which defines the loss, the metrics and the width of the output."""
     num_targets: int
@@ -121,7 +122,7 @@ class GraphBatch:
     """Source nodes (row 0) and target nodes (row 1) of edges, numbered through the whole batch, int64."""
     edge_attr_EF: Tensor | None
     y: Tensor
-    """[B, T] for graph-level tasks, [N, T] for node-level ones."""
+    """[B, T] for graph-level tasks, [N, T] for node-level ones, [P, 3] for pairs (pair_targets.py)."""
     log_deg_N: Tensor
     """ln(1 + out-degree), float32."""
     pair: dict[str, Tensor] = field(default_factory=dict)
@@ -177,6 +178,10 @@ class GraphDataset:
     """Known fingerprint of tensors that were checked when they were written. If it is set, checks are skipped."""
     files: tuple[MappedFile, ...] = ()
     """Files that the tensors are mapped from."""
+    target_pairs_2R: Tensor | None = None
+    """Nodes of the pair of each row of y, numbered from 0 in each graph, for targets of pairs."""
+    target_ptr: Tensor | None = None
+    """[G + 1] offsets of the rows of y of each graph, for targets of pairs."""
     source: str = ""
     """The file that the graphs were read from, for messages; empty where no single file is to blame."""
 
@@ -192,6 +197,13 @@ class GraphDataset:
         """Number of nodes of each graph, [G] int64."""
         return self.node_ptr.diff()
 
+    @property
+    def y_ptr(self) -> Tensor:
+        """Offsets of the targets of each graph in `y`, [G + 1] int64."""
+        if self.target_ptr is not None:
+            return self.target_ptr
+        return self.node_ptr if self.level == "node" else torch.arange(len(self) + 1)
+
     def _where(self, row: int, ptr: Tensor) -> str:
         graph = int(torch.searchsorted(ptr, row, right=True)) - 1
         return f"{self.name}, {self.split} split, graph {graph}"
@@ -205,15 +217,19 @@ class GraphDataset:
             raise DataError(f"{self.name}, {self.split} split, graph {int(empty[0])}: no nodes; drop it from the data")
         if self.edge_index_2E.is_floating_point():
             raise DataError(f"{self.name}, {self.split} split: edges hold {self.edge_index_2E.dtype}, not integers")
-        graph_ptr = torch.arange(len(self) + 1)
-        y_ptr = graph_ptr if self.level == "graph" else self.node_ptr
         columns = [("edges", self.edge_index_2E.T, self.edge_ptr), ("node features", self.x_NF, self.node_ptr)]
-        columns.append(("targets", self.y, y_ptr))
+        columns.append(("targets", self.y, self.y_ptr))
         if self.edge_attr_EF is not None:
             columns.append(("edge features", self.edge_attr_EF, self.edge_ptr))
         for what, values, ptr in columns:
             self._check_column(what, values, ptr)
         self._check_edges()
+        if self.target_pairs_2R is not None:
+            size_R = self.sizes_G.repeat_interleave(self.y_ptr.diff())
+            outside = ((self.target_pairs_2R < 0) | (self.target_pairs_2R >= size_R)).any(0).nonzero()
+            if len(outside):
+                where = self._where(int(outside[0]), self.y_ptr)
+                raise DataError(f"{where}: a labelled pair is outside the nodes of the graph, numbered from 0")
 
     def _check_offsets(self) -> None:
         num_edges = self.edge_index_2E.shape[1]
@@ -263,7 +279,8 @@ class GraphDataset:
     def compute_fingerprint(self) -> str:
         """Compute the fingerprint from the current content of all tensors."""
         digest = hashlib.sha256(f"{self.name}/{self.split}/{self.level}".encode())
-        for tensor in (self.node_ptr, self.edge_ptr, self.edge_index_2E, self.x_NF, self.edge_attr_EF, self.y):
+        of_graphs = (self.node_ptr, self.edge_ptr, self.edge_index_2E, self.x_NF, self.edge_attr_EF, self.y)
+        for tensor in (*of_graphs, self.target_pairs_2R, self.target_ptr):
             if tensor is None:
                 continue
             digest.update(f"{_widened(tensor[:0]).dtype}{tuple(tensor.shape)}".encode())
@@ -311,11 +328,20 @@ class GraphDataset:
             x_NF=_widened(nodes.take(self.x_NF)),
             edge_index_2E=edge_index_2E,
             edge_attr_EF=None if self.edge_attr_EF is None else _widened(edges.take(self.edge_attr_EF)),
-            y=_widened(self.y[index_B] if self.level == "graph" else nodes.take(self.y)),
+            y=self._targets_of(chosen, nodes, index_B),
             log_deg_N=torch.log1p(degree_N.to(torch.float32)),
             pair=pair,
             node=node,
         )
+
+    def _targets_of(self, chosen: np.ndarray, nodes: RowRuns, index_B: Tensor) -> Tensor:
+        """Return the targets of a batch of the graphs `chosen`, whose node rows are `nodes`."""
+        if self.target_ptr is None or self.target_pairs_2R is None:
+            return _widened(self.y[index_B] if self.level == "graph" else nodes.take(self.y))
+        rows = RowRuns.of(self.target_ptr.numpy(), chosen)
+        label_R, pairs_2R = rows.take(self.y[:, 0]), rows.take(self.target_pairs_2R, dim=1)
+        spread = spread_targets(label_R.cpu(), pairs_2R.cpu(), rows.count_B, nodes.count_B, chosen)
+        return spread.to(self.y.device, non_blocking=True)
 
 
 def is_unknown(y: Tensor) -> Tensor:

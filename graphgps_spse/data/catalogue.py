@@ -5,6 +5,7 @@ same classes, the same facts are read from the files.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ ENCODERS = {
 
 TU, MOLECULES = "Morris et al. 2020 (TUDataset)", "Wu et al. 2018 (MoleculeNet)"
 GEOM_GCN, HETEROPHILOUS = "Pei et al. 2020 (Geom-GCN)", "Platonov et al. 2023"
-PLANETOID = "Yang et al. 2016 (Planetoid)"
+PLANETOID, LRGB = "Yang et al. 2016 (Planetoid)", "Dwivedi et al. 2022 (LRGB)"
 
 
 class Known(NamedTuple):
@@ -93,7 +94,7 @@ def _node_classes(name: str, num_classes: int, nodes: int, metric: str = "accura
     )
 
 
-def _molecules(name: str, num_targets: int, metric: str) -> DatasetSpec:
+def _molecules(name: str, num_targets: int, metric: str, *, may_miss: bool = True) -> DatasetSpec:
     """Describe molecules with real targets, or with labels that may be unknown where there are several."""
     is_real = metric in ("rmse", "mae")
     return DatasetSpec(
@@ -105,8 +106,22 @@ def _molecules(name: str, num_targets: int, metric: str) -> DatasetSpec:
         metric=metric,
         node_input=InputSpec("ogb", NUM_ATOM_COLUMNS),
         edge_input=InputSpec("ogb", NUM_BOND_COLUMNS),
-        may_miss_targets=num_targets > 1,
+        may_miss_targets=may_miss and num_targets > 1,
         loss="mse" if metric == "rmse" else "",
+    )
+
+
+def _long_range(name: str) -> DatasetSpec:
+    """Describe a data set of the Long Range Graph Benchmark."""
+    if name.startswith("Peptides"):
+        return _molecules(name, *((10, "ap") if name == "Peptides-func" else (11, "mae")), may_miss=False)
+    if name == "PCQM-Contact":
+        return replace(_molecules(name, 1, "mrr"), level="pair", task="link_prediction")
+    return replace(
+        _node_classes(name, 21 if name == "PascalVOC-SP" else 81, 14, "f1"),
+        edge_input=floats(2),
+        may_miss_targets=False,
+        loss="weighted_cross_entropy",
     )
 
 
@@ -158,3 +173,9 @@ def _rows() -> Iterator[tuple[str, str, Known]]:
     ):
         label = "Actor" if name == "none" else name
         yield data_format, name, Known(_node_classes(label, num_classes, nodes, metric), STANDARD, source)
+    for name in ("PascalVOC-SP", "COCO-SP", "PCQM-Contact", "Peptides-func", "Peptides-struct"):
+        yield "PyG-LRGBDataset", name, Known(_long_range(name), STANDARD, LRGB)
+    solubility = replace(
+        _molecules("AQSOL", 1, "mae"), node_input=InputSpec("types", 65), edge_input=InputSpec("types", 5)
+    )
+    yield "PyG-AQSOL", "none", Known(solubility, STANDARD, "Dwivedi et al. 2023, from Sorkun et al. 2019")

@@ -7,8 +7,8 @@ from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.molecules import count_workers
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
-from graphgps_spse.data.peptides import Peptides
 from graphgps_spse.data.pyg import TrustOptions
+from graphgps_spse.data.pyg_datasets import PyGDataset, open_known
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import datasets, nearest
 
@@ -17,11 +17,11 @@ from graphgps_spse.registry import datasets, nearest
 class OGB:
     """Peptides (Dwivedi et al. 2022) from PyG's raw files, and PCQM4Mv2 (Hu et al. 2021) from OGB's raw files."""
 
-    names = (*(f"peptides-{kind}" for kind in Peptides.kinds), *(f"PCQM4Mv2-{kind}" for kind in PCQM4Mv2.kinds))
+    names = ("peptides-functional", "peptides-structural", *(f"PCQM4Mv2-{kind}" for kind in PCQM4Mv2.kinds))
     """Values of `dataset.name`."""
 
     @classmethod
-    def from_cfg(cls, cfg: Any) -> Peptides | PCQM4Mv2:
+    def from_cfg(cls, cfg: Any) -> PyGDataset | PCQM4Mv2:
         """Read `dataset.name` and `dataset.dir`, and of each family what it needs besides."""
         source = SourceOptions.from_cfg(cfg)
         name, root = source.name, Path(source.dir)
@@ -32,7 +32,8 @@ class OGB:
             )
         family, kind = name.split("-")
         if family == "peptides":
-            return Peptides(root=root / "LRGB", kind=kind, trusted=TrustOptions.from_cfg(cfg).trust_data)
+            of_pyg = "Peptides-func" if kind == "functional" else "Peptides-struct"
+            return open_known("LRGBDataset", of_pyg, root, trusted=TrustOptions.from_cfg(cfg).trust_data)
         if kind == "inference" and cfg.train.mode == "custom":
             raise ConfigError(
                 f"dataset.name: {name} has no training split; use it with python scripts/predict.py, for predictions "

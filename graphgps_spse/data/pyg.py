@@ -45,9 +45,11 @@ class RawGraph(NamedTuple):
     edge_attr: Tensor | None
     """[e, D]."""
     y: Tensor
-    """[1, T] for graph-level targets, [n, T] for node-level targets."""
+    """[1, T] for graph-level targets, [n, T] for node-level targets, [r, 1] for the labels of `pairs`."""
     masks: Tensor | None = None
     """[n, 3, S] bool: whether a node belongs to train, val and test, in each of S standard splits of nodes."""
+    pairs: Tensor | None = None
+    """[2, r] nodes of labelled pairs, for link prediction."""
     group: Tensor | None = None
     """[1] int64: number of the group, such as a scaffold, that must not be divided by a split."""
 
@@ -162,6 +164,8 @@ def split_from_arrays(arrays: Arrays, *, name: str, split: str, level: str = "gr
         y=tensors["y"],
         node_ptr=tensors["node_ptr"],
         edge_ptr=tensors["edge_ptr"],
+        target_pairs_2R=tensors.get("pairs"),
+        target_ptr=tensors.get("target_ptr"),
     )
 
 
@@ -188,6 +192,9 @@ def flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
     for name in ("edge_attr", "masks", "group"):  # arrays that not all data sets have
         values = [getattr(graph, name) for graph in graphs]
         tensors |= {name: torch.cat(values)} if values and values[0] is not None else {}
+    if graphs[0].pairs is not None:
+        tensors["pairs"] = _narrowed(torch.cat([graph.pairs for graph in graphs], dim=1), int(sizes.max()))
+        tensors["target_ptr"] = _offsets(torch.tensor([len(graph.y) for graph in graphs]))
     return tensors
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from graphgps_spse.data import pickled_files
 from graphgps_spse.data.kept_arrays import Arrays
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.pyg import RawGraph, flatten
@@ -47,10 +48,11 @@ class PyGClass(NamedTuple):
     """A class whose raw files can be read without running code of the files. `{name}` is the name of the data set."""
 
     folder: str
-    """Folder of the raw files below `root`."""
+    """Folder of the raw files below `root`, which is the folder of the class in `dataset.dir`."""
     files: Callable[[str], tuple[str, ...]]
     """Returns the names of the raw files of a data set."""
-    url: str
+    url: Callable[[str], str]
+    """Returns where the raw files of a data set can be downloaded, for messages."""
     read: Callable[[Opened], dict[str, Iterator[RawGraph]]]
     """Returns the graphs of each split, or all graphs as "all" where another rule divides them."""
     level: str = "graph"
@@ -60,6 +62,10 @@ class PyGClass(NamedTuple):
     """Further arguments of the class."""
     others: str = ""
     """Pattern of further raw files that are read if they exist."""
+    any_name: bool = False
+    """Whether the class has more data sets than the catalogue."""
+    root: str = ""
+    """Folder of the class; empty if it has the name of the class."""
     spell: Callable[[str], str] = str
     """Turns `dataset.name` into the spelling of the class."""
 
@@ -200,15 +206,16 @@ def pyg_classes() -> dict[str, PyGClass]:
         "TUDataset": PyGClass(
             folder="{name}/raw",
             files=lambda name: (f"{name}_A.txt", f"{name}_graph_indicator.txt"),
-            url="https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip",
+            url="https://www.chrsmrrs.com/graphkerneldatasets/{}.zip".format,
             read=_read_tu,
             split="cv-stratifiedkfold-10",
             others="*.txt",
+            any_name=True,
         ),
         "MoleculeNet": PyGClass(
             folder="{name}/raw",
             files=lambda name: (f"{_MOLECULE_NET[name][0]}.csv",),
-            url=_MOLECULE_URL,
+            url=lambda name: _MOLECULE_URL,
             read=_read_molecules,
             split="scaffold",
             spell=str.lower,
@@ -216,7 +223,7 @@ def pyg_classes() -> dict[str, PyGClass]:
         "WebKB": PyGClass(
             folder="{name}/raw",
             files=_geom_gcn_files,
-            url=_GEOM_URL,
+            url=lambda name: _GEOM_URL,
             read=_read_all,
             level="node",
             split="standard",
@@ -225,7 +232,7 @@ def pyg_classes() -> dict[str, PyGClass]:
         "Actor": PyGClass(
             folder="raw",
             files=_geom_gcn_files,
-            url=_GEOM_URL,
+            url=lambda name: _GEOM_URL,
             read=_read_all,
             level="node",
             split="standard",
@@ -234,7 +241,7 @@ def pyg_classes() -> dict[str, PyGClass]:
         "WikipediaNetwork": PyGClass(
             folder="{name}/geom_gcn/raw",
             files=_geom_gcn_files,
-            url=_GEOM_URL,
+            url=lambda name: _GEOM_URL,
             read=_read_all,
             options={"geom_gcn_preprocess": True},
             level="node",
@@ -244,10 +251,35 @@ def pyg_classes() -> dict[str, PyGClass]:
         "HeterophilousGraphDataset": PyGClass(
             folder="{name}/raw",
             files=lambda name: (f"{name}.npz",),
-            url="https://github.com/yandex-research/heterophilous-graphs (folder data)",
+            url=lambda name: "https://github.com/yandex-research/heterophilous-graphs (folder data)",
             read=_read_all,
             level="node",
             split="standard",
             spell=lambda name: name.lower().replace("-", "_"),
+        ),
+        "Planetoid": PyGClass(
+            folder="{name}/raw",
+            files=pickled_files.planetoid_files,
+            url=lambda name: "https://github.com/kimiyoung/planetoid/raw/master/data",
+            read=lambda opened: pickled_files.read_planetoid(opened.folder, opened.name, trusted=opened.trusted),
+            level="node",
+            split="standard",
+        ),
+        "LRGBDataset": PyGClass(
+            folder="{name}/raw",
+            files=pickled_files.lrgb_files,
+            url=lambda name: pickled_files.LRGB_URLS[name],
+            read=lambda opened: pickled_files.read_lrgb(opened.folder, opened.name, trusted=opened.trusted),
+            split="standard",
+            root="LRGB",
+            spell=str.lower,
+        ),
+        "AQSOL": PyGClass(
+            folder="raw",
+            files=lambda name: ("train.pickle", "val.pickle", "test.pickle"),
+            url=lambda name: "https://www.dropbox.com/s/lzu9lmukwov12kt/aqsol_graph_raw.zip?dl=1",
+            read=lambda opened: pickled_files.read_aqsol(opened.folder, trusted=opened.trusted),
+            split="standard",
+            spell=lambda name: "",
         ),
     }

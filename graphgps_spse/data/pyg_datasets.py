@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.catalogue import Known, find_known, floats
+from graphgps_spse.data.catalogue import Known, catalogue, find_known, floats
 from graphgps_spse.data.kept_arrays import Arrays
 from graphgps_spse.data.options import FormatOptions, SourceOptions
 from graphgps_spse.data.pyg import RawFiles, TrustOptions, download_raw_files, split_from_arrays
@@ -68,12 +68,14 @@ class PyGDataset:
         class_name, split, pyg = data_format.removeprefix("PyG-"), SplitOptions.from_cfg(cfg), PyGOptions.from_cfg(cfg)
         known, listed = find_known(data_format, source.name), pyg_classes().get(class_name)
         trusted = TrustOptions.from_cfg(cfg).trust_data
-        if not known and not listed:
+        if not listed:
             _require_rules(class_name, pyg, trusted)
+        elif not known and not listed.any_name:
+            _require_name(source.name, data_format)
         return cls(
             class_name=class_name,
             name=listed.spell(source.name) if listed else source.name,
-            root=Path(source.dir) / class_name,
+            root=Path(source.dir) / ((listed.root if listed else "") or class_name),
             rule=split.rule(known.split if known else listed.split if listed else ""),
             split=split,
             known=known,
@@ -154,7 +156,7 @@ class PyGDataset:
             name=self.label,
             folder=folder,
             files=listed.files(self.name),
-            url=listed.url.format(name=self.name),
+            url=listed.url(self.name),
             kept=folder.parent,
             others=listed.others,
         )
@@ -186,6 +188,31 @@ class PyGDataset:
             node_input=_describe_input(arrays[f"{key}.x"]),
             edge_input=_describe_input(arrays.get(f"{key}.edge_attr")),
             may_miss_targets=by_masks or (y.dtype.kind == "f" and bool(np.isnan(y).any())),
+        )
+
+
+def open_known(class_name: str, name: str, folder: Path, *, trusted: bool) -> PyGDataset:
+    """Return a data set of the catalogue with the split that comes with it; `folder` is `dataset.dir`."""
+    listed, known = pyg_classes()[class_name], find_known(f"PyG-{class_name}", name)
+    return PyGDataset(
+        class_name=class_name,
+        name=listed.spell(name),
+        root=folder / (listed.root or class_name),
+        rule="standard",
+        split=SplitOptions(),
+        pyg=PyGOptions(),
+        known=known,
+        trusted=trusted,
+    )
+
+
+def _require_name(name: str, data_format: str) -> None:
+    """Raise ConfigError for a name that a class does not have."""
+    names = [known_name for known_format, known_name in catalogue() if known_format == data_format]
+    if name.lower() not in map(str.lower, names):
+        raise ConfigError(
+            f"dataset.name: '{name}' is not a data set of {data_format}.{nearest(name, names)} Known: "
+            f"{', '.join(names)}"
         )
 
 

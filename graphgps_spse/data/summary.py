@@ -1,7 +1,7 @@
 """Statistics of a split: sizes, degrees, connectedness, direction, self-loops, multi-edges and targets."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -99,6 +99,7 @@ def take_graphs(graphs: GraphDataset, chosen: Sequence[int]) -> GraphDataset:
     """Return the given graphs of a split, in that order, without encodings."""
     index_B = torch.as_tensor(chosen, dtype=torch.int64)
     nodes, edges = flat_rows(graphs.node_ptr, index_B), flat_rows(graphs.edge_ptr, index_B)
+    rows, pairs = flat_rows(graphs.y_ptr, index_B), graphs.target_pairs_2R
     zero = torch.zeros(1, dtype=torch.int64)
     return GraphDataset(
         name=graphs.name,
@@ -106,16 +107,21 @@ def take_graphs(graphs: GraphDataset, chosen: Sequence[int]) -> GraphDataset:
         x_NF=graphs.x_NF[nodes],
         edge_index_2E=graphs.edge_index_2E[:, edges],
         edge_attr_EF=None if graphs.edge_attr_EF is None else graphs.edge_attr_EF[edges],
-        y=graphs.y[index_B if graphs.level == "graph" else nodes],
+        y=graphs.y[rows],
         node_ptr=torch.cat([zero, count_rows(graphs.node_ptr, index_B).cumsum(0)]),
         edge_ptr=torch.cat([zero, count_rows(graphs.edge_ptr, index_B).cumsum(0)]),
         level=graphs.level,
         may_miss_targets=graphs.may_miss_targets,
+        target_pairs_2R=None if pairs is None else pairs[:, rows],
+        target_ptr=None if pairs is None else torch.cat([zero, count_rows(graphs.y_ptr, index_B).cumsum(0)]),
     )
 
 
 def cut_graphs(graphs: GraphDataset, max_nodes: int) -> GraphDataset:
-    """Return the subgraphs of the first `max_nodes` nodes of all graphs, without encodings."""
+    """Return the subgraphs of the first `max_nodes` nodes of all graphs, without encodings and targets of pairs."""
+    if graphs.level == "pair":
+        no_targets = torch.zeros(len(graphs), 1)
+        graphs = replace(graphs, level="graph", y=no_targets, target_pairs_2R=None, target_ptr=None)
     sizes_G = graphs.sizes_G.clamp(max=max_nodes)
     number_N = torch.arange(int(graphs.node_ptr[-1])) - graphs.node_ptr[:-1].repeat_interleave(graphs.sizes_G)
     nodes, edges = number_N < max_nodes, (graphs.edge_index_2E < max_nodes).all(0)

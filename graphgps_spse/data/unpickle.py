@@ -43,15 +43,19 @@ _DIRECTORY = 0x10  # bit of a zip member's attributes that marks a directory
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # beginning of files written by PyTorch before 1.6
 
 
-def read_pickle(path: Path, *, trusted: bool = False) -> Any:
+def read_pickle(path: Path, *, trusted: bool = False, arrays: bool = False) -> Any:
     """Return the content of a pickle file. Convert its tensors with `as_tensor`.
+
+    With `arrays`, the file may also hold arrays and sparse matrices, to be converted with `as_array`.
 
     With `trusted`, the full unpickler is used, which may run any code. Raises DataError for a damaged file and, unless
     `trusted`, for a file that holds more than plain data.
     """
     try:
         with path.open("rb") as file:
-            return pickle.load(file) if trusted else _Unpickler(file, _TORCH).load()
+            if trusted:
+                return pickle.load(file, encoding="latin1")
+            return _Unpickler(file, {**_TORCH, **_NUMPY, **_OTHERS} if arrays else _TORCH).load()
     except UntrustedError as err:
         raise DataError(f"{path} {err}") from err
     except OSError as err:
@@ -92,9 +96,14 @@ def as_tensor(value: Any) -> Tensor:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """Return a NumPy array from `read_torch`. Raises TypeError or ValueError for other objects."""
-    if isinstance(value, _PickledArray):
+    """Return a NumPy array from `read_torch` or `read_pickle`; a sparse matrix becomes dense.
+
+    Raises TypeError or ValueError for other objects.
+    """
+    if isinstance(value, _PickledArray | _PickledMatrix):
         return value.array()
+    if type(value).__module__.startswith("scipy.sparse"):
+        return value.toarray()
     if not isinstance(value, np.ndarray):
         raise TypeError(f"expected an array, found {type(value).__name__}")
     return value
@@ -126,7 +135,7 @@ class _Unpickler(pickle.Unpickler):
     """Unpickler that resolves only the names in a table."""
 
     def __init__(self, file: IO[bytes], table: dict[str, Any]) -> None:
-        super().__init__(file)
+        super().__init__(file, encoding="latin1")  # text of Python 2, whose arrays are text, too
         self._table = table
 
     def find_class(self, module: str, name: str) -> Any:
@@ -217,7 +226,44 @@ class _PickledArray:
         _, shape, kind, is_fortran, content = self.state
         if not isinstance(kind, _PickledType):
             raise TypeError("an array has no type")
+        content = content.encode("latin1") if isinstance(content, str) else content
         return np.frombuffer(content, kind.dtype()).reshape(shape, order="F" if is_fortran else "C").copy()
+
+
+class _PickledMatrix:
+    """State of a sparse matrix of SciPy, in compressed rows."""
+
+    state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def array(self) -> np.ndarray:
+        num_rows, num_columns = self.state.get("_shape") or self.state["shape"]
+        ptr, column, values = (as_array(self.state[name]) for name in ("indptr", "indices", "data"))
+        if len(ptr) != num_rows + 1 or len(column) != len(values) or int(ptr[-1]) != len(values):
+            raise ValueError("the parts of a sparse matrix do not fit together")
+        dense = np.zeros((num_rows, num_columns), values.dtype)
+        np.add.at(dense, (np.repeat(np.arange(num_rows), np.diff(ptr)), column), values)
+        return dense
+
+
+def _rebuild(kind: Any, *_base: Any) -> Any:
+    """Stand-in for copyreg's `_reconstructor`, for the matrices above only."""
+    if kind is not _PickledMatrix:
+        raise TypeError("only sparse matrices are rebuilt")
+    return _PickledMatrix()
+
+
+def _scalar(kind: Any, content: Any) -> Any:
+    """Stand-in for NumPy's `scalar`."""
+    content = content.encode("latin1") if isinstance(content, str) else content
+    return np.frombuffer(content, kind.dtype())[0].item()
+
+
+def _dict(*_factory: Any) -> dict[Any, Any]:
+    """Stand-in for defaultdict."""
+    return {}
 
 
 _TORCH: dict[str, Any] = {
@@ -245,4 +291,17 @@ _NUMPY: dict[str, Any] = {
     "numpy.ndarray": _PickledArray,
     "numpy.core.multiarray._reconstruct": _PickledArray,
     "numpy._core.multiarray._reconstruct": _PickledArray,
+}
+_OTHERS: dict[str, Any] = {
+    "numpy.core.multiarray.scalar": _scalar,
+    "numpy._core.multiarray.scalar": _scalar,
+    "scipy.sparse.csr.csr_matrix": _PickledMatrix,
+    "scipy.sparse._csr.csr_matrix": _PickledMatrix,
+    "copy_reg._reconstructor": _rebuild,
+    "copyreg._reconstructor": _rebuild,
+    "__builtin__.object": None,
+    "builtins.object": None,
+    "__builtin__.list": None,
+    "builtins.list": None,
+    "collections.defaultdict": _dict,
 }

@@ -3,13 +3,22 @@
 `root` is what a configuration calls `dataset.dir`.
 """
 
+import pickle
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+
+from graphgps_spse.data.molecules import featurise
 
 SIZE = 12
 """Nodes of a miniature graph with node classes."""
+
+
+RINGS = ("C1CC1", "c1ccccc1", "C1CCNC1", "c1ccncc1", "O=C1CCCC1", "C1CCCCC1", "c1ccoc1", "C1CCOC1", "c1ccsc1", "C1CNC1")
 
 
 def ring(size: int, chords: int = 0) -> np.ndarray:
@@ -93,3 +102,70 @@ def lay_heterophilous(root: Path, name: str, *, classes: int, dim: int) -> None:
         edges=np.stack([np.arange(SIZE), (np.arange(SIZE) + 1) % SIZE], axis=1),
         **{f"{split}_masks": np.stack([m[f"{split}_mask"] for m in by_split]) for split in ("train", "val", "test")},
     )
+
+
+SPLITS = ("train", "val", "test")
+
+
+def lay_superpixels(root: Path, name: str, *, labels: Sequence[int], num_graphs: Sequence[int] = (6, 3, 3)) -> None:
+    """Write pascalvoc-sp or coco-sp, whose nodes have the given labels in turn."""
+    folder, rng = root / "LRGB" / name / "raw", np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    for split, number in zip(SPLITS, num_graphs):
+        graphs = []
+        for g in range(number):
+            size = len(labels) + g
+            edges = torch.from_numpy(ring(size, 2))
+            y = [labels[node % len(labels)] for node in range(size)]
+            features = (torch.from_numpy(rng.random(shape)) for shape in ((size, 14), (edges.shape[1], 2)))
+            x, edge_attr = features
+            graphs.append((x, edge_attr, edges, y if g % 2 else np.array(y)))
+        (folder / f"{split}.pickle").write_bytes(pickle.dumps(graphs))
+
+
+def lay_contacts(root: Path, smiles: Sequence[str], num_graphs: Sequence[int] = (8, 4, 4)) -> None:
+    """Write PCQM-Contact: each molecule has two links and two pairs that are none."""
+    folder = root / "LRGB" / "pcqm-contact" / "raw"
+    folder.mkdir(parents=True)
+    rows = iter(smiles[k % len(smiles)] for k in range(sum(num_graphs)))
+    for split, number in zip(SPLITS, num_graphs):
+        graphs = []
+        for _ in range(number):
+            x, edge_index, edge_attr = (torch.from_numpy(array).long() for array in featurise(next(rows)))
+            last = len(x) - 1
+            pairs = torch.tensor([[0, last, 0, 1], [last, 0, 1, last]])
+            graphs.append((x, edge_attr, edge_index, pairs, torch.tensor([1, 1, 0, 0])))
+        torch.save(graphs, folder / f"{split}.pt")
+
+
+def lay_aqsol(root: Path, num_graphs: Sequence[int] = (6, 3, 3)) -> None:
+    """Write AQSOL; the first molecule of each split has no bonds."""
+    folder = root / "AQSOL" / "raw"
+    folder.mkdir(parents=True)
+    for unread in ("atom_dict", "bond_dict"):
+        (folder / f"{unread}.pickle").write_bytes(pickle.dumps({}))
+    for split, number in zip(SPLITS, num_graphs):
+        graphs = [(np.array([3]), np.zeros(0, int), np.zeros((2, 0), int), -1.0)]
+        for g in range(number):
+            edges = ring(5 + g)
+            graphs.append((np.arange(5 + g) % 65, edges.sum(0) % 5, edges, np.float64(g - 2.5)))
+        (folder / f"{split}.pickle").write_bytes(pickle.dumps(graphs, protocol=2))
+
+
+def lay_planetoid(root: Path, name: str, *, gap: int = 0, dim: int = 5) -> None:
+    """Write Planetoid: 4 training nodes and 500 for validation; `gap` test nodes are not listed, as in CiteSeer."""
+    tested = (508 + gap, 506, 507)
+    folder, rng = root / "Planetoid" / name / "raw", np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    x, y = csr_matrix(rng.integers(0, 2, (506, dim)), dtype=np.float32), np.eye(3, dtype=np.int32)[np.arange(506) % 3]
+    last = max(tested)
+    graph = defaultdict(list)
+    for i in range(last + 1):
+        for j in ((i * 3 + 1) % (last + 1), i, (i + 1) % (last + 1)):
+            graph[i].append(j)
+            graph[j].append(i)
+    parts = {"x": x[:4], "tx": csr_matrix(rng.random((len(tested), dim)).astype(np.float32)), "allx": x}
+    parts |= {"y": y[:4], "ty": np.eye(3, dtype=np.int32)[np.arange(len(tested))], "ally": y, "graph": graph}
+    for part, content in parts.items():
+        (folder / f"ind.{name.lower()}.{part}").write_bytes(pickle.dumps(content, protocol=2))
+    (folder / f"ind.{name.lower()}.test.index").write_text("\n".join(map(str, tested)) + "\n")

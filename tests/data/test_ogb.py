@@ -7,7 +7,7 @@ from lay_ogb import lay_pcqm, lay_peptides
 from graphgps_spse.config import load_config
 from graphgps_spse.data.ogb import OGB
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
-from graphgps_spse.data.peptides import Peptides
+from graphgps_spse.data.pyg_datasets import PyGDataset
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.parts import build_parts
 from graphgps_spse.run import run
@@ -35,8 +35,8 @@ def config(tmp_path):
 @pytest.mark.parametrize(
     ("name", "kind", "spec_name"),
     [
-        ("peptides-functional", Peptides, "Peptides-func"),
-        ("peptides-structural", Peptides, "Peptides-struct"),
+        ("peptides-functional", PyGDataset, "Peptides-func"),
+        ("peptides-structural", PyGDataset, "Peptides-struct"),
         ("PCQM4Mv2-full", PCQM4Mv2, "PCQM4Mv2"),
         ("PCQM4Mv2-subset", PCQM4Mv2, "PCQM4Mv2-subset"),
     ],

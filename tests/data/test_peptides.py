@@ -17,7 +17,8 @@ from torch_geometric.datasets import LRGBDataset
 
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.ogb import OGB
-from graphgps_spse.data.peptides import URLS, Peptides
+from graphgps_spse.data.pickled_files import LRGB_URLS
+from graphgps_spse.data.pyg_datasets import open_known
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS
 
@@ -88,7 +89,7 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def test_urls_are_those_of_torch_geometric():
-    assert URLS.items() <= LRGBDataset.urls.items()
+    assert LRGB_URLS.items() <= LRGBDataset.urls.items()
 
 
 def test_failed_download_says_what_to_do(tmp_path, monkeypatch):
@@ -97,7 +98,7 @@ def test_failed_download_says_what_to_do(tmp_path, monkeypatch):
 
     monkeypatch.setattr("torch_geometric.datasets.lrgb.download_url", refuse)
     with pytest.raises(DataError) as error:
-        Peptides(root=tmp_path / "LRGB", kind="structural").load()
+        open_known("LRGBDataset", "Peptides-struct", tmp_path, trusted=False).load()
     for word in (LRGBDataset.urls["peptides-struct"], str(tmp_path / "LRGB/peptides-struct/raw"), "val.pt", "no route"):
         assert word in str(error.value)
 

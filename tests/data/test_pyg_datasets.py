@@ -8,7 +8,7 @@ import urllib.error
 import numpy as np
 import pytest
 import torch
-from lay_pyg import MOLECULE_HEADERS, SIZE, lay_geom_gcn, lay_heterophilous, lay_molecule_net, lay_tu
+from lay_pyg import MOLECULE_HEADERS, RINGS, SIZE, lay_geom_gcn, lay_heterophilous, lay_molecule_net, lay_tu
 from torch_geometric.datasets import Actor, HeterophilousGraphDataset, TUDataset, WebKB, WikipediaNetwork
 
 from graphgps_spse.config import load_config
@@ -101,9 +101,6 @@ def test_graphs_that_differ_from_the_catalogue_are_refused(tmp_path):
     lay_tu(tmp_path, "MUTAG", nodes=5, edges=4)
     with pytest.raises(DataError, match=r"MUTAG, train split: .* states node_input .*7.* have 5 columns"):
         load_splits(open_data(tmp_path, "PyG-TUDataset", "MUTAG"))
-
-
-RINGS = ("C1CC1", "c1ccccc1", "C1CCNC1", "c1ccncc1", "O=C1CCCC1", "C1CCCCC1", "c1ccoc1", "C1CCOC1", "c1ccsc1", "C1CNC1")
 
 
 def test_molecules_have_the_features_of_ogb_and_rows_that_are_none_are_skipped(tmp_path, caplog):

@@ -227,3 +227,27 @@ class NodeHead(nn.Module):
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [N, dim_out]."""
         return self.mlp(x_ND)
+
+
+@heads.register("inductive_edge")
+class PairHead(nn.Module):
+    """GraphGym's MLP on every node, then the dot product of every pair of nodes."""
+
+    level = "pair"
+
+    def __init__(self, dim: int, *, num_layers: int, l2norm: bool = True) -> None:
+        super().__init__()
+        self.mlp = MLP(dim, dim, num_layers=num_layers, l2norm=l2norm)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "PairHead":
+        """Read `gnn.layers_post_mp` and `gnn.l2norm`. Raises ConfigError unless there is one output for each pair."""
+        if dim_out != 1:
+            raise ConfigError(f"gnn.head: inductive_edge gives one score for each pair, and the task needs {dim_out}")
+        mlp = MLPOptions.from_cfg(cfg)
+        return cls(dim, num_layers=max(1, mlp.layers_post_mp), l2norm=mlp.l2norm)
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [P, 1], in the rows of the layout."""
+        x_ND = self.mlp(x_ND)
+        return (layout.at_queries(x_ND) * layout.at_keys(x_ND)).sum(1, keepdim=True)
