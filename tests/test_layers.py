@@ -45,7 +45,10 @@ LAYERS = {
     ),
     "ops": ({"errors", "jit"}, {"numpy", "torch", "triton"}),
     "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
-    "training": (CORE | {"config.identity", "files", "seeding", "data.base"}, {"numpy", "torch", "tqdm", "wandb"}),
+    "training": (
+        CORE | {"config.identity", "files", "seeding", "data.base", "data.pair_targets"},
+        {"numpy", "torch", "tqdm", "wandb"},
+    ),
     "results": ({"errors", "files"}, STDLIB_ONLY),
     "sweeps": ({"errors", "files"}, STDLIB_ONLY),
     "sweeps.grid": (CORE | {"config.yaml_reader"}, {"yaml"}),

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LABEL, QUERY, GRAPH = range(3)
+LABEL, QUERY, GRAPH = 0, 1, 2
 """Columns of the targets of a batch: 1 for a link, 0 for none, NaN if unknown; first node of the pair; graph."""
 
 

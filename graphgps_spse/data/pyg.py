@@ -192,8 +192,9 @@ def flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
     for name in ("edge_attr", "masks", "group"):  # arrays that not all data sets have
         values = [getattr(graph, name) for graph in graphs]
         tensors |= {name: torch.cat(values)} if values and values[0] is not None else {}
-    if graphs[0].pairs is not None:
-        tensors["pairs"] = _narrowed(torch.cat([graph.pairs for graph in graphs], dim=1), int(sizes.max()))
+    pairs = [graph.pairs for graph in graphs if graph.pairs is not None]
+    if pairs:
+        tensors["pairs"] = _narrowed(torch.cat(pairs, dim=1), int(sizes.max()))
         tensors["target_ptr"] = _offsets(torch.tensor([len(graph.y) for graph in graphs]))
     return tensors
 

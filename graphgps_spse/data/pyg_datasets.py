@@ -199,8 +199,8 @@ def open_known(class_name: str, name: str, folder: Path, *, trusted: bool) -> Py
         name=listed.spell(name),
         root=folder / (listed.root or class_name),
         rule="standard",
-        split=SplitOptions(),
-        pyg=PyGOptions(),
+        split=SplitOptions(split_mode="standard", split_index=0, split=(0.8, 0.1, 0.1), split_file=""),
+        pyg=PyGOptions(level="", task=""),
         known=known,
         trusted=trusted,
     )

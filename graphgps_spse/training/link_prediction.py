@@ -19,7 +19,11 @@ FILTERS = ("", "-filtered", "-filtered-no-self")
 * "-filtered": without the other links of i;
 * "-filtered-no-self": also without i itself (called extended filtered by Toenshoff et al. 2023).
 """
-_NAMES = tuple(f"{name}{ending}" for ending in FILTERS for name in ("mrr", "hits@1", "hits@3", "hits@10"))
+_NAMES = (
+    *("mrr", "hits@1", "hits@3", "hits@10"),
+    *("mrr-filtered", "hits@1-filtered", "hits@3-filtered", "hits@10-filtered"),
+    *("mrr-filtered-no-self", "hits@1-filtered-no-self", "hits@3-filtered-no-self", "hits@10-filtered-no-self"),
+)
 
 
 class LinkRanks(Accumulator):
@@ -77,7 +81,7 @@ class LinkPrediction(Task):
 
     losses = ("cross_entropy",)
     metric_names = ("loss", *_NAMES)
-    directions: ClassVar[dict[str, str]] = {"loss": "min", **dict.fromkeys(_NAMES, "max")}
+    directions: ClassVar[dict[str, str]] = {"loss": "min"} | {name: "max" for name in _NAMES}
 
     @property
     def dim_out(self) -> int:

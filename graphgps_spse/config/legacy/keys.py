@@ -26,13 +26,20 @@ IGNORED: dict[str, tuple[str, ...]] = {
         *("dataset.slic_compactness", "dataset.infer_link_label", "dataset.edge_train_mode"),
         *("dataset.edge_message_ratio", "dataset.edge_negative_sampling_ratio", "dataset.resample_disjoint"),
         *("dataset.resample_negative", "dataset.cache_save", "dataset.cache_load", "dataset.tu_simple"),
-        *("dataset.location", "dataset.label_table", "dataset.label_column", "train.sample_node"),
+        *(
+            "dataset.transductive",
+            "dataset.location",
+            "dataset.label_table",
+            "dataset.label_column",
+            "train.sample_node",
+        ),
         *("train.node_per_graph", "train.radius", "train.iter_per_epoch", "train.walk_length"),
         *("train.neighbor_sizes", "val"),
     ),
+    "a run uses one split: set dataset.split_index, or sweep over it": ("run_multiple_splits",),
     "the size of an encoding determines where it is computed": ("posenc_RWSE.precompute", "posenc_LapPE.precompute"),
     "the official code of GPS, CSA and GRIT does not read them either": (
-        *("model.match_upper", "model.edge_decoding", "gnn.stage_type"),
+        *("model.match_upper", "gnn.stage_type"),
         *("gnn.skip_every", "gnn.batchnorm", "gnn.agg", "gnn.normalize_adj", "gnn.msg_direction"),
         *("gnn.self_msg", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
         *("gnn.clear_feature", "gnn.dim_edge", "gt.full_graph", "gt.gamma", "gt.bigbird"),
@@ -52,9 +59,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "devices": ((None, 1), "a run uses one device"),
     "custom_metrics": (([],), "a data set uses the metrics of its benchmark"),
     "name_tag": (("",), "set name, the name of the run directory"),
-    "run_multiple_splits": (([],), "only the split of the benchmark is available"),
     "best_by_loss": ((False,), "set metric_best: loss"),
-    "dataset.transductive": ((False,), "only whole graphs are available"),
     "dataset.node_encoder": ((True,), "nodes always have an encoder; set dataset.node_encoder_name"),
     "dataset.node_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
     "dataset.edge_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
@@ -65,6 +70,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "train.sampler": (("full_batch",), "only whole graphs are available"),
     "train.epoch_resume": ((-1,), "a run resumes from its last checkpoint"),
     "pretrained.dir": (("",), "set train.init_from, which loads the weights of a run of this package"),
+    "model.edge_decoding": (("dot",), "pairs of nodes are scored by their dot product"),
     "model.size_average": (("mean",), "the loss is the mean over graphs or nodes"),
     "model.thresh": ((0.5,), "the benchmarks use the threshold 0.5"),
     "gt.layer_norm": ((False,), "layers are normalised by BatchNorm"),
@@ -136,13 +142,6 @@ DEFAULTS: dict[str, Any] = {
 
 OURS = ("posenc_SPSE", "posenc_SPD", "posenc_Rings", "store", "expected", "plugins", "base", "name")
 """Sections and keys that they do not have, so that one which nothing reads stays an error in their files too."""
-
-DATASETS = {
-    "PyG-ZINC": ("subset", "full"),
-    "PyG-GNNBenchmarkDataset": ("PATTERN", "CLUSTER", "MNIST", "CIFAR10"),
-    "OGB": ("peptides-functional", "peptides-structural", "PCQM4Mv2-full", "PCQM4Mv2-subset", "PCQM4Mv2-inference"),
-}
-"""Their names of the data sets that are here."""
 
 MESSAGE_PASSING = (
     *("gnn.layer_type", "gnn.layers_mp", "gnn.dropout", "gnn.residual", "gnn.ffn", "gnn.att_heads"),

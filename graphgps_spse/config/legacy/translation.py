@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphgps_spse.config.files import Leaves, Settings
+from graphgps_spse.config.legacy.data_sets import check_dataset, translate_data
 from graphgps_spse.config.legacy.keys import (
     ABSENT,
     ATTENTION_PARTS,
     CONVOLUTIONS,
-    DATASETS,
     DEFAULTS,
     IGNORED,
     LOCAL_PARTS,
@@ -63,7 +63,7 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     """Translate the keys of a file, of its base and of the overrides. Raises ConfigError for unsupported ones."""
     is_theirs = has_foreign_keys((*base, *own))
     if is_theirs:  # before its keys: another data set is the likeliest reason for a key that cannot be had
-        _check_dataset({**base, **own, **words})
+        check_dataset({**base, **own, **words})
     settings = Translation()
     base_kept, own_kept, words_kept = (_translate_keys(leaves, settings) for leaves in (base, own, words))
     settings.leaves, settings.words = {**base_kept, **own_kept, **words_kept}, set(words_kept)
@@ -182,6 +182,7 @@ def _translate_values(settings: Translation) -> None:
     if "gnn.l2norm" in settings.leaves and "gnn.l2norm" not in settings.words:
         del settings.leaves["gnn.l2norm"]
         settings.ignore("gnn.l2norm", "GraphGym's heads normalise their hidden rows whatever it says")
+    translate_data(settings)
     is_csa = _translate_model(settings)
     _translate_head(settings, is_csa)
     _translate_edge_encoder(settings, is_csa)
@@ -192,18 +193,6 @@ def _translate_values(settings: Translation) -> None:
     if accelerator == "cuda:0":
         note = "'accelerator: cuda:0' is read as auto, which is the same where there is a CUDA device"
         settings.put("accelerator", "auto", where, note)
-
-
-def _check_dataset(leaves: Leaves) -> None:
-    data_format, where = leaves.get("dataset.format", ("PyG", "dataset.format is not set"))
-    name = leaves.get("dataset.name", ("none", ""))[0]
-    if name in DATASETS.get(str(data_format), ()) or not (data_format == "OGB" or str(data_format).startswith("PyG")):
-        return
-    known = "; ".join(f"{key}: {', '.join(names)}" for key, names in DATASETS.items())
-    raise ConfigError(
-        f"{where}: 'dataset.format: {data_format}' with 'dataset.name: {name}' is not offered here. Known are {known}. "
-        "For graphs of your own set dataset.format to smiles or folder: docs/own_data.md"
-    )
 
 
 def _translate_model(settings: Translation) -> bool:
@@ -266,10 +255,7 @@ def _translate_message_passing(settings: Translation) -> None:
 
 def _translate_head(settings: Translation, is_csa: bool) -> None:
     head, where = settings.leaves["gnn.head"]
-    if head == "default":
-        new = "inductive_node" if settings.get("dataset.name") in ("PATTERN", "CLUSTER") else "graph"
-        settings.put("gnn.head", new, where, f"'gnn.head: {head}' is read as {new}")
-    elif head == "san_graph" and is_csa:
+    if head == "san_graph" and is_csa:
         note = "'gnn.head: san_graph' is read as san_graph_nodes, as CSA's code pools last"
         settings.put("gnn.head", "san_graph_nodes", where, note)
 
@@ -279,7 +265,7 @@ def _translate_edge_encoder(settings: Translation, is_csa: bool) -> None:
     name, where = settings.leaves["dataset.edge_encoder_name"]
     raw, plus, encoding = str(name).partition("+")
     encoding = "SPD" if encoding == "SPDE" else encoding
-    new = ("DummyEdge" if raw == "Dummy" else raw) + plus + encoding
+    new = raw + plus + encoding
     if is_csa and not plus:  # a layer of the official code fails without pairs
         new += "+None"
     if new != name:

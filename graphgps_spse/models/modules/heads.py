@@ -245,7 +245,7 @@ class PairHead(nn.Module):
         if dim_out != 1:
             raise ConfigError(f"gnn.head: inductive_edge gives one score for each pair, and the task needs {dim_out}")
         mlp = MLPOptions.from_cfg(cfg)
-        return cls(dim, num_layers=max(1, mlp.layers_post_mp), l2norm=mlp.l2norm)
+        return cls(dim, num_layers=max(1, mlp.layers_post_mp), l2norm=L2NormOptions.from_cfg(cfg).l2norm)
 
     def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
         """Return [P, 1], in the rows of the layout."""

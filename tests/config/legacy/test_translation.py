@@ -305,9 +305,9 @@ def test_an_official_file_may_be_a_base(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"dataset.format": "OGB", "dataset.name": "ogbg-molhiv"}, ["ogbg-molhiv", "peptides-functional", "own_data"]),
-        ({"dataset.format": "PyG-MalNetTiny", "dataset.name": "x", "posenc_SignNet.enable": True}, ["MalNetTiny"]),
-        ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-ZINC"]),
+        ({"dataset.format": "OGB", "dataset.name": "ogbl-collab"}, ["ogbl-collab", "peptides-functional", "own_data"]),
+        ({"dataset.format": "PyG-VOCSuperpixels", "dataset.name": "coord"}, ["coord", "edge_wt_region_boundary"]),
+        ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-<Class>"]),
         ({"model.type": "SANTransformer"}, ["SANTransformer", "GPSModel"]),
         ({"model.type": "custom_gnn", "gnn.layer_type": "generalconv"}, ["generalconv", "gatedgcnconv"]),
         ({"gt.layer_type": "CustomGatedGCN+Performer"}, ["Performer", "CSA"]),

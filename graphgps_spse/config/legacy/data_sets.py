@@ -1,0 +1,83 @@
+"""Data sets, encoders and heads of GraphGPS, GRIT and CSA by our names."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from graphgps_spse.errors import ConfigError
+
+OGB_NAMES = ("peptides-functional", "peptides-structural", "PCQM4Mv2-full", "PCQM4Mv2-subset", "PCQM4Mv2-inference")
+"""Names of data sets with `dataset.format: OGB` that are here, besides those that begin with ogbg-."""
+
+SAME_DATA = {
+    ("PyG-VOCSuperpixels", "edge_wt_region_boundary"): ("PyG-LRGBDataset", "PascalVOC-SP"),
+    ("PyG-COCOSuperpixels", "edge_wt_region_boundary"): ("PyG-LRGBDataset", "COCO-SP"),
+    ("OGB", "PCQM4Mv2Contact-shuffle"): ("PyG-LRGBDataset", "PCQM-Contact"),
+}
+"""Their format and name -> ours."""
+
+ENCODERS = {
+    "VOCNode": "LinearNode",
+    "COCONode": "LinearNode",
+    "PPANode": "TypeDictNode",
+    "VOCEdge": "LinearEdge",
+    "COCOEdge": "LinearEdge",
+    "PPAEdge": "LinearEdge",
+    "Dummy": "DummyEdge",
+}
+"""Their name of an encoder of raw features -> ours."""
+
+NODE_FORMATS = ("PyG-WebKB", "PyG-Actor", "PyG-WikipediaNetwork", "PyG-Planetoid", "PyG-HeterophilousGraphDataset")
+NODE_NAMES = ("PATTERN", "CLUSTER", "PascalVOC-SP", "COCO-SP")
+"""Data sets whose targets belong to nodes."""
+
+
+class TranslatedKeys(Protocol):
+    """The settings that translation.py builds."""
+
+    leaves: dict[str, tuple[Any, str]]
+
+    def put(self, key: str, value: Any, where: str, note: str = "") -> None:
+        """Set a key to the translation of another key or value."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value that is set, or `default`."""
+
+
+def check_dataset(leaves: Mapping[str, tuple[Any, str]]) -> None:
+    """Raise ConfigError for a data set that is not here."""
+    data_format, where = leaves.get("dataset.format", ("PyG", "dataset.format is not set"))
+    data_format, name = str(data_format), str(leaves.get("dataset.name", ("none", ""))[0])
+    pair, variants = (data_format, name), [known for known in SAME_DATA if known[0] == data_format != "OGB"]
+    is_listed = pair in SAME_DATA or (data_format.startswith("PyG-") and not variants)
+    if is_listed or (data_format == "OGB" and (name in OGB_NAMES or name.startswith("ogbg"))):
+        return
+    if data_format != "OGB" and not data_format.startswith("PyG"):
+        return  # one of ours, or a plugin's
+    known_names = f"PyG-<Class>, OGB: ogbg-.., {', '.join(OGB_NAMES)}; "
+    known_names += "; ".join(f"{known_format}: {known_name}" for known_format, known_name in SAME_DATA)
+    raise ConfigError(
+        f"{where}: 'dataset.format: {data_format}' with 'dataset.name: {name}' is not offered here. Known are "
+        f"{known_names}. For graphs of your own set dataset.format to smiles or folder: docs/own_data.md"
+    )
+
+
+def translate_data(settings: TranslatedKeys) -> None:
+    """Spell the data set, the encoders of raw features and the head our way."""
+    pair = (str(settings.get("dataset.format")), str(settings.get("dataset.name")))
+    if pair in SAME_DATA:
+        for key, old, new in zip(("dataset.format", "dataset.name"), pair, SAME_DATA[pair]):
+            if old != new:
+                settings.put(key, new, settings.leaves[key][1], f"'{key}: {old}' is read as {new}")
+    elif pair[0] == "OGB" and pair[1].startswith("ogbg_"):
+        settings.put("dataset.name", pair[1].replace("_", "-"), settings.leaves["dataset.name"][1])
+    for key in ("dataset.node_encoder_name", "dataset.edge_encoder_name"):
+        name, where = settings.leaves[key]
+        raw, plus, rest = str(name).partition("+")
+        if raw in ENCODERS:
+            note = "" if raw == "Dummy" else f"'{key}: {name}' is read as {ENCODERS[raw]}{plus}{rest}"
+            settings.put(key, f"{ENCODERS[raw]}{plus}{rest}", where, note)
+    head, where = settings.leaves["gnn.head"]
+    has_nodes = settings.get("dataset.format") in NODE_FORMATS or settings.get("dataset.name") in NODE_NAMES
+    new = {"default": "inductive_node" if has_nodes else "graph", "node": "inductive_node"}.get(head, head)
+    if new != head:
+        settings.put("gnn.head", new, where, f"'gnn.head: {head}' is read as {new}")
