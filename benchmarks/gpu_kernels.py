@@ -21,10 +21,7 @@ import torch  # noqa: E402
 from this_machine import environment  # noqa: E402
 
 from graphgps_spse.config import load_config  # noqa: E402
-from graphgps_spse.ops.ahead_of_time import Usage, compiling  # noqa: E402
-from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights  # noqa: E402
-from graphgps_spse.ops.grit_pairs import cuda as grit  # noqa: E402
-from graphgps_spse.ops.pair_layout import PairLayout  # noqa: E402
+from graphgps_spse.ops.ahead_of_time import compile_grit  # noqa: E402
 
 CAPABILITIES = (80, 90, 100)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -37,23 +34,6 @@ def grit_shapes() -> dict[tuple[int, int], list[str]]:
         gt = load_config(path, []).gt
         shapes.setdefault((gt.dim_hidden, gt.n_heads), []).append(path.stem)
     return shapes
-
-
-def compile_grit(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...]) -> list[Usage]:
-    """Compile GRIT's kernels for one layer in training, with dropout of attention, of the given width."""
-    from graphgps_spse.ops.grit_pairs import triton_kernels
-
-    layout = PairLayout((2, 3))
-    u_PD, q_ND = (torch.zeros(n, dim, dtype=dtype, requires_grad=True) for n in (layout.num_pairs, layout.num_nodes))
-    map_WD, logit_D = torch.zeros(2 * dim, dim, dtype=dtype), torch.zeros(dim)
-    weights = PairWeights(map_WD, map_WD[:, 0], logit_D, map_WD[:dim], map_WD[0])
-    mask_PH = torch.ones(layout.num_pairs, heads, dtype=dtype)
-    pairs = PairStream(u_PD)
-    given = GritInput(layout, heads, pairs, q_ND, q_ND, q_ND, weights, 5.0, mask_PH, None, with_statistics=True)
-    with compiling(triton_kernels, capabilities) as found:
-        output = grit.grit_pairs(given)
-        torch.stack([part.float().sum() for part in output if part is not None]).sum().backward()
-    return found
 
 
 def main(words: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ both before its first step, and goes on without the kernels where they disagree.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 MAX_PAIRS = 1 << 15
 """Pairs of the graphs that are compared, at most: PyTorch alone takes more memory than the kernels."""
 TOLERANCE = {"off": 0.01, "bf16": 0.1, "fp16": 0.1}
-"""Largest relative difference by `train.amp`. The signed root of GRIT amplifies the rounding of its gradient."""
+"""Relative error that is right in any case, by `train.amp`."""
+MARGIN = 10.0
+"""Error of the kernels that is right beyond that, in units of that of PyTorch alone."""
 
 
 def check_first_batch(
@@ -44,25 +47,25 @@ def check_first_batch(
         return {}
     chosen = few_graphs(graphs, numbers)
     batch = graphs.batch(chosen).to(device)
+    failures: tuple[type[Exception], ...] = (RuntimeError, *launch_errors())
     try:
-        differences = compare(model, batch, loss, device, amp=amp)
-    except (RuntimeError, *launch_errors()) as err:
+        errors = compare(model, batch, loss, device, amp=amp)
+    except failures as err:
         if is_shortage(err):
             raise
         reason = f"the kernels cannot run on {device}: {str(err).strip().splitlines()[0]}"
         record: dict[str, Any] = {"kernels": "plain", "reason": reason}
     else:
-        record = {"kernels": "fused", "differences": differences}
-        if all(value <= TOLERANCE[amp] for value in differences.values()):
+        record = {"kernels": "fused", "errors": errors}
+        if are_right(errors, amp):
             return record
-        text = ", ".join(f"{name} {value:.2g}" for name, value in differences.items())
-        reason = f"the kernels disagree with PyTorch alone on the first batch, relative differences: {text}"
+        reason = f"the kernels are wrong on the first batch: {describe_errors(errors)}"
         record |= {"kernels": "plain", "reason": reason}
     if "fused" in wanted:
         raise ConfigError(f"train.kernels: fused, but {reason}; set train.kernels to plain")
     log.warning("%s. This run goes on with train.kernels=plain; python scripts/check_gpu.py tells more", reason)
     for module in switched:
-        module.kernels = "plain"
+        module.kernels = "plain"  # type: ignore[assignment]
     return record
 
 
@@ -74,21 +77,47 @@ def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
     return [numbers[b] for b in order_B[: max(2, count)].tolist()]
 
 
-def compare(model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, *, amp: str) -> dict[str, float]:
-    """Return the relative differences between kernels and PyTorch alone, of predictions and of all gradients.
+def compare(
+    model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, *, amp: str
+) -> dict[str, dict[str, float]]:
+    """Return the relative errors of the kernels and of PyTorch alone, for predictions and for the gradient.
 
-    Norms use the statistics of the batch, as in training, and there is no dropout. 0 where both are not finite.
+    The truth is PyTorch alone in float64. Norms use the statistics of the batch, as in training, and there is no
+    dropout. An error is infinite where the result is not finite but the truth is.
     """
-    results = []
+    exact = _results(deepcopy(model).double(), batch.cast(torch.float64), loss, device, "plain", "off")
+    errors: dict[str, dict[str, float]] = {name: {} for name in exact}
     for kernels in ("auto", "plain"):
-        with _as_in_training(model, kernels):
-            predicted = forward_batch(model, batch, device, amp)
-            weights = [p for p in model.parameters() if p.requires_grad]
-            gradients = torch.autograd.grad(loss(predicted, batch.y), weights, allow_unused=True)
-            flat = [g.flatten().double() for g in gradients if g is not None]
-            results.append({"predictions": predicted.detach().double(), "gradients": torch.cat(flat)})
-    ours, theirs = results
-    return {name: _difference(ours[name], theirs[name]) for name in ours}
+        for name, value in _results(model, batch, loss, device, kernels, amp).items():
+            errors[name]["kernels" if kernels == "auto" else "plain"] = _difference(value, exact[name])
+    return errors
+
+
+def are_right(errors: dict[str, dict[str, float]], amp: str) -> bool:
+    """Return whether the kernels are about as exact as PyTorch alone.
+
+    The gradient of GRIT's signed root is unbounded near 0. So a few pairs may dominate the error of the gradient in
+    float32, in both, and a bound on the error alone would not do.
+    """
+    return all(error["kernels"] <= TOLERANCE[amp] + MARGIN * error["plain"] for error in errors.values())
+
+
+def describe_errors(errors: dict[str, dict[str, float]]) -> str:
+    """Return the errors in words."""
+    each = (f"{name} {error['kernels']:.1e} (PyTorch alone {error['plain']:.1e})" for name, error in errors.items())
+    return "relative errors: " + ", ".join(each)
+
+
+def _results(
+    model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, kernels: str, amp: str
+) -> dict[str, Tensor]:
+    """Return predictions and the gradient of all parameters, in float64."""
+    with _as_in_training(model, kernels):
+        predicted = forward_batch(model, batch, device, amp)
+        weights = [p for p in model.parameters() if p.requires_grad]
+        gradients = torch.autograd.grad(loss(predicted, batch.y), weights, allow_unused=True)
+    flat = torch.cat([g.flatten().double() for g in gradients if g is not None])
+    return {"predictions": predicted.detach().double(), "gradient": flat}
 
 
 def _difference(ours: Tensor, theirs: Tensor) -> float:

@@ -81,6 +81,7 @@ LAYERS = {
     "describe": (None, None),
     "fill_store": (None, None),
     "first_batch": (None, None),
+    "gpu_check": (None, None),
     "preparation": (None, None),
     "provenance": (None, None),
     "training_atoms": (None, None),

@@ -143,6 +143,10 @@ class GraphBatch:
         """Return a copy of the batch in page-locked memory. PyTorch's DataLoader calls this method."""
         return self._map(lambda t: t.pin_memory())
 
+    def cast(self, dtype: torch.dtype) -> "GraphBatch":
+        """Return a copy of the batch with all floating-point tensors in `dtype`."""
+        return self._map(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
     def _map(self, move: Callable[[Tensor], Tensor]) -> "GraphBatch":
         moved: dict[str, Any] = {k: move(v) for k, v in vars(self).items() if isinstance(v, Tensor)}
         for name in ("pair", "node"):

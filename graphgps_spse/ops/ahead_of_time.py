@@ -61,6 +61,24 @@ def compiling(kernels: ModuleType, capabilities: tuple[int, ...]) -> Iterator[li
             setattr(kernels, name, kernel)
 
 
+def compile_grit(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...]) -> list[Usage]:
+    """Compile GRIT's kernels for one layer in training, with dropout of attention, of the given width."""
+    from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, cuda, triton_kernels
+    from graphgps_spse.ops.pair_layout import PairLayout
+
+    layout = PairLayout((2, 3))
+    u_PD, q_ND = (torch.zeros(n, dim, dtype=dtype, requires_grad=True) for n in (layout.num_pairs, layout.num_nodes))
+    map_WD, logit_D = torch.zeros(2 * dim, dim, dtype=dtype), torch.zeros(dim)
+    weights = PairWeights(map_WD, map_WD[:, 0], logit_D, map_WD[:dim], map_WD[0])
+    mask_PH = torch.ones(layout.num_pairs, heads, dtype=dtype)
+    pairs = PairStream(u_PD)
+    given = GritInput(layout, heads, pairs, q_ND, q_ND, q_ND, weights, 5.0, mask_PH, None, with_statistics=True)
+    with compiling(triton_kernels, capabilities) as found:
+        output = cuda.grit_pairs(given)
+        torch.stack([part.float().sum() for part in output if part is not None]).sum().backward()
+    return found
+
+
 class _Compiled:
     """A kernel that is compiled in place of every launch."""
 

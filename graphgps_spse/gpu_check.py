@@ -1,0 +1,182 @@
+"""Check of a machine with a GPU: are its kernels right, do they give the same bits twice, and what do they gain?
+
+Everything runs on random graphs, so no data set is needed. On a machine without a GPU the kernels of the CPU are
+compared in their place, and those of GPUs are compiled.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphgps_spse.config import Config, load_config
+from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, InputSpec
+from graphgps_spse.encode import encode
+from graphgps_spse.encodings.storage.policy import MEMORY
+from graphgps_spse.environment import describe_environment
+from graphgps_spse.first_batch import are_right, compare, describe_errors
+from graphgps_spse.human_readable import as_size
+from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.seeding import seed_all
+
+ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
+TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4}
+TIMED_STEPS, WARM_UP_STEPS = 20, 3
+CAPABILITIES = (80, 90, 100)
+
+
+@dataclass
+class GpuReport:
+    """What was measured, and what is wrong."""
+
+    environment: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """For each configuration: relative errors, whether bits repeat, and for GPUs times and memory."""
+    compiled: list[dict[str, Any]] = field(default_factory=list)
+    """Resources of kernels that were compiled for GPUs that are not there."""
+    failures: list[str] = field(default_factory=list)
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the report as plain types."""
+        return {**vars(self)}
+
+
+def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) -> Iterator[str]:
+    """Check the configurations `files` on `device`; yield lines and fill the report."""
+    report.environment |= describe_environment(device, torch.get_num_threads())
+    triton = "installed" if find_spec("triton") else "missing"
+    report.environment |= {"cuda": torch.version.cuda or "", "triton": triton}
+    yield f"device: {report.environment['device']}, torch {torch.__version__}, Triton {triton}"
+    for file in files:
+        row = check_configuration(load_config(file), device)
+        report.rows.append({"configuration": f"{file.parent.name}/{file.name}"} | row)
+        report.failures += [f"{file.parent.name}/{file.name}: {words}" for words in row["wrong"]]
+        yield describe_row(report.rows[-1])
+    if device.type == "cpu":
+        yield from _without_gpu(files, report)
+    yield from (f"wrong: {words}" for words in report.failures)
+    if report.failures:
+        yield "train.kernels=plain switches the kernels off; please report this table"
+
+
+def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
+    """Compare kernels with PyTorch alone for one configuration, and on a GPU measure both; return a row."""
+    seed_all(0)
+    parts = build_parts(cfg)
+    model = parts.model.to(device)
+    batch = random_batch(parts, ODD_SIZES).to(device)
+    errors = compare(model, batch, parts.task.loss, device, amp="off")
+    wrong = [] if are_right(errors, "off") else [describe_errors(errors)]
+    if not has_equal_bits(parts, batch):
+        wrong.append("the same step gives other bits the second time")
+    row: dict[str, Any] = {"errors": errors, "wrong": wrong}
+    if device.type == "cuda":
+        timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level]).to(device)
+        row |= {kernels: measure(parts, timed, kernels) for kernels in ("auto", "plain")}
+    return row
+
+
+def describe_row(row: dict[str, Any]) -> str:
+    """Return one line of the table."""
+    speed = "".join(
+        f"; {kernels}: {row[kernels]['steps_per_second']:.1f} steps/s, {as_size(row[kernels]['peak_bytes'])}"
+        for kernels in ("auto", "plain")
+        if kernels in row
+    )
+    return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {describe_errors(row['errors'])}{speed}"
+
+
+def has_equal_bits(parts: Parts, batch: GraphBatch) -> bool:
+    """Return whether two equal training steps, dropout included, give the same gradients to the bit."""
+    found = []
+    for _ in range(2):
+        seed_all(1)
+        parts.model.train()
+        loss = parts.task.loss(parts.model(batch), batch.y)
+        weights = [p for p in parts.model.parameters() if p.requires_grad]
+        found.append(torch.autograd.grad(loss, weights, allow_unused=True))
+    return all(a is None or torch.equal(a, b) for a, b in zip(*found))
+
+
+def measure(parts: Parts, batch: GraphBatch, kernels: str) -> dict[str, float]:
+    """Return steps per second and peak memory of training on a GPU, by `train.kernels`."""
+    for module in parts.model.modules():
+        if hasattr(module, "kernels"):
+            module.kernels = kernels  # type: ignore[assignment]
+    optimizer = torch.optim.AdamW(parts.model.parameters(), lr=1e-6, fused=True)
+    device, started = batch.y.device, 0.0
+    for step in range(WARM_UP_STEPS + TIMED_STEPS):
+        if step == WARM_UP_STEPS:
+            torch.cuda.synchronize(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            started = time.perf_counter()
+        parts.task.loss(parts.model(batch), batch.y).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - started
+    return {"steps_per_second": TIMED_STEPS / seconds, "peak_bytes": torch.cuda.max_memory_allocated(device)}
+
+
+def random_batch(parts: Parts, sizes: Sequence[int]) -> GraphBatch:
+    """Return random graphs of the given sizes for a data set's models, with its encodings."""
+    graphs = random_graphs_of(parts.dataset.spec, sizes)
+    parts.task.fit(graphs.y, torch.device("cpu"))
+    policy = type(parts.storage)(parts.storage.options, MEMORY, "a check")
+    encoded, _ = encode({"train": graphs}, parts.encodings, 1, policy)
+    return encoded["train"].batch(range(len(graphs)))
+
+
+def random_graphs_of(spec: DatasetSpec, sizes: Sequence[int]) -> GraphDataset:
+    """Return random sparse graphs with features and targets as `spec` describes them."""
+    generator = torch.Generator().manual_seed(0)
+    edges = []
+    for size in sizes:
+        above = torch.rand(size, size, generator=generator).triu(1) > 1 - min(0.5, 3 / size)
+        edges.append((above | above.t()).nonzero().t())
+    node_ptr, edge_ptr = (torch.tensor([0, *counts]).cumsum(0) for counts in (list(sizes), [e.shape[1] for e in edges]))
+    num_rows = len(sizes) if spec.level == "graph" else int(node_ptr[-1])
+    high = spec.num_classes or 2
+    y = torch.randint(0, high, (num_rows, spec.num_targets), generator=generator)
+    return GraphDataset(
+        name=spec.name,
+        split="train",
+        x_NF=_features(spec.node_input, int(node_ptr[-1]), generator),
+        edge_index_2E=torch.cat(edges, dim=1),
+        edge_attr_EF=_features(spec.edge_input, int(edge_ptr[-1]), generator) if spec.edge_input.size else None,
+        y=y if spec.num_classes else y.float(),
+        node_ptr=node_ptr,
+        edge_ptr=edge_ptr,
+        level=spec.level,
+    )
+
+
+def _features(given: InputSpec, rows: int, generator: torch.Generator) -> torch.Tensor:
+    if given.kind == "floats":
+        return torch.rand(rows, given.size, generator=generator)
+    columns, high = (given.size, 2) if given.kind == "ogb" else (1, max(1, given.size))
+    return torch.randint(0, high, (rows, columns), generator=generator)
+
+
+def _without_gpu(files: Sequence[Path], report: GpuReport) -> Iterator[str]:
+    """Compile the kernels of GPUs for the configurations of GRIT; say what is left to a GPU."""
+    from graphgps_spse.ops.ahead_of_time import compile_grit
+
+    yield "no GPU: the kernels of the CPU were compared in place of a GPU's"
+    if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") == "1":
+        yield "kernels of GPUs are not compiled: Triton is not installed, or TRITON_INTERPRET is set"
+    else:
+        shapes = {(cfg.gt.dim_hidden, cfg.gt.n_heads) for cfg in map(load_config, files) if "Grit" in cfg.model.type}
+        for dim, heads in sorted(shapes):
+            used = compile_grit(dim, heads, torch.float32, CAPABILITIES)
+            report.compiled += [{"width": dim, "heads": heads} | usage._asdict() for usage in used]
+            spilled = {f"{usage.kernel} ({usage.capability})" for usage in used if usage.spilled_bytes}
+            report.failures += [f"width {dim}, heads {heads}: {name} spills registers" for name in sorted(spilled)]
+            most = max(usage.registers for usage in used)
+            yield f"GRIT, width {dim}, {heads} heads: {len(used)} kernels compiled, at most {most} registers"
+    yield "left to a GPU: its rounding and races, determinism, speed and memory"

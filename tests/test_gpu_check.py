@@ -1,0 +1,69 @@
+"""The check of a machine: what it finds right and wrong, on a machine without a GPU."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from scripts_at import load_script
+
+from graphgps_spse import gpu_check
+from graphgps_spse.config import load_config
+from graphgps_spse.data.base import DatasetSpec, InputSpec
+from graphgps_spse.gpu_check import check_configuration, random_graphs_of
+
+ROOT = Path(__file__).parents[1]
+SMALL = ["gt.layers=1", "gt.dim_hidden=16", "gnn.dim_inner=16", "gt.n_heads=2"]
+
+
+def test_random_graphs_have_the_features_and_targets_of_a_data_set():
+    inputs = {"node_input": InputSpec("ogb", 9), "edge_input": InputSpec("floats", 2)}
+    spec = DatasetSpec("Named", "node", "any", 1, 3, "accuracy", **inputs)
+    graphs = random_graphs_of(spec, (1, 5, 9))
+    assert graphs.sizes_G.tolist() == [1, 5, 9] and graphs.x_NF.shape == (15, 9)
+    assert graphs.edge_attr_EF.is_floating_point() and graphs.edge_attr_EF.shape[1] == 2
+    assert graphs.y.shape == (15, 1) and 0 <= graphs.y.min() and graphs.y.max() < 3
+
+
+def test_a_configuration_is_right_on_the_cpu():
+    row = check_configuration(load_config(ROOT / "configs/GRIT/cluster-RWSE.yaml", SMALL), torch.device("cpu"))
+    assert row["wrong"] == [] and row["errors"].keys() == {"predictions", "gradient"}
+
+
+@pytest.mark.parametrize("wrong", [[], ["gradient 1"]])
+def test_exit_code_and_record(wrong, tmp_path, monkeypatch, capsys):
+    error = {"kernels": 0.5, "plain": 0.0}
+    row = {"errors": {"predictions": error, "gradient": error}, "wrong": wrong}
+    monkeypatch.setattr(gpu_check, "check_configuration", lambda cfg, device: row)
+    file = ROOT / "configs" / "GPS" / "zinc-RWSE.yaml"
+    words = ["--cfg", str(file), "--accelerator", "cpu", "--out", str(tmp_path / "gpu.json")]
+    assert load_script("check_gpu").main(words) == len(wrong)
+    out = capsys.readouterr().out
+    assert "left to a GPU" in out and ("train.kernels=plain switches the kernels off" in out) == bool(wrong)
+    record = json.loads((tmp_path / "gpu.json").read_text())
+    assert record["rows"][0]["configuration"] == "GPS/zinc-RWSE.yaml" and len(record["failures"]) == len(wrong)
+
+
+def test_a_step_that_does_not_repeat_its_bits_is_noticed():
+    class Parts:
+        """A model whose output depends on the number of its calls."""
+
+        class model(torch.nn.Linear):  # noqa: N801
+            calls = 0
+
+            def forward(self, batch):
+                type(self).calls += 1
+                return self.weight * self.calls
+
+        class task:  # noqa: N801
+            @staticmethod
+            def loss(predicted, y):
+                return predicted.sum()
+
+    parts, batch = Parts(), random_graphs_of(_spec(), (2,)).batch([0])
+    parts.model = Parts.model(1, 1)
+    assert not gpu_check.has_equal_bits(parts, batch)
+
+
+def _spec() -> DatasetSpec:
+    return DatasetSpec("Named", "graph", "any", 1, 0, "mae", InputSpec("types", 3), InputSpec("none", 0))
