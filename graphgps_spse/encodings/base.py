@@ -74,6 +74,16 @@ class DeepSetOptions(NodeEncoderOptions):
     layers: int = option(2, "layers of the MLP", at_least=1, at_most=1_000)
 
 
+class SignNetEncoderOptions(NodeEncoderOptions):
+    """Options of the node encoders of SignNet."""
+
+    model: str = option("DeepSet", "DeepSet: rho reads the sum over eigenvectors; MLP: rho reads all, side by side")
+    layers: int = option(3, "GIN layers of phi", at_least=2, at_most=1_000)
+    post_layers: int = option(2, "linear layers of rho", at_least=1, at_most=1_000)
+    phi_hidden_dim: int = option(64, "width of the hidden layers of phi and rho", at_least=1, at_most=1 << 16)
+    phi_out_dim: int = option(4, "number of values of phi for each eigenvector", at_least=1, at_most=1 << 16)
+
+
 class EncodingOptions(Options):
     """Base class of the options of an encoding.
 

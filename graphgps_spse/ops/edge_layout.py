@@ -14,6 +14,9 @@ from graphgps_spse.ops.segments import gather_rows, max_rows, sum_rows
 class EdgeLayout:
     """Edges in the order of their receivers; `order_E` brings features of the batch's edges into this order."""
 
+    distance_E1: Tensor | None = None
+    """Squared distance between the positional encodings of the ends of each edge, for layers that read it."""
+
     def __init__(self, edge_index_2E: Tensor, num_nodes: int) -> None:
         self.order_E = torch.argsort(edge_index_2E[1], stable=True)
         self._sender_E, self._receiver_E = edge_index_2E[:, self.order_E]

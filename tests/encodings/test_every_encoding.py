@@ -79,6 +79,19 @@ MODELS = {
 }
 
 
+def test_gps_reads_eigenvectors_that_do_not_depend_on_signs(tmp_path):
+    keys = {
+        "dataset": {"node_encoder_name": "TypeDictNode+SignNet+EquivStableLapPE", "edge_encoder_name": "DummyEdge"},
+        "model": {"type": "GPSModel"},
+        "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8, "layer_type": "CustomGatedGCN+Transformer"},
+        "posenc_SignNet": {"enable": True, "dim_pe": 2, "layers": 2, "model": "MLP", "phi_hidden_dim": 4},
+        "posenc_EquivStableLapPE": {"enable": True, "raw_norm_type": "BatchNorm", "eigen": {"max_freqs": 4}},
+    }
+    parts, batch = run_model(tmp_path, keys)
+    assert parts.model.stable_distance.linear.weight.grad.abs().sum() > 0
+    assert batch.node["SignNet"].shape[1] == 20 and batch.node["EquivStableLapPE"].shape[1] == 8
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_models_read_all_of_them_at_once(model, tmp_path):
     edge, layer_type = MODELS[model]

@@ -48,7 +48,8 @@ IGNORED: dict[str, tuple[str, ...]] = {
         *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
         "optim.stop_patience",
     ),
-    "a linear encoder does not read them": (
+    "the encoder of this encoding does not read them": (
+        "posenc_SignNet.n_heads",
         *("posenc_HKdiagSE.layers", "posenc_HKdiagSE.n_heads", "posenc_HKdiagSE.post_layers"),
         *("posenc_ElstaticSE.layers", "posenc_ElstaticSE.n_heads", "posenc_ElstaticSE.post_layers"),
     ),
@@ -96,6 +97,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "posenc_ElstaticSE.kernel.times": (([], [*range(10)]), "ElstaticSE always has its ten statistics"),
     "posenc_ElstaticSE.kernel.times_func": (("range(10)", ""), "ElstaticSE always has its ten statistics"),
     "posenc_GraphormerBias.dim_pe": ((0,), "vectors of degrees are added to all columns"),
+    "posenc_SignNet.pass_as_var": ((False,), "only encoders read encodings"),
     "posenc_RRWP.spd": ((False,), "use CSA with dataset.edge_encoder_name X+SPD for distances"),
     "optim.num_cycles": ((0.5,), "the cosine is half a cycle"),
     "optim.min_lr_mode": (("threshold",), "schedules with warm-up end at 0, as in the official code with this value"),
@@ -107,8 +109,11 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 """Values at which a key means what is done here anyway, and what to do at others."""
 
-ABSENT = ("SignNet", "EquivStableLapPE", "HKfullPE")
+ABSENT = ("HKfullPE",)
 """Encodings that are not here; their sections are ignored while they are not enabled."""
+
+LATER_ENCODINGS = ("HKdiagSE", "ElstaticSE", "SignNet", "EquivStableLapPE")
+"""Encodings of GraphGPS, beside LapPE and RWSE."""
 
 TRANSLATED = ("metric_agg", "wandb.use", "dataset.edge_encoder")
 """Keys that are turned into others by rules in translation.py."""
@@ -127,6 +132,10 @@ DEFAULTS: dict[str, Any] = {
     "posenc_LapPE.layers": 3,
     "posenc_LapPE.eigen.laplacian_norm": "sym",
     "posenc_RWSE.model": "none",
+    "posenc_SignNet.model": "none",
+    "posenc_SignNet.post_layers": 0,
+    "posenc_SignNet.eigen.laplacian_norm": "sym",
+    "posenc_EquivStableLapPE.eigen.laplacian_norm": "sym",
     "posenc_HKdiagSE.model": "none",
     "posenc_ElstaticSE.model": "none",
     "optim.optimizer": "adam",

@@ -16,6 +16,7 @@ from graphgps_spse.config.legacy.keys import (
     CONVOLUTIONS,
     DEFAULTS,
     IGNORED,
+    LATER_ENCODINGS,
     LOCAL_PARTS,
     MESSAGE_PASSING,
     MINIMISED,
@@ -141,9 +142,7 @@ def _check_only(key: str, value: Any, where: str, values: tuple[Any, ...], cure:
 def _fill_defaults(settings: Translation) -> None:
     """Give what their file leaves out the default that it has there."""
     off = [
-        f"posenc_{name}"
-        for name in ("LapPE", "RWSE", "HKdiagSE", "ElstaticSE")
-        if not settings.get(f"posenc_{name}.enable")
+        f"posenc_{name}" for name in ("LapPE", "RWSE", *LATER_ENCODINGS) if not settings.get(f"posenc_{name}.enable")
     ]
     is_grit = settings.get("model.type") == "GritTransformer"  # its default of reduce_factor is ours
     off += [] if "plateau" in str(settings.get("optim.scheduler")) and not is_grit else ["optim.reduce_factor"]
@@ -287,6 +286,6 @@ def _unread(settings: Translation, is_csa: bool) -> Iterator[str]:
     node, edge = (str(settings.get(f"dataset.{part}_encoder_name")).split("+") for part in ("node", "edge"))
     read = {*node, *edge[1:]} | ({"Rings"} if is_csa else set())
     read |= {"GritTransformer": {"RRWP"}, "Graphormer": {"GraphormerBias"}}.get(str(settings.get("model.type")), set())
-    for name in ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "HKdiagSE", "ElstaticSE"):
+    for name in ("LapPE", "RRWP", "RWSE", "Rings", "SPD", *LATER_ENCODINGS):
         if name not in read and settings.get(f"posenc_{name}.enable"):
             yield name

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
 from graphgps_spse.models.modules.message_passing import GAT, GCN, GINE, AfterConvolution, GatedGCN
+from graphgps_spse.models.modules.stable_distance import DistanceGate
 from graphgps_spse.models.options import TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.options import Options, option
@@ -16,6 +17,8 @@ from graphgps_spse.options import Options, option
 LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
 WITHOUT_EDGE_FEATURES = ("GCN", "None")
 """Local parts that do not read edge features."""
+GATED_PARTS = ("GINE", "CustomGatedGCN")
+"""Local parts whose messages can be weighted by a distance of positional encodings."""
 
 
 class LayerOptions(Options, section="gt"):
@@ -60,17 +63,18 @@ class GPSLayer(nn.Module):
         return self.norm_ffn(x_ND + self.ffn(x_ND)), e_ED
 
 
-def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None) -> nn.ModuleList:
+def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated: bool = False) -> nn.ModuleList:
     """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for widths that do not fit.
 
-    `attention(dim, num_heads, dropout=..)` returns the global part of one layer; None where there is none.
+    `attention(dim, num_heads, dropout=..)` returns the global part of one layer; None where there is none. If `gated`,
+    the distance of positional encodings weights messages.
     """
     options, activation = TransformerOptions.from_cfg(cfg), ActivationOptions.from_cfg(cfg).act
     local, dim = LayerOptions.from_cfg(cfg).layer_type.partition("+")[0], options.dim_hidden
     return nn.ModuleList(
         GPSLayer(
             dim,
-            local=local_part(local, options, activation, is_last=index == options.layers - 1),
+            local=local_part(local, options, activation, is_last=index == options.layers - 1, gated=gated),
             attention=attention(dim, options.n_heads, dropout=options.attn_dropout) if attention else None,
             activation=activation,
             dropout=options.dropout,
@@ -95,13 +99,16 @@ def build_layer_type(cfg: Any, global_parts: tuple[str, ...]) -> tuple[str, str]
     )
 
 
-def local_part(name: str, options: TransformerOptions, activation: str, *, is_last: bool) -> nn.Module | None:
-    """Return one layer's message passing; None for "None"."""
+def local_part(
+    name: str, options: TransformerOptions, activation: str, *, is_last: bool, gated: bool = False
+) -> nn.Module | None:
+    """Return one layer's message passing; None for "None". `gated` is for GATED_PARTS only."""
     dim, after = options.dim_hidden, AfterConvolution(options.dropout)
     if name == "GINE":
-        return GINE(dim, activation=activation, after=after)
+        return GINE(dim, activation=activation, after=after, gate=DistanceGate(dim) if gated else None)
     if name == "CustomGatedGCN":
-        return GatedGCN(dim, activation=activation, dropout=options.dropout, update_edges=not is_last)
+        gate, dropout = DistanceGate(dim, activation=activation) if gated else None, options.dropout
+        return GatedGCN(dim, activation=activation, dropout=dropout, update_edges=not is_last, gate=gate)
     if name == "GCN":
         return GCN(dim, after=after)
     return GAT(dim, options.n_heads, after=after) if name == "GAT" else None

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.gps.attention import GraphAttention
-from graphgps_spse.models.gps.layer import WITHOUT_EDGE_FEATURES, build_layer_type, build_layers
+from graphgps_spse.models.gps.layer import GATED_PARTS, WITHOUT_EDGE_FEATURES, build_layer_type, build_layers
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
+from graphgps_spse.models.modules.stable_distance import StableDistance, build_stable_distance
 from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.graph_attention import NodeBlocks
@@ -26,11 +27,21 @@ class GPSModel(nn.Module):
     """GPS with GINE, gated graph convolution, GCN, GAT or no local part, and multi-head attention or none."""
 
     def __init__(
-        self, *, node_encoder: NodeEncoder, edge_encoder: EdgeEncoder | None, layers: nn.ModuleList, head: nn.Module
+        self,
+        *,
+        node_encoder: NodeEncoder,
+        edge_encoder: EdgeEncoder | None,
+        layers: nn.ModuleList,
+        head: nn.Module,
+        stable_distance: StableDistance | None = None,
     ) -> None:
-        """`edge_encoder` is None where no local part reads edge features, as nothing else does."""
+        """`edge_encoder` is None where no local part reads edge features, as nothing else does.
+
+        `stable_distance` weights the messages of the local parts.
+        """
         super().__init__()
         self.node_encoder, self.edge_encoder, self.layers, self.head = node_encoder, edge_encoder, layers, head
+        self.stable_distance = stable_distance
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GPSModel":
@@ -46,11 +57,17 @@ class GPSModel(nn.Module):
             pair_names=pair_names if reads_edges else [],
             reads_edges=reads_edges,
         )
+        stable = build_stable_distance(cfg, encodings, dim) if local in GATED_PARTS else None
         return cls(
-            node_encoder=build_node_encoder(cfg, spec, encodings, dim),
+            node_encoder=build_node_encoder(cfg, spec, encodings, dim, elsewhere=stable.name if stable else ""),
             edge_encoder=build_edge_encoder(cfg, spec, encodings, dim) if reads_edges else None,
             head=build_head(cfg, spec, dim, dim_out),
-            layers=build_layers(cfg, None if attention == "None" else partial(GraphAttention, kernels=kernels)),
+            layers=build_layers(
+                cfg,
+                None if attention == "None" else partial(GraphAttention, kernels=kernels),
+                gated=stable is not None,
+            ),
+            stable_distance=stable,
         )
 
     def forward(self, batch: GraphBatch) -> Tensor:
@@ -61,6 +78,8 @@ class GPSModel(nn.Module):
             edges = EdgeLayout(batch.edge_index_2E, layout.num_nodes)
         if self.edge_encoder is not None and edges is not None:
             e_ED = self.edge_encoder(batch, layout).index_select(0, edges.order_E)
+        if self.stable_distance is not None and edges is not None:
+            edges.distance_E1 = self.stable_distance(batch, edges)
         x_ND = self.node_encoder(batch)
         blocks = NodeBlocks(batch.sizes, x_ND.device)
         for layer in self.layers:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.models.modules.activations import build_activation
+from graphgps_spse.models.modules.stable_distance import DistanceGate
 from graphgps_spse.ops.edge_layout import EdgeLayout
 
 
@@ -39,16 +40,21 @@ class NodeUpdate(nn.Module):
 
 
 class GINE(nn.Module):
-    """The update MLP(x_i + sum_j ReLU(x_j + e_ji)) over the edges j -> i (Hu et al. 2020); e does not change."""
+    """The update MLP(x_i + sum_j ReLU(x_j + e_ji)) over the edges j -> i (Hu et al. 2020); e does not change.
 
-    def __init__(self, dim: int, *, activation: str, after: AfterConvolution) -> None:
+    `gate` gives each message a weight (modules/stable_distance.py).
+    """
+
+    def __init__(self, dim: int, *, activation: str, after: AfterConvolution, gate: DistanceGate | None = None) -> None:
         super().__init__()
+        self.gate = gate
         self.mlp = nn.Sequential(nn.Linear(dim, dim), build_activation(activation), nn.Linear(dim, dim))
         self.update = NodeUpdate(dim, after)
 
     def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return the next node features, and the edge features as given."""
         message_ED = F.relu(edges.at_senders(x_ND) + e_ED)
+        message_ED = message_ED if self.gate is None else message_ED * self.gate(edges)
         update_ND = self.mlp(x_ND + edges.sum_at_receivers(message_ED).to(x_ND.dtype))
         return self.update(x_ND, update_ND), e_ED
 
@@ -60,12 +66,23 @@ class GatedGCN(nn.Module):
     the sigmoid; e'_ji = e_ji + Drop(act(BN(g_ji))). The BN of a training batch's only edge is the bias.
     """
 
-    def __init__(self, dim: int, *, activation: str, dropout: float, update_edges: bool, residual: bool = True) -> None:
+    def __init__(
+        self,
+        dim: int,
+        *,
+        activation: str,
+        dropout: float,
+        update_edges: bool,
+        residual: bool = True,
+        gate: DistanceGate | None = None,
+    ) -> None:
         """Without `update_edges`, as in a last layer, e does not change. Its norm exists but is unused.
 
-        Without `residual`, x'_i and e'_ji lack their first term.
+        Without `residual`, x'_i and e'_ji lack their first term. `gate` gives each s(g_ji) another factor
+        (modules/stable_distance.py).
         """
         super().__init__()
+        self.gate = gate
         self.dropout, self.update_edges, self.residual = dropout, update_edges, residual
         self.own, self.carried, self.edge, self.receiver, self.sender = (nn.Linear(dim, dim) for _ in range(5))
         self.norm_node, self.norm_edge = nn.BatchNorm1d(dim), nn.BatchNorm1d(dim)
@@ -74,7 +91,7 @@ class GatedGCN(nn.Module):
     def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return the next node and edge features."""
         gate_ED = edges.at_receivers(self.receiver(x_ND)) + edges.at_senders(self.sender(x_ND)) + self.edge(e_ED)
-        open_ED = gate_ED.sigmoid()
+        open_ED = gate_ED.sigmoid() if self.gate is None else gate_ED.sigmoid() * self.gate(edges)
         carried_ND = edges.sum_at_receivers(open_ED * edges.at_senders(self.carried(x_ND)))
         carried_ND = (carried_ND / (edges.sum_at_receivers(open_ED) + 1e-6)).to(x_ND.dtype)
         update_ND = self.activation(self.norm_node(self.own(x_ND) + carried_ND))

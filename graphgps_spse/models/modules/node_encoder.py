@@ -18,6 +18,7 @@ from graphgps_spse.models.modules.activations import ActivationOptions, build_ac
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, enabled_encoding, split_encoder_name
 from graphgps_spse.models.modules.positional_encoders import DegreeEmbedding, build_positional_encoder
 from graphgps_spse.models.options import LARGEST_DEPTH, L2NormOptions
+from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import encodings as known_encodings
 from graphgps_spse.registry import node_encoders
@@ -64,17 +65,25 @@ class NodeEncoder(nn.Module):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return [N, D]."""
-        parts = [self.raw(batch.x_NF), *(part(batch.node[name]) for name, part in self.parts.items())]
-        x_ND = torch.cat(parts, dim=1)
+        columns = [self.raw(batch.x_NF)]
+        for name, part in self.parts.items():
+            if getattr(part, "reads_edges", False):
+                columns.append(part(batch.node[name], EdgeLayout(batch.edge_index_2E, len(batch.x_NF))))
+            else:
+                columns.append(part(batch.node[name]))
+        x_ND = torch.cat(columns, dim=1)
         for name, part in self.added.items():
             x_ND = x_ND + part(batch.node[name])
         return self.pre_mp(x_ND)
 
 
-def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> NodeEncoder:
+def build_node_encoder(
+    cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int, *, elsewhere: str = ""
+) -> NodeEncoder:
     """Read `dataset.node_encoder_name`, X+A+B, and `gnn.layers_pre_mp`.
 
-    The name of an encoding alone means LinearNode beside it.
+    The name of an encoding alone means LinearNode beside it. `elsewhere` is the name of an encoding that another part
+    of the model reads.
     """
     raw, names = split_encoder_name(EncoderOptions.from_cfg(cfg).node_encoder_name, "node")
     if raw in known_encodings.names():
@@ -82,6 +91,8 @@ def build_node_encoder(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding
     parts, added = {}, {}
     for name in names:
         encoding = enabled_encoding(encodings, name, "node")
+        if name == elsewhere:
+            continue
         if encoding.node_values == "degrees":
             added[name] = DegreeEmbedding(encoding.num_degrees, dim)
         else:

@@ -2,7 +2,8 @@
 
 A class registered as a positional encoder is what `posenc_NAME.model` names. It is built as `from_cfg(cfg, encoding)`,
 reads options from the section of the encoding, and has a width, `dim`: it maps [N, dim_node] to [N, dim]. `reads` says
-which encodings it can read: those of the same `node_values`.
+which encodings it can read: those of the same `node_values`. One with `reads_edges` also gets the EdgeLayout of the
+batch. The name of an encoding at the beginning of a registered name is left out in `posenc_NAME.model`.
 """
 
 from collections.abc import Sequence
@@ -19,9 +20,16 @@ from graphgps_spse.registry import positional_encoders
 def build_positional_encoder(cfg: Any, encoding: Encoding) -> Any:
     """Return the module that `posenc_NAME.model` names. Raises ConfigError for one that cannot read the encoding."""
     section = f"posenc_{encoding.name}"
+    every = {name: positional_encoders.get(name) for name in positional_encoders.names()}
+    fitting = {name: cls for name, cls in every.items() if cls.reads == encoding.node_values}
+    classes = {name.removeprefix(encoding.name): cls for name, cls in fitting.items()}
+    known = {name.lower(): name for name in classes}
+    if not known:
+        raise ConfigError(
+            f"dataset.node_encoder_name: +{encoding.name} is read only by message passing of GPSModel: set "
+            "model.type=GPSModel and gt.layer_type=GINE+Transformer or CustomGatedGCN+Transformer"
+        )
     model = getattr(cfg, section).model
-    classes = {name: positional_encoders.get(name) for name in positional_encoders.names()}
-    known = {name.lower(): name for name, cls in classes.items() if cls.reads == encoding.node_values}
     if model.lower() not in known:
         listing = " or ".join(known.values())
         raise ConfigError(f"{section}.model: '{model}' does not read {encoding.name}; it must be {listing}")

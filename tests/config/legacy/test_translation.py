@@ -222,8 +222,10 @@ THEIR_DEFAULTS = {
     "posenc_LapPE.pass_as_var": False, "posenc_RWSE.layers": 3, "posenc_RWSE.n_heads": 4, "posenc_RWSE.post_layers": 0,
     "posenc_RWSE.pass_as_var": False, "posenc_RWSE.kernel.times": [], "posenc_RWSE.enable_edges": True,
     "dataset.pe_transform_on_the_fly": False, "posenc_RRWP.spd": False,
-    "posenc_HKdiagSE.enable": False, "posenc_ElstaticSE.kernel.times_func": "range(10)", "posenc_HKdiagSE.n_heads": 4,
-    "posenc_SignNet.phi_out_dim": 4, "posenc_GraphormerBias.dim_pe": 0, "graphormer.num_layers": 6,
+    "posenc_HKdiagSE.enable": False, "posenc_ElstaticSE.kernel.times_func": "range(10)",
+    "posenc_HKdiagSE.n_heads": 4,
+    "posenc_SignNet.phi_out_dim": 4, "posenc_SignNet.n_heads": 4,
+    "posenc_EquivStableLapPE.raw_norm_type": "none", "posenc_GraphormerBias.dim_pe": 0, "graphormer.num_layers": 6,
     "optim.momentum": 0.9, "optim.steps": [30, 60, 90], "optim.lr_decay": 0.1, "optim.batch_accumulation": 1,
     "optim.reduce_factor": 0.5, "optim.schedule_patience": 10, "optim.min_lr": 0.0, "optim.clip_grad_norm_value": 1.0,
     "optim.early_stop_by_lr": False, "optim.early_stop_by_perf": False, "optim.stop_patience": 100,
@@ -243,6 +245,23 @@ def test_kernel_encodings_of_theirs(tmp_path):
     assert [encoding.dim_node for encoding in build_encodings(cfg)] == [10, 16]
     unread = minimal() | section("ElstaticSE", on)
     assert not load_config(write(tmp_path, unread)).posenc_ElstaticSE.enable
+
+
+def test_eigenvectors_of_theirs(tmp_path):
+    def read(name: str, *options: Any) -> Any:
+        flat = {key: value for key, value in official("GPS-ZINC").items() if not key.startswith("posenc_RWSE")}
+        flat |= {"dataset.node_encoder_name": f"TypeDictNode{name}"} | section(name[1:], *options)
+        return build(load_config(write(tmp_path, flat))).model
+
+    eigen = {"enable": True, "eigen.laplacian_norm": "none", "eigen.eigvec_norm": "L2", "eigen.max_freqs": 8}
+    net = {"model": "DeepSet", "dim_pe": 28, "layers": 8, "post_layers": 3, "phi_hidden_dim": 64, "phi_out_dim": 64}
+    linear, norm = lambda dim_in, dim_out: dim_in * dim_out + dim_out, 2 * 64
+    phi = linear(1, 64) + 15 * linear(64, 64) + 8 * norm + 7 * norm  # eight MLPs of two maps, and norms between layers
+    rho = 2 * (linear(64, 64) + norm) + linear(64, 28)
+    assert count_parameters(read("+SignNet", eigen, net).node_encoder.parts["SignNet"]) == phi + rho
+    gates = linear(8, 64) + 10 * (linear(1, 64) + linear(64, 1))
+    without = count_parameters(read("", {}))
+    assert count_parameters(read("+EquivStableLapPE", eigen, {"raw_norm_type": "none"})) == without + gates
 
 
 def test_every_key_of_theirs_is_known(tmp_path):
