@@ -1,9 +1,12 @@
 """The examples in docs/encodings.md and docs/counting.md run as written."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from graphgps_spse.registry import encodings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NUM_EXAMPLES = {"encodings.md": 1, "counting.md": 3}
@@ -21,3 +24,15 @@ def test_example(page, number):
 def test_number_of_examples():
     assert {page: len(examples) for page, examples in EXAMPLES.items()} == NUM_EXAMPLES
     assert all("assert" in example for examples in EXAMPLES.values() for example in examples)
+
+
+def test_the_table_of_sources_has_every_encoding_with_its_measured_time():
+    page = (DOCS / "encodings.md").read_text(encoding="utf-8").partition("## Sources and cost")[2]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    shown = {row[0]: row for row in rows if len(row) == 7 and row[0] != "encoding"}
+    record = json.loads((DOCS.parent / "benchmarks/results/encodings_pyg.json").read_text())["measurements"]
+    assert set(shown) == set(record) == set(encodings.names())
+    for name, measured in record.items():
+        assert float(shown[name][4]) == float(f"{measured['ms_per_graph']:.2g}"), name
+        if "pyg" in measured:
+            assert f"{measured['ratio']:.0f} times" in shown[name][5] and measured["ratio"] >= 9.5, name
