@@ -174,6 +174,7 @@ def fit_predict(data: TreeData, options: TreeOptions, *, seed: int, num_threads:
     }
     scores = {split: torch.zeros(len(rows), data.spec.num_targets) for split, rows in data.features.items()}
     total_leaves = 0
+    binned: dict[tuple[bytes, bytes], tuple[Any, Any]] = {}  # columns are binned once for targets of the same rows
     for target in range(data.spec.num_targets):
         known = {split: ~np.isnan(values[:, target]) for split, values in data.targets.items()}
         train = data.targets["train"][known["train"], target]
@@ -182,16 +183,19 @@ def fit_predict(data: TreeData, options: TreeOptions, *, seed: int, num_threads:
             for rows in scores.values():
                 rows[:, target] = float(value) if objective != "binary" else (30.0 if value else -30.0)
             continue
-        tables = {
-            split: lightgbm.Dataset(data.features[split][known[split]], data.targets[split][known[split], target])
-            for split in ("train", "val")
-        }
+        key = (known["train"].tobytes(), known["val"].tobytes())
+        if key not in binned:
+            tables = [lightgbm.Dataset(data.features[split][known[split]]) for split in ("train", "val")]
+            binned[key] = tables[0], tables[1].set_reference(tables[0])
+        for split, table in zip(("train", "val"), binned[key]):
+            table.set_label(data.targets[split][known[split], target])
+        train_table, val_table = binned[key]
         callbacks: list[Any] = [lightgbm.early_stopping(options.patience, verbose=False)] if known["val"].any() else []
         booster = lightgbm.train(
             settings,
-            tables["train"],
+            train_table,
             num_boost_round=options.max_rounds,
-            valid_sets=[tables["val"]] if callbacks else [],
+            valid_sets=[val_table] if callbacks else [],
             callbacks=callbacks,
         )
         rounds = booster.best_iteration or options.max_rounds
