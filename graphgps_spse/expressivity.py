@@ -3,13 +3,15 @@
 A view of a graph is an int64 array [n, n, C] with C channels for each pair (i, j); (i, i) holds node values. Encodings
 with rational or irrational values are compared without rounding errors:
 
-* Random walks and resistances are represented by residues modulo two primes. Equal numbers have equal residues, so
-  graphs with different residues are certainly different; different numbers have equal residues with probability 2^-50.
+* Random walks, non-backtracking walks, homomorphism counts and resistances are represented by residues modulo two
+  primes. Equal numbers have equal residues, so graphs with different residues are certainly different; different
+  numbers have equal residues with probability 2^-50.
 * Heat kernels exp(-tL) for all t > 0 are represented by the powers of L, and the Laplacian spectrum by its power sums,
   because they determine each other.
 * Path counts are integers. Lengths with a count of 2^53 or more are omitted.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +65,59 @@ def walk_view(adjacency: np.ndarray, num_powers: int) -> np.ndarray:
             power = power @ step % prime
         views.append(np.stack(powers, -1))
     return np.stack(views, -1).reshape(*adjacency.shape, -1)
+
+
+def non_backtracking_view(adjacency: np.ndarray, num_powers: int) -> np.ndarray:
+    """Return residues of the probabilities of non-backtracking walks of 0 .. C - 1 steps, [n, n, 2 C].
+
+    The walks are those of the encoding NBWalks: a walk ends at a node that offers no other way than back.
+    """
+    start_E, end_E = np.nonzero(adjacency)
+    n, degree = len(adjacency), adjacency.sum(1)
+    number = np.zeros((n, n), np.int64)
+    number[start_E, end_E] = np.arange(len(start_E))
+    reverse_E = number[end_E, start_E]
+    by_end = np.argsort(end_E, kind="stable")
+    views = []
+    for prime in PRIMES:
+        first, later = (np.array([pow(int(d), -1, prime) if d > 0 else 0 for d in degree - k]) for k in (0, 1))
+        at, powers = np.eye(n, dtype=np.int64), []
+        on_edge_nE = np.zeros((n, len(start_E)), np.int64)
+        for step in range(num_powers):
+            powers.append(at)
+            choice = (later if step else first)[start_E]
+            on_edge_nE = (at[:, start_E] - on_edge_nE[:, reverse_E]) * choice % prime
+            sums = np.concatenate([np.zeros((n, 1), np.int64), on_edge_nE[:, by_end].cumsum(1)], axis=1)
+            into = np.searchsorted(end_E[by_end], np.arange(n + 1))
+            at = (sums[:, into[1:]] - sums[:, into[:-1]]) % prime
+        views.append(np.stack(powers, -1))
+    return np.stack(views, -1).reshape(n, n, -1)
+
+
+def homomorphism_view(adjacency: np.ndarray, max_cycle: int, trees: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return residues of the numbers of homomorphisms from rooted trees and cycles to each node, [n, n, 2 C].
+
+    `trees` are those of `encodings.mose.rooted_trees`, and cycles have 3 to `max_cycle` edges. Trees come first. Values
+    are on the diagonal.
+    """
+    n, views = len(adjacency), []
+    steps = adjacency.astype(np.int64)
+    for prime in PRIMES:
+        counts, below = [], []
+        for children in trees:
+            count = np.ones(n, np.int64)
+            for child in children:
+                count = count * below[child] % prime
+            counts.append(count)
+            below.append(steps @ count % prime)
+        power = steps @ steps % prime
+        for _ in range(3, max_cycle + 1):
+            power = power @ steps % prime
+            counts.append(np.diag(power))
+        views.append(np.stack(counts, -1))
+    view = np.zeros((n, n, 2 * views[0].shape[1]), np.int64)
+    view[np.arange(n), np.arange(n)] = np.stack(views, -1).reshape(n, -1)
+    return view
 
 
 def laplacian_powers(adjacency: np.ndarray) -> np.ndarray:

@@ -16,59 +16,60 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from graphgps_spse import expressivity as see
 from graphgps_spse.arguments import at_least_one, check_out
 from graphgps_spse.command import run_command
+from graphgps_spse.encodings.mose import rooted_trees
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_json
 from graphgps_spse.graph_files import read_graphs
 
 MAX_LENGTH = 20
 LENGTHS = range(2, MAX_LENGTH + 1)
+MAX_TREE = 6
+"""Most nodes of the trees whose homomorphisms are counted."""
 KINDS = ("nodes", "pairs", "refined")
 
 
-class Views(NamedTuple):
-    """Views of one graph by all encodings."""
+class Views:
+    """Views of one graph by all encodings, each computed when it is first read."""
 
-    adjacency: np.ndarray
-    degree: np.ndarray
-    distance: np.ndarray
-    resistance: np.ndarray
-    spectrum: np.ndarray
-    heat: np.ndarray
-    walks: np.ndarray
-    paths: np.ndarray
+    def __init__(self, adjacency: np.ndarray, max_work: int) -> None:
+        """`max_work` limits exact path counts."""
+        self.adjacency, self.max_work, self.num_lengths = adjacency, max_work, MAX_LENGTH
 
-    @classmethod
-    def of(cls, adjacency: np.ndarray, max_work: int) -> "Views":
-        """Compute all views. `max_work` limits exact path counts."""
-        from graphgps_spse import expressivity as see
+    degree = cached_property(lambda self: see.degree_view(self.adjacency))
+    distance = cached_property(lambda self: see.distance_view(self.adjacency))
+    resistance = cached_property(lambda self: see.resistance_view(self.adjacency))
+    spectrum = cached_property(lambda self: see.spectrum_view(self.adjacency))
+    heat = cached_property(lambda self: see.laplacian_powers(self.adjacency))
+    walks = cached_property(lambda self: see.walk_view(self.adjacency, MAX_LENGTH + 1))
+    onward = cached_property(lambda self: see.non_backtracking_view(self.adjacency, MAX_LENGTH + 1))
+    all_paths = cached_property(lambda self: see.path_view(self.adjacency, MAX_LENGTH, max_work=self.max_work))
 
-        return cls(
-            adjacency,
-            see.degree_view(adjacency),
-            see.distance_view(adjacency),
-            see.resistance_view(adjacency),
-            see.spectrum_view(adjacency),
-            see.laplacian_powers(adjacency),
-            see.walk_view(adjacency, MAX_LENGTH + 1),
-            see.path_view(adjacency, MAX_LENGTH, max_work=max_work),
-        )
+    @property
+    def paths(self) -> np.ndarray:
+        """Path counts up to `num_lengths`, which a comparison lowers to the lengths counted for both graphs."""
+        return self.all_paths[..., : self.num_lengths]
+
+    @cached_property
+    def homomorphisms(self) -> np.ndarray:
+        """Homomorphism counts of trees of up to MAX_TREE nodes and cycles of up to MAX_LENGTH edges."""
+        return see.homomorphism_view(self.adjacency, MAX_LENGTH, rooted_trees(MAX_TREE))
 
 
 def encodings() -> dict[str, tuple[range, Callable[[Views, int], np.ndarray]]]:
     """Return the lengths K of each encoding, and a function that returns its view up to length K."""
-    from graphgps_spse.expressivity import edges_only, nodes_only
-
-    once = range(1)
+    edges_only, nodes_only, once = see.edges_only, see.nodes_only, range(1)
+    trees = 2 * len(rooted_trees(MAX_TREE))
     return {
         "degree": (once, lambda v, k: v.degree),
         "shortest path distance": (once, lambda v, k: v.distance),
@@ -77,6 +78,8 @@ def encodings() -> dict[str, tuple[range, Callable[[Views, int], np.ndarray]]]:
         "heat kernel at all times": (once, lambda v, k: v.heat),
         "RWSE": (LENGTHS, lambda v, k: nodes_only(v.walks[..., : 2 * k + 2], v.adjacency)),
         "RRWP": (LENGTHS, lambda v, k: v.walks[..., : 2 * k + 2]),
+        "non-backtracking walks": (LENGTHS, lambda v, k: v.onward[..., : 2 * k + 2]),
+        "homomorphisms": (LENGTHS, lambda v, k: nodes_only(v.homomorphisms[..., : trees + 2 * (k - 2)], v.adjacency)),
         "cycles through nodes": (LENGTHS, lambda v, k: nodes_only(v.paths[..., :k], v.adjacency)),
         "cycles through edges": (LENGTHS, lambda v, k: edges_only(v.paths[..., :k], v.adjacency)),
         "SPSE": (LENGTHS, lambda v, k: v.paths[..., :k]),
@@ -88,26 +91,36 @@ READS_PATHS = ("cycles through nodes", "cycles through edges", "SPSE", "RRWP+SPS
 
 
 def measure(
-    graphs: list[np.ndarray], pairs: list[tuple[int, int]], categories: list[str], max_work: int
+    graphs: list[np.ndarray],
+    pairs: list[tuple[int, int]],
+    categories: list[str],
+    max_work: int,
+    names: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return a row for each encoding, K and category: numbers of pairs, of pairs counted up to K, and distinguished.
+    """Return a row for each encoding of `names` (default: all), K and category.
+
+    A row holds the numbers of pairs, of pairs counted up to K, and of pairs distinguished.
 
     Where counting ends before K for one graph of a pair, both show the lengths that are counted for both.
     """
-    from graphgps_spse.expressivity import compare_views
 
     @lru_cache(maxsize=max(2, min(64, len(graphs))))
     def views_of(graph: int) -> Views:
-        return Views.of(graphs[graph], max_work)
+        return Views(graphs[graph], max_work)
+
+    chosen = {name: entry for name, entry in encodings().items() if not names or name in names}
 
     found: dict[tuple[str, int, str], dict[str, int]] = {}
     for done, ((a, b), category) in enumerate(zip(pairs, categories), 1):
-        counted = min(views_of(graph).paths.shape[-1] for graph in (a, b))
-        views = [v._replace(paths=v.paths[..., :counted]) for v in (views_of(a), views_of(b))]
-        for name, (lengths, show) in encodings().items():
+        views, counted = (views_of(a), views_of(b)), MAX_LENGTH
+        if not chosen.keys().isdisjoint(READS_PATHS):
+            counted = min(v.all_paths.shape[-1] for v in views)
+        for view in views:
+            view.num_lengths = counted
+        for name, (lengths, show) in chosen.items():
             for k in lengths:
                 row = found.setdefault((name, k, category), dict.fromkeys(("total", "counted", *KINDS), 0))
-                verdict = compare_views(*(show(v, k) for v in views))
+                verdict = see.compare_views(*(show(v, k) for v in views))
                 row["total"] += 1
                 row["counted"] += k <= counted or name not in READS_PATHS
                 for kind in KINDS:
@@ -119,17 +132,15 @@ def measure(
 
 def measure_relabelings(graphs: list[np.ndarray], max_length: int, seed: int) -> dict[str, int]:
     """Return how many graphs differ from a relabeling, by exact counts and by the paper's lower bounds."""
-    from graphgps_spse.expressivity import compare_views, path_view
-
     rng = np.random.default_rng(seed)
     found = {"graphs": len(graphs), "K": max_length, "exact": 0, "dag": 0}
     for adjacency in graphs:
         order = rng.permutation(len(adjacency))
         relabelled = adjacency[np.ix_(order, order)]
         for method, options in (("exact", {"max_work": 10**8}), ("dag", {"R": 1.0, "D_dfs": 6, "N": 1})):
-            first, second = (path_view(a, max_length, method=method, **options) for a in (adjacency, relabelled))
+            first, second = (see.path_view(a, max_length, method=method, **options) for a in (adjacency, relabelled))
             length = min(first.shape[-1], second.shape[-1])
-            found[method] += compare_views(first[..., :length], second[..., :length]).pairs
+            found[method] += see.compare_views(first[..., :length], second[..., :length]).pairs
     return found
 
 
@@ -161,8 +172,11 @@ def draw(record: dict[str, Any], path: Path) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    for name in ("RWSE", "RRWP", "cycles through nodes", "cycles through edges", "SPSE", "RRWP+SPSE"):
+    drawn = ("RWSE", "RRWP", "non-backtracking walks", "homomorphisms", "cycles through nodes")
+    for name in (*drawn, "cycles through edges", "SPSE", "RRWP+SPSE"):
         rows = [row for row in record["rows"] if row["encoding"] == name]
+        if not rows:
+            continue
         lengths = sorted({row["K"] for row in rows})
         at = [[row for row in rows if row["K"] == k] for k in lengths]
         separated = [sum(row["refined"] for row in group) for group in at]
@@ -192,6 +206,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="?", type=Path, help="graph6 (.g6) or EXP's text format; plain, .gz or .xz")
     parser.add_argument("--categories", type=Path, metavar="CSV", help="one row per pair, with a column paper_category")
+    parser.add_argument("--encodings", metavar="NAMES", help="names of encodings, separated by commas; default: all")
     parser.add_argument("--all-pairs", action="store_true", help="compare every graph with every other")
     parser.add_argument(
         "--max-work", type=float, default=3e8, help="work for exact counts of one graph, in units of about a nanosecond"
@@ -209,6 +224,10 @@ def main() -> int:
         parser.error("name a file of graphs, or a record with --table")
     if not 1 <= asked.max_work < math.inf:
         parser.error(f"--max-work {asked.max_work} is below 1 or not finite")
+    names = asked.encodings.split(",") if asked.encodings else []
+    unknown = sorted(set(names) - set(encodings()))
+    if unknown:
+        parser.error(f"--encodings {','.join(unknown)}: known are {', '.join(encodings())}")
     if asked.out is not None:
         check_out(parser, asked.out.with_suffix(".json"))
 
@@ -232,7 +251,7 @@ def main() -> int:
                 categories = read_categories(asked.categories)
             if len(categories) != len(pairs):
                 raise DataError(f"{asked.categories} has {len(categories)} rows, {asked.graphs} {len(pairs)} pairs")
-            record = {"rows": measure(graphs, pairs, categories, int(asked.max_work))}
+            record = {"rows": measure(graphs, pairs, categories, int(asked.max_work), names)}
             print(table(record))
         record |= {"graphs": asked.graphs.name, "max_work": int(asked.max_work)}
         record |= {"seconds": round(time.perf_counter() - started, 1)}

@@ -10,6 +10,7 @@ import pytest
 from scripts_at import load_script
 
 from graphgps_spse import expressivity as see
+from graphgps_spse.encodings.mose import rooted_trees
 
 ROOT = Path(__file__).parents[1]
 BREC = ROOT.parent / "shared" / "data" / "brec"
@@ -72,6 +73,31 @@ def test_residues_are_those_of_the_rational_numbers(seed):
                 residues = [f.numerator * pow(f.denominator, -1, p) % p for f, p in zip([power[i][j]] * 2, see.PRIMES)]
                 assert view[i, j, 2 * k : 2 * k + 2].tolist() == residues
         power = [[sum(power[i][m] * step[m][j] for m in range(n)) for j in range(n)] for i in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_residues_of_non_backtracking_walks(seed):
+    """All walks that never turn back, with rational probabilities."""
+    adjacency = matrix(nx.gnp_random_graph(6, 0.5, seed=seed))
+    view, walks = see.non_backtracking_view(adjacency, 5), [((i,), Fraction(1)) for i in range(6)]
+    for k in range(5):
+        found, longer = {}, []
+        for walk, probability in walks:
+            found[walk[0], walk[-1]] = found.get((walk[0], walk[-1]), 0) + probability
+            onward = set(np.flatnonzero(adjacency[walk[-1]])) - set(walk[-2:-1])
+            longer += [((*walk, j), probability / len(onward)) for j in onward]
+        for i, j in np.ndindex(6, 6):
+            f = Fraction(found.get((i, j), 0))
+            residues = [f.numerator * pow(f.denominator, -1, p) % p for p in see.PRIMES]
+            assert view[i, j, 2 * k : 2 * k + 2].tolist() == residues
+        walks = longer
+
+
+def test_homomorphisms_of_cycles_and_trees():
+    """A triangle: one for the single node, 2 for an edge, 4 for both trees of three nodes; closed walks 2 and 6."""
+    view = see.homomorphism_view(TRIANGLES, 4, rooted_trees(3))
+    assert view[0, 0, ::2].tolist() == view[5, 5, 1::2].tolist() == [1, 2, 4, 4, 2, 6] and not view[0, 1].any()
+    assert see.homomorphism_view(HEXAGON, 4, rooted_trees(3))[0, 0, ::2].tolist() == [1, 2, 4, 4, 0, 6]
 
 
 def test_resistances_of_a_triangle_a_path_and_two_components():
