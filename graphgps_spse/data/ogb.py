@@ -1,10 +1,11 @@
-"""Molecular benchmarks with `dataset.format: OGB`, as in GraphGPS: Peptides and PCQM4Mv2."""
+"""Data sets with `dataset.format: OGB`, as in GraphGPS: Peptides, PCQM4Mv2 and ogbg-.. (ogb_graphs.py)."""
 
 from pathlib import Path
 from typing import Any
 
 from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.molecules import count_workers
+from graphgps_spse.data.ogb_graphs import OGBGraphs, ogb_table
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
 from graphgps_spse.data.pyg import TrustOptions
@@ -15,20 +16,22 @@ from graphgps_spse.registry import datasets, nearest
 
 @datasets.register("OGB")
 class OGB:
-    """Peptides (Dwivedi et al. 2022) from PyG's raw files, and PCQM4Mv2 (Hu et al. 2021) from OGB's raw files."""
+    """Peptides (Dwivedi et al. 2022) from PyG's raw files, PCQM4Mv2 (Hu et al. 2021) and ogbg-.. from OGB's."""
 
     names = ("peptides-functional", "peptides-structural", *(f"PCQM4Mv2-{kind}" for kind in PCQM4Mv2.kinds))
-    """Values of `dataset.name`."""
+    """Values of `dataset.name`, besides those of ogbg-.., which the table of the library ogb lists."""
 
     @classmethod
-    def from_cfg(cls, cfg: Any) -> PyGDataset | PCQM4Mv2:
+    def from_cfg(cls, cfg: Any) -> PyGDataset | PCQM4Mv2 | OGBGraphs:
         """Read `dataset.name` and `dataset.dir`, and of each family what it needs besides."""
         source = SourceOptions.from_cfg(cfg)
         name, root = source.name, Path(source.dir)
+        if name in ogb_table():
+            return OGBGraphs(name=name, folder=root)
         if name not in cls.names:
+            known = [*cls.names, *ogb_table()]
             raise ConfigError(
-                f"dataset.name: '{name}' is not a data set of OGB.{nearest(name, list(cls.names))} "
-                f"Known: {', '.join(cls.names)}"
+                f"dataset.name: '{name}' is not a data set of OGB.{nearest(name, known)} Known: {', '.join(known)}"
             )
         family, kind = name.split("-")
         if family == "peptides":

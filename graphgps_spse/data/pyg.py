@@ -147,7 +147,9 @@ def _stop_after_download(self: Any) -> NoReturn:
     raise _DownloadedError
 
 
-def split_from_arrays(arrays: Arrays, *, name: str, split: str, level: str = "graph") -> GraphDataset:
+def split_from_arrays(
+    arrays: Arrays, *, name: str, split: str, level: str = "graph", may_miss_targets: bool = False
+) -> GraphDataset:
     """Return one split of the arrays that `RawFiles.read` returns."""
     tensors = {
         key.removeprefix(f"{split}."): torch.from_numpy(array)
@@ -166,6 +168,7 @@ def split_from_arrays(arrays: Arrays, *, name: str, split: str, level: str = "gr
         edge_ptr=tensors["edge_ptr"],
         target_pairs_2R=tensors.get("pairs"),
         target_ptr=tensors.get("target_ptr"),
+        may_miss_targets=may_miss_targets,
     )
 
 

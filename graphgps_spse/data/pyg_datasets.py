@@ -133,7 +133,8 @@ class PyGDataset:
         }
 
     def _split(self, arrays: Arrays, key: str, split: str) -> GraphDataset:
-        graphs = split_from_arrays(arrays, name=self.label, split=key, level=self.spec.level)
+        may_miss = self.spec.may_miss_targets
+        graphs = split_from_arrays(arrays, name=self.label, split=key, level=self.spec.level, may_miss_targets=may_miss)
         attr, is_class = graphs.edge_attr_EF, self.spec.num_classes > 0 and self.spec.task != "multilabel"
         return replace(
             graphs,
@@ -143,7 +144,6 @@ class PyGDataset:
             if attr is None or not self.spec.edge_input.size
             else _as_input(attr, self.spec.edge_input),
             y=graphs.y.long() if is_class else graphs.y.float(),
-            may_miss_targets=self.spec.may_miss_targets,
         )
 
     def _read(self) -> Arrays:

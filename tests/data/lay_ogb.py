@@ -66,3 +66,37 @@ def lay_pcqm(root: Path, *, smiles: Sequence[str] = SMILES, num_graphs: Sequence
     parts = ("train", "valid", "test-dev", "test-challenge")
     split = {part: np.arange(first, last) for part, first, last in zip(parts, bounds, bounds[1:])}
     torch.save(split, folder / "split_dict.pt")
+
+
+def lay_ogbg(root: Path, name: str, *, num_graphs: Sequence[int] = (8, 4, 4)) -> None:
+    """Lay ogbg-mol.. or ogbg-ppa, with rows of the splits in reverse. Labels alternate; some are missing in molpcba."""
+    from graphgps_spse.data.ogb_graphs import ogb_table
+
+    row = ogb_table()[name]
+    raw, split = (root / name.replace("-", "_") / part for part in ("raw", f"split/{row['split']}"))
+    raw.mkdir(parents=True)
+    split.mkdir(parents=True)
+    (raw.parent / "RELEASE_v1.txt").touch()
+    molecules = [featurise(SMILES[k % len(SMILES)]) for k in range(sum(num_graphs))]
+    tables = {
+        "num-node-list": [[len(m.x)] for m in molecules],
+        "num-edge-list": [[len(m.edge_attr) // 2] for m in molecules],
+        "edge": np.concatenate([m.edge_index[:, ::2].T for m in molecules]).tolist(),
+    }
+    if name == "ogbg-ppa":
+        tables["edge-feat"] = [[(k + c) % 10 / 10 for c in range(7)] for k in range(len(tables["edge"]))]
+        tables["graph-label"] = [[k % 37] for k in range(len(molecules))]
+    else:
+        tables["edge-feat"] = np.concatenate([m.edge_attr[::2] for m in molecules]).tolist()
+        tables["node-feat"] = np.concatenate([m.x for m in molecules]).tolist()
+        columns = range(int(row["num tasks"]))
+        tables["graph-label"] = [[(k + c) % 2 for c in columns] for k in range(len(molecules))]
+        if len(columns) > 1:
+            tables["graph-label"][0][1] = ""
+    ends = np.cumsum([0, *num_graphs])
+    for part, first, last in zip(("train", "valid", "test"), ends, ends[1:]):
+        tables[f"{part}"] = [[k] for k in reversed(range(first, last))]
+    for part, rows in tables.items():
+        folder = split if part in ("train", "valid", "test") else raw
+        with gzip.open(folder / f"{part}.csv.gz", "wt", newline="") as file:
+            csv.writer(file).writerows(rows)

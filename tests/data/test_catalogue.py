@@ -5,15 +5,19 @@ from pathlib import Path
 import pytest
 
 from graphgps_spse.data.catalogue import catalogue
+from graphgps_spse.data.ogb_graphs import know_ogb, ogb_table
 from graphgps_spse.data.split_rules import SplitOptions
 from graphgps_spse.registry import edge_encoders, node_encoders, tasks
 
 DOCS = (Path(__file__).parents[2] / "docs/datasets.md").read_text().splitlines()
 
 
-@pytest.mark.parametrize(("data_format", "name"), catalogue())
+EVERY = catalogue() | {("OGB", name): know_ogb(name) for name in ogb_table()}
+
+
+@pytest.mark.parametrize(("data_format", "name"), EVERY)
 def test_parts_exist_and_the_document_has_a_row(data_format, name):
-    known = catalogue()[data_format, name]
+    known = EVERY[data_format, name]
     task = tasks.get(known.spec.task)(known.spec)
     assert task.direction in ("min", "max")
     node, edge = known.encoders

@@ -231,3 +231,14 @@ def test_headers_of_the_miniatures_are_those_of_the_class():
         _, _, own_file, own_smiles, own_target = MoleculeNet.names[name]
         places = range(header.count(",") + 1)
         assert (file, smiles_at, target_at) == (own_file, places[own_smiles], places[own_target])
+
+
+def test_unknown_labels_of_molecules_are_kept(tmp_path):
+    folder = tmp_path / "MoleculeNet/clintox/raw"
+    folder.mkdir(parents=True)
+    rows = [f"{smiles},{k % 2},{'' if k == 3 else 1}" for k, smiles in enumerate(RINGS)]
+    (folder / "clintox.csv").write_text("\n".join(["smiles,FDA_APPROVED,CT_TOX", *rows]) + "\n")
+    splits = load_splits(open_data(tmp_path, "PyG-MoleculeNet", "ClinTox"))
+    y = torch.cat([graphs.y for graphs in splits.values()])
+    assert int(y[:, 1].isnan().sum()) == 1
+    assert not y[:, 0].isnan().any()

@@ -1,0 +1,102 @@
+"""Data sets ogbg-..: graphs are those that the library ogb reads from the same files, and splits are OGB's."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from lay_ogb import lay_ogbg
+from ogb.graphproppred import Evaluator
+from ogb.io.read_graph_raw import read_csv_graph_raw
+from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
+
+from graphgps_spse.config import load_config
+from graphgps_spse.data.ogb_graphs import METRICS, know_ogb, ogb_table
+from graphgps_spse.data.opening import load_splits
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import datasets, tasks
+
+
+def open_ogb(root, name):
+    path = root / "cfg.yaml"
+    path.write_text(f"dataset: {{format: OGB, name: {name}, dir: {root}}}\n")
+    return datasets.get("OGB").from_cfg(load_config(path))
+
+
+@pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-molpcba", "ogbg-molesol", "ogbg-ppa"])
+def test_graphs_are_those_of_the_library(tmp_path, name):
+    lay_ogbg(tmp_path, name)
+    splits = load_splits(open_ogb(tmp_path, name))
+    raw = tmp_path / name.replace("-", "_") / "raw"
+    reference = read_csv_graph_raw(str(raw), add_inverse_edge=True)
+    first = 0
+    for graphs, number in zip(splits.values(), (8, 4, 4)):
+        assert len(graphs) == number
+        for row in range(number):
+            graph = reference[first + number - 1 - row]  # the files of the splits are in reverse
+            batch = graphs.batch([row])
+            assert np.array_equal(batch.edge_index_2E.numpy(), graph["edge_index"])
+            assert np.array_equal(
+                batch.edge_attr_EF.numpy(), graph["edge_feat"].astype(batch.edge_attr_EF.numpy().dtype)
+            )
+            if name != "ogbg-ppa":
+                assert np.array_equal(batch.x_NF.numpy(), graph["node_feat"])
+        first += number
+    last = splits["train"].y[-1]
+    assert math.isnan(last[1]) if name == "ogbg-molpcba" else not last.isnan().any()
+
+
+@pytest.mark.parametrize("name", ogb_table())
+def test_tasks_and_metrics_are_those_of_the_library(name):
+    known = know_ogb(name)
+    assert known.spec.metric == METRICS[Evaluator(name).eval_metric]
+    assert known.spec.num_targets == Evaluator(name).num_tasks
+    task = tasks.get(known.spec.task)(known.spec)
+    assert task.direction == ("min" if known.spec.metric == "rmse" else "max")
+    widths = (known.spec.node_input.size, known.spec.edge_input.size)
+    assert widths == ((1, 7) if name == "ogbg-ppa" else (len(get_atom_feature_dims()), len(get_bond_feature_dims())))
+
+
+def test_unknown_names_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="'ogbg-molhvi' is not a data set of OGB. Did you mean 'ogbg-molhiv'"):
+        open_ogb(tmp_path, "ogbg-molhvi")
+
+
+def test_files_that_do_not_fit_together_are_named(tmp_path):
+    lay_ogbg(tmp_path, "ogbg-molbace")
+    raw = tmp_path / "ogbg_molbace/raw"
+    (raw / "num-edge-list.csv.gz").write_bytes((raw / "num-node-list.csv.gz").read_bytes())
+    with pytest.raises(DataError, match=r"ogbg-molbace: a file in .* do not fit together\). Download it from http"):
+        open_ogb(tmp_path, "ogbg-molbace").load()
+
+
+def test_a_failed_download_says_which_file_to_put_where(tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("torch_geometric.data.download_url", refuse)
+    with pytest.raises(DataError) as error:
+        open_ogb(tmp_path, "ogbg-molhiv").load()
+    for word in (
+        "hiv.zip",
+        "no route",
+        str(tmp_path / "ogbg_molhiv"),
+        "raw/edge.csv.gz",
+        "split/scaffold/train.csv.gz",
+    ):
+        assert word in str(error.value)
+    assert not (tmp_path / "ogbg_molhiv").exists()
+
+
+def test_the_download_is_unpacked_where_the_loader_looks(tmp_path, monkeypatch):
+    lay_ogbg(tmp_path / "source", "ogbg-molbbbp")
+
+    def unpack(_path, folder):
+        (tmp_path / "source/ogbg_molbbbp").rename(f"{folder}/bbbp")
+
+    monkeypatch.setattr("torch_geometric.data.download_url", lambda url, folder: f"{folder}/bbbp.zip")
+    monkeypatch.setattr("torch_geometric.data.extract_zip", unpack)
+    (tmp_path / "here").mkdir()
+    splits = open_ogb(tmp_path / "here", "ogbg-molbbbp").load()
+    assert len(splits["train"]) == 8
+    assert torch.equal(splits["train"].y[:2, 0], torch.tensor([1.0, 0.0]))
