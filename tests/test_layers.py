@@ -56,6 +56,7 @@ LAYERS = {
     "sweeps.states": (CORE | {"config.identity", "results", "rundir"}, STDLIB_ONLY),
     "sweeps.progress": ({"errors", "files"}, {"tqdm"}),
     "sweeps.slurm": (CORE, {"submitit"}),
+    "drawing": ({"counting", "errors"}, {"numpy"}),
     "search": (
         CORE | {"extras", "config", "files", "results", "sweeps.grid", "sweeps.launch", "sweeps.sweep"},
         {"matplotlib", "numpy", "optuna", "yaml"},

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from graphgps_spse.models.csa.pair_features import PairFeatures
-from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention
+from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, attention_weights, chromatic_attention
 from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -32,8 +32,8 @@ class ChromaticAttention(nn.Module):
         self.pair_value = nn.Linear(dim, dim, bias=False) if has_maps else None
         self.out = nn.Linear(dim, dim)
 
-    def forward(self, x_ND: Tensor, pairs: CSAPairs) -> Tensor:
-        """Return [N, D]."""
+    def forward(self, x_ND: Tensor, pairs: CSAPairs, weights: list[Tensor] | None = None) -> Tensor:
+        """Return [N, D]. Attention weights [P, D], one for each channel, are appended to `weights`."""
         layout, features = pairs.layout, pairs.features
         dropout_mask_P1 = None
         if self.training and self.dropout:
@@ -51,6 +51,8 @@ class ChromaticAttention(nn.Module):
             value=value,
             dropout_mask_P1=dropout_mask_P1,
         )
+        if weights is not None:
+            weights.append(attention_weights(given))
         return self.out(choose(chromatic_attention, self.kernels, given.q_ND)(given))
 
     def prepare_kernels(self) -> None:

@@ -76,8 +76,13 @@ class CSAModel(nn.Module):
         """Lower bound of the values that training stores per node pair: three kinds, and a dropout mask per layer."""
         return 3 + len(self.layers)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        With `return_attention`, return also the attention weights of each layer before dropout, [P, D], in the order
+        of PairLayout, one weight for each channel. They are computed in plain PyTorch beside the kernels.
+        """
+        weights: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training)
         edge = self.pair_encoder.edges(batch, layout)
         features = self.pair_encoder(batch, layout, edge)
@@ -90,8 +95,9 @@ class CSAModel(nn.Module):
             e_ED = self.pair_encoder.of_edges(batch, features).index_select(0, edges.order_E)
         x_ND, pairs = self.node_encoder(batch), CSAPairs(layout, features, shared)
         for layer in self.layers:
-            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs)
-        return self.head(x_ND, layout)
+            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights)
+        out = self.head(x_ND, layout)
+        return out if weights is None else (out, weights)
 
 
 def build_pair_features(cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim: int) -> PairEncoder:

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from graphgps_spse.ops.dispatch import choose, prepare
-from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, graph_attention
+from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, attention_weights, graph_attention
 
 
 class GraphAttention(nn.Module):
@@ -20,9 +20,11 @@ class GraphAttention(nn.Module):
         nn.init.zeros_(self.qkv.bias)
         nn.init.zeros_(self.out.bias)
 
-    def forward(self, x_ND: Tensor, blocks: NodeBlocks) -> Tensor:
-        """Return [N, D]."""
+    def forward(self, x_ND: Tensor, blocks: NodeBlocks, weights: list[Tensor] | None = None) -> Tensor:
+        """Return [N, D]. Attention weights [P, H] are appended to `weights`."""
         given = GraphAttentionInput(blocks, self.num_heads, self.qkv(x_ND), self.dropout if self.training else 0.0)
+        if weights is not None:
+            weights.append(attention_weights(given))
         return self.out(choose(graph_attention, self.kernels, given.qkv_NW)(given))
 
     def prepare_kernels(self) -> None:

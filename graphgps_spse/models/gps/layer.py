@@ -49,15 +49,24 @@ class GPSLayer(nn.Module):
         self.norm_ffn = nn.BatchNorm1d(dim)
 
     def forward(
-        self, x_ND: Tensor, e_ED: Tensor | None, edges: EdgeLayout | None, pairs: Any
+        self,
+        x_ND: Tensor,
+        e_ED: Tensor | None,
+        edges: EdgeLayout | None,
+        pairs: Any,
+        weights: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the next node and edge features; the local part reads `edges` and attention reads `pairs`."""
+        """Return the next node and edge features; the local part reads `edges` and attention reads `pairs`.
+
+        Attention weights are appended to `weights`.
+        """
         parts = []
         if self.local is not None and self.norm_local is not None:
             local_ND, e_ED = self.local(x_ND, e_ED, edges)
             parts.append(self.norm_local(local_ND))
         if self.attention is not None and self.norm_attention is not None:
-            global_ND = F.dropout(self.attention(x_ND, pairs), self.dropout, self.training)
+            given = (x_ND, pairs) if weights is None else (x_ND, pairs, weights)
+            global_ND = F.dropout(self.attention(*given), self.dropout, self.training)
             parts.append(self.norm_attention(x_ND + global_ND))
         x_ND = parts[0] + parts[1] if len(parts) == 2 else parts[0]
         return self.norm_ffn(x_ND + self.ffn(x_ND)), e_ED

@@ -70,8 +70,13 @@ class GPSModel(nn.Module):
             stable_distance=stable,
         )
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        With `return_attention`, return also the attention weights of each layer before dropout, [P, H], in the order
+        of PairLayout, computed in plain PyTorch beside the kernels; an empty list where no layer has attention.
+        """
+        weights: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training)
         edges, e_ED = None, None
         if self.layers[0].local is not None:
@@ -83,5 +88,6 @@ class GPSModel(nn.Module):
         x_ND = self.node_encoder(batch)
         blocks = NodeBlocks(batch.sizes, x_ND.device)
         for layer in self.layers:
-            x_ND, e_ED = layer(x_ND, e_ED, edges, blocks)
-        return self.head(x_ND, layout)
+            x_ND, e_ED = layer(x_ND, e_ED, edges, blocks, weights)
+        out = self.head(x_ND, layout)
+        return out if weights is None else (out, weights)

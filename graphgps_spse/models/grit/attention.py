@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from graphgps_spse.models.grit.pair_norm import PairNorm
 from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
-from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, grit_pairs
+from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, attention_weights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
@@ -38,8 +38,12 @@ class GritAttention(nn.Module):
         out: nn.Linear | None,
         dropout: float,
         norm: PairNorm,
+        attention: list[Tensor] | None = None,
     ) -> tuple[Tensor, PairStream | None]:
-        """Return the attention output, [N, D] by head, and the updated pairs; None for pairs if `out` is None."""
+        """Return the attention output, [N, D] by head, and the updated pairs; None for pairs if `out` is None.
+
+        Attention weights [P, H] are appended to `attention`.
+        """
         dim, heads = x_ND.shape[1], self.num_heads
         maps = torch.cat([linear.weight for linear in (self.query, self.key, self.value)])
         maps = maps.unflatten(0, (3, heads, -1)).transpose(1, 2).flatten(0, 2)  # (part, position in head, head)
@@ -65,6 +69,8 @@ class GritAttention(nn.Module):
             pair_dropout_mask_PD=None if out is None else self._dropout_mask(layout.num_pairs, dim, dropout, x_ND),
             with_statistics=out is not None and norm.training,
         )
+        if attention is not None:
+            attention.append(attention_weights(given))
         result = choose(grit_pairs, self.kernels, q_ND)(given)
         value_NCH, pair_NCH = (sums.unflatten(1, (-1, heads)) for sums in (result.value_ND, result.pair_ND))
         x_ND = (value_NCH.transpose(1, 2) + torch.einsum("nch,chd->nhd", pair_NCH, self.mix)).flatten(1)

@@ -37,11 +37,19 @@ class GritLayer(nn.Module):
         self.norm_ffn = nn.BatchNorm1d(dim, momentum=bn_momentum)
 
     def forward(
-        self, x_ND: Tensor, stream: PairStream, layout: PairLayout, log_deg_N: Tensor
+        self,
+        x_ND: Tensor,
+        stream: PairStream,
+        layout: PairLayout,
+        log_deg_N: Tensor,
+        weights: list[Tensor] | None = None,
     ) -> tuple[Tensor, PairStream | None]:
-        """Return the next node and pair features; None for pairs in the last layer, whose update nothing reads."""
+        """Return the next node and pair features; None for pairs in the last layer, whose update nothing reads.
+
+        Attention weights are appended to `weights`.
+        """
         out = self.out_pair if self.update_pairs else None
-        o_ND, stream_out = self.attention(x_ND, stream, layout, out, self.dropout, self.norm_pair)
+        o_ND, stream_out = self.attention(x_ND, stream, layout, out, self.dropout, self.norm_pair, weights)
         o_ND = nn.functional.dropout(o_ND, self.dropout, self.training)
         own_D, by_degree_D = self.degree[0].unbind(1)
         o_ND = o_ND * torch.addcmul(own_D, log_deg_N.unsqueeze(1), by_degree_D)

@@ -105,8 +105,13 @@ class GritTransformer(nn.Module):
         layers = [layer for layer in self.layers if isinstance(layer, GritLayer)]
         return sum(layer.out_pair.in_features + 2 * layer.attention.num_heads for layer in layers)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        With `return_attention`, return also the attention weights of each layer before dropout, [P, H], in the order
+        of PairLayout. They are computed in plain PyTorch beside the kernels.
+        """
+        weights: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training)
         x_ND = self.node_encoder(batch)
         if self.node_encoding is not None:
@@ -118,8 +123,9 @@ class GritTransformer(nn.Module):
         stream = PairStream(e_PD.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_ED))
         log_deg_N = batch.log_deg_N.to(x_ND.dtype)
         for layer in self.layers:
-            x_ND, stream = layer(x_ND, stream, layout, log_deg_N)
-        return self.head(x_ND, layout)
+            x_ND, stream = layer(x_ND, stream, layout, log_deg_N, weights)
+        out = self.head(x_ND, layout)
+        return out if weights is None else (out, weights)
 
 
 def _pair_encoding(encodings: Sequence[Encoding], dim: int) -> nn.Module:

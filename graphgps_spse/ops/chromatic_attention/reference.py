@@ -9,15 +9,27 @@ from graphgps_spse.ops.segments import widened
 
 def chromatic_attention(given: ChromaticInput) -> Tensor:
     """Return y, [N, D], from the equations of contract.py."""
-    layout, heads = given.layout, given.num_heads
-    score_PD, value_PD = (_mapped(given, pair_map) for pair_map in (given.score, given.value))
-    product_PD = layout.at_queries(given.q_ND) * layout.at_keys(given.k_ND)
-    dot_PH = product_PD.unflatten(1, (heads, -1)).sum(2)
-    score_PD = widened((score_PD.unflatten(1, (heads, -1)) + dot_PH.unsqueeze(2)).flatten(1))
-    alpha_PD = (score_PD - layout.at_queries(layout.max_keys(score_PD.detach()))).exp()
+    layout, value_PD = given.layout, _mapped(given, given.value)
+    alpha_PD = _exponentials(given)
     total_ND = layout.sum_keys(alpha_PD)
     alpha_PD = alpha_PD if given.dropout_mask_P1 is None else alpha_PD * given.dropout_mask_P1
     return layout.sum_keys(alpha_PD * (layout.at_keys(given.v_ND) + value_PD)) / total_ND
+
+
+def attention_weights(given: ChromaticInput) -> Tensor:
+    """Return alpha, [P, D], before dropout: its sum over the keys of a query is 1 for each channel."""
+    alpha_PD = _exponentials(given)
+    return alpha_PD / given.layout.at_queries(given.layout.sum_keys(alpha_PD))
+
+
+def _exponentials(given: ChromaticInput) -> Tensor:
+    """Return the terms of the softmax, [P, D], which are not divided by their sum over keys yet."""
+    layout, heads = given.layout, given.num_heads
+    score_PD = _mapped(given, given.score)
+    product_PD = layout.at_queries(given.q_ND) * layout.at_keys(given.k_ND)
+    dot_PH = product_PD.unflatten(1, (heads, -1)).sum(2)
+    score_PD = widened((score_PD.unflatten(1, (heads, -1)) + dot_PH.unsqueeze(2)).flatten(1))
+    return (score_PD - layout.at_queries(layout.max_keys(score_PD.detach()))).exp()
 
 
 def _mapped(given: ChromaticInput, pair_map: PairMap) -> Tensor:

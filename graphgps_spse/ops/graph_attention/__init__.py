@@ -2,6 +2,6 @@
 
 from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
 from graphgps_spse.ops.graph_attention.node_blocks import NodeBlocks
-from graphgps_spse.ops.graph_attention.reference import graph_attention
+from graphgps_spse.ops.graph_attention.reference import attention_weights, graph_attention
 
-__all__ = ["GraphAttentionInput", "NodeBlocks", "graph_attention"]
+__all__ = ["GraphAttentionInput", "NodeBlocks", "attention_weights", "graph_attention"]

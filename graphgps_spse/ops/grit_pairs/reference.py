@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
 from graphgps_spse.ops.segments import widened
@@ -10,16 +11,8 @@ from graphgps_spse.ops.segments import widened
 def grit_pairs(given: GritInput) -> GritOutput:
     """Return one layer's output from the equations of contract.py."""
     layout, heads, weights = given.layout, given.num_heads, given.weights
-    u_PD, scale_D, shift_D = given.pairs
-    e_PD = u_PD if scale_D is None or shift_D is None else u_PD * scale_D + shift_D
-    w_PD, b_PD = F.linear(e_PD, weights.map_WD, weights.map_bias_W).chunk(2, dim=1)
-    s_PD = (layout.at_queries(given.q_ND) + layout.at_keys(given.k_ND)) * w_PD
-    h_PD = F.relu(F.relu(s_PD).sqrt() - F.relu(-s_PD).sqrt() + b_PD)
-    logit_PH = widened(h_PD * weights.logit_D).unflatten(1, (-1, heads)).sum(1)
-    logit_PH = logit_PH.clamp(-given.clamp, given.clamp)
-    max_logit_NH = layout.max_keys(logit_PH.detach())
-    alpha_PH = (logit_PH - layout.at_queries(max_logit_NH)).exp()
-    alpha_PH = alpha_PH / layout.at_queries(layout.sum_keys(alpha_PH))
+    e_PD, h_PD = _features(given)
+    alpha_PH = _softmax(given, h_PD)
     if given.attention_dropout_mask_PH is not None:
         alpha_PH = alpha_PH * given.attention_dropout_mask_PH
     alpha_PD = alpha_PH.repeat(1, h_PD.shape[1] // heads)
@@ -33,3 +26,27 @@ def grit_pairs(given: GritInput) -> GritOutput:
         return GritOutput(value_ND, pair_ND, u_PD, None, None)
     var_D, mean_D = torch.var_mean(widened(u_PD), dim=0, correction=0)
     return GritOutput(value_ND, pair_ND, u_PD, mean_D, var_D)
+
+
+def attention_weights(given: GritInput) -> Tensor:
+    """Return alpha, [P, H], before dropout: its sum over the keys of a query is 1 for each head."""
+    return _softmax(given, _features(given)[1])
+
+
+def _features(given: GritInput) -> tuple[Tensor, Tensor]:
+    """Return the features e of all pairs and their hidden features h, [P, D] each."""
+    layout, weights = given.layout, given.weights
+    u_PD, scale_D, shift_D = given.pairs
+    e_PD = u_PD if scale_D is None or shift_D is None else u_PD * scale_D + shift_D
+    w_PD, b_PD = F.linear(e_PD, weights.map_WD, weights.map_bias_W).chunk(2, dim=1)
+    s_PD = (layout.at_queries(given.q_ND) + layout.at_keys(given.k_ND)) * w_PD
+    return e_PD, F.relu(F.relu(s_PD).sqrt() - F.relu(-s_PD).sqrt() + b_PD)
+
+
+def _softmax(given: GritInput, h_PD: Tensor) -> Tensor:
+    layout = given.layout
+    logit_PH = widened(h_PD * given.weights.logit_D).unflatten(1, (-1, given.num_heads)).sum(1)
+    logit_PH = logit_PH.clamp(-given.clamp, given.clamp)
+    max_logit_NH = layout.max_keys(logit_PH.detach())
+    alpha_PH = (logit_PH - layout.at_queries(max_logit_NH)).exp()
+    return alpha_PH / layout.at_queries(layout.sum_keys(alpha_PH))

@@ -1,0 +1,98 @@
+"""A picture and a page of the encodings of one graph: its paths, RRWP beside SPSE by length, cycles through an edge."""
+
+import json
+from html import escape
+from importlib.resources import files
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from graphgps_spse.counting import count_simple_paths
+from graphgps_spse.drawing.graph import DrawnGraph
+from graphgps_spse.drawing.page import PAGE_STYLE, embed_json, html_page
+from graphgps_spse.drawing.svg import as_svg, draw_graph, draw_heat_map, place
+from graphgps_spse.errors import DataError
+
+MAX_PATHS = 200
+"""Largest number of paths that a picture shows."""
+
+
+class PairTables(NamedTuple):
+    """Encodings of all pairs by length."""
+
+    paths: np.ndarray
+    """Number of simple paths of k + 1 edges, [K, n, n]."""
+    walks: np.ndarray
+    """Probability of a random walk of k + 1 steps (RRWP), [K, n, n]."""
+
+
+def tables_of(graph: DrawnGraph, max_length: int) -> PairTables:
+    """Return path counts and walk probabilities of up to `max_length` edges, exact."""
+    n = graph.num_nodes
+    counts = count_simple_paths(graph.edge_index, num_nodes=n, max_length=max_length, method="exact").counts
+    adjacency = np.zeros((n, n))
+    adjacency[tuple(graph.edge_index)] = 1
+    step = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
+    walks = [step]
+    for _ in range(max_length - 1):
+        walks.append(walks[-1] @ step)
+    return PairTables(np.asarray(counts), np.stack(walks))
+
+
+def choose_pair(tables: PairTables, length: int) -> tuple[int, int]:
+    """Return the pair with the most paths of `length` edges; the first of equals."""
+    first, second = np.unravel_index(int(tables.paths[length - 1].argmax()), tables.paths.shape[1:])
+    return int(first), int(second)
+
+
+def check_pair(graph: DrawnGraph, pair: tuple[int, int]) -> None:
+    """Raise DataError unless both nodes of a pair exist and differ."""
+    if not all(0 <= node < graph.num_nodes for node in pair) or pair[0] == pair[1]:
+        raise DataError(f"pair {pair[0]} {pair[1]}: must be two different nodes from 0 to {graph.num_nodes - 1}")
+
+
+def encodings_svg(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], length: int) -> str:
+    """Return an SVG: the graph with the paths of a pair, and both encodings of this length."""
+    check_pair(graph, pair)
+    paths = list(islice(graph.paths(*pair, length), MAX_PATHS))
+    count, walk = (table[length - 1][pair] for table in tables)
+    _, width, height = place(graph)
+    text = f"{count:.0f} simple paths of {length} edges from {pair[0]} to {pair[1]}; walk probability {walk:.4g}"
+    title = f'<text x="8" y="20" font-size="14" font-family="system-ui, sans-serif">{escape(text)}</text>'
+    maps = [
+        (width + 20, 34.0, draw_heat_map(tables.walks[length - 1], f"RRWP, {length} steps", pair)),
+        (width + 240, 34.0, draw_heat_map(tables.paths[length - 1], f"simple paths, {length} edges", pair)),
+    ]
+    drawn = draw_graph(graph, paths=paths, marked=pair)
+    return as_svg([(0, 0, title), (0, 30, drawn), *maps], width + 450, max(height + 30, 270))
+
+
+def encodings_page(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], length: int) -> str:
+    """Return a self-contained HTML page on which a person picks the pair and the length."""
+    check_pair(graph, pair)
+    pixels, width, height = place(graph)
+    data = {
+        "pixels": pixels,
+        "neighbours": graph.neighbours,
+        "paths": tables.paths.astype(int).tolist(),
+        "walks": [[[float(f"{value:.4g}") for value in row] for row in table] for table in tables.walks],
+        "pair": pair,
+        "length": length,
+    }
+    script = files("graphgps_spse.drawing").joinpath("pick_pair.js").read_text(encoding="utf-8")
+    body = f"""
+<h1>Paths and walks in {escape(graph.title)}</h1>
+<p>Choose two nodes in the picture, or a cell of a map, and a length.</p>
+<p><label>length <input id="length" type="range" min="1" max="{len(tables.paths)}" value="{length}">
+<output id="shown"></output></label></p>
+<p id="what" aria-live="polite"></p>
+<div class="row">
+<svg id="graph" viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{1.6 * width:.0f}px" role="img">
+<g id="paths"></g>{draw_graph(graph)}<g id="rings"></g><g id="targets"></g></svg>
+<figure><figcaption>RRWP: probability of a random walk</figcaption><svg id="walks" viewBox="0 0 200 200"></svg></figure>
+<figure><figcaption>simple paths</figcaption><svg id="counts" viewBox="0 0 200 200"></svg></figure></div>
+<h2>By length</h2><table id="lengths"></table><p id="cycles"></p>
+<script type="application/json" id="data">{embed_json(json.dumps(data))}</script>
+<script>{script}</script>"""
+    return html_page(f"Paths in {graph.title}", body, PAGE_STYLE)

@@ -1,0 +1,112 @@
+"""A graph that can be drawn: positions, labels and edges; simple paths and cycles in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from graphgps_spse.errors import DataError
+
+MAX_NODES = 100
+"""Largest graph that is drawn: a page holds a number for each pair and length."""
+
+
+@dataclass(frozen=True)
+class DrawnGraph:
+    """An undirected graph with positions. Units of positions are about the length of an edge."""
+
+    title: str
+    labels: tuple[str, ...]
+    """Text of each node; empty for a plain dot."""
+    edges: tuple[tuple[int, int, float], ...]
+    """Ends of each edge, the smaller first, and its order: 1, 2, 3, or 1.5 for an aromatic bond."""
+    positions: tuple[tuple[float, float], ...]
+    """x to the right and y upwards."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.labels)
+
+    @property
+    def edge_index(self) -> np.ndarray:
+        """Edges in both directions, [2, E] int64."""
+        pairs = [(a, b) for a, b, _ in self.edges]
+        return np.array([*pairs, *((b, a) for a, b in pairs)], dtype=np.int64).reshape(-1, 2).T
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """Neighbours of each node, ascending."""
+        found: list[list[int]] = [[] for _ in self.labels]
+        for a, b, _ in self.edges:
+            found[a].append(b)
+            found[b].append(a)
+        return tuple(tuple(sorted(of_node)) for of_node in found)
+
+    def paths(self, source: int, target: int, length: int) -> Iterator[tuple[int, ...]]:
+        """Yield the simple paths of `length` edges between two nodes, as nodes in order."""
+
+        def walk(path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if len(path) == length + 1:
+                if path[-1] == target:
+                    yield path
+                return
+            for node in self.neighbours[path[-1]]:
+                if node not in path and (node != target or len(path) == length):
+                    yield from walk((*path, node))
+
+        yield from walk((source,)) if source != target else ()
+
+
+def graph_of_smiles(smiles: str) -> DrawnGraph:
+    """Return a molecule without hydrogens, with RDKit's positions. Raises DataError for a text that is no molecule."""
+    from rdkit import Chem, rdBase
+    from rdkit.Chem import rdDepictor
+
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(smiles)
+    if molecule is None or not molecule.GetNumAtoms():
+        raise DataError(f"'{smiles[:80]}' is not a molecule; quote the SMILES, or name a file of graphs")
+    check_size(molecule.GetNumAtoms())
+    rdDepictor.Compute2DCoords(molecule)
+    points = molecule.GetConformer().GetPositions()[:, :2] / 1.5  # bonds of RDKit's pictures are 1.5 long
+    bonds = sorted(
+        (*sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())), bond.GetBondTypeAsDouble())
+        for bond in molecule.GetBonds()
+    )
+    labels = tuple(_label(atom) for atom in molecule.GetAtoms())
+    return DrawnGraph(smiles, labels, tuple(bonds), tuple((float(x), float(y)) for x, y in points))
+
+
+def graph_of_adjacency(adjacency: np.ndarray, title: str) -> DrawnGraph:
+    """Return a graph given by its adjacency matrix [n, n], placed by Kamada and Kawai's method. Loops are dropped."""
+    import networkx
+
+    check_size(len(adjacency))
+    graph = networkx.from_numpy_array(np.asarray(adjacency, dtype=bool) & ~np.eye(len(adjacency), dtype=bool))
+    places: dict[int, Any] = {}
+    x = 0.0
+    for nodes in networkx.connected_components(graph):  # side by side
+        part = graph.subgraph(nodes)
+        found = networkx.kamada_kawai_layout(part, scale=max(1.0, 0.35 * len(nodes))) if len(nodes) > 1 else {}
+        xy = {node: found.get(node, np.zeros(2)) for node in nodes}
+        left = min(point[0] for point in xy.values())
+        places |= {node: (float(point[0] - left + x), float(point[1])) for node, point in xy.items()}
+        x = max(place[0] for node, place in places.items() if node in nodes) + 1.5
+    edges = tuple((min(a, b), max(a, b), 1.0) for a, b in sorted(graph.edges))
+    return DrawnGraph(title, ("",) * len(adjacency), edges, tuple(places[node] for node in range(len(adjacency))))
+
+
+def check_size(num_nodes: int) -> None:
+    """Raise DataError for a graph that is too large for a picture."""
+    if num_nodes > MAX_NODES:
+        raise DataError(f"a graph of {num_nodes} nodes is too large for a picture; the limit is {MAX_NODES}")
+
+
+def _label(atom: Any) -> str:
+    """Return the text of an atom; carbon without a charge is a plain corner."""
+    charge = atom.GetFormalCharge()
+    sign = "" if not charge else ("+" if charge > 0 else "−") + (str(abs(charge)) if abs(charge) > 1 else "")
+    return "" if atom.GetSymbol() == "C" and not sign else atom.GetSymbol() + sign

@@ -1,0 +1,60 @@
+"""Picture and page of the encodings of a graph, and scripts/draw.py."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import networkx as nx
+import numpy as np
+import pytest
+from scripts_at import load_script
+
+from graphgps_spse.drawing.encodings import choose_pair, encodings_page, encodings_svg, tables_of
+from graphgps_spse.drawing.graph import DrawnGraph, graph_of_adjacency, graph_of_smiles
+from graphgps_spse.errors import DataError
+
+script = load_script("draw")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_tables_of_a_ring_by_hand():
+    graph = graph_of_adjacency(nx.to_numpy_array(nx.cycle_graph(6)), "ring")
+    tables = tables_of(graph, 6)
+    assert tables.paths[:, 0, 2].tolist() == [0, 1, 0, 1, 0, 0] and tables.paths[:, 0, 1].tolist() == [1, 0, 0, 0, 1, 0]
+    assert tables.walks[:3, 0, 1].tolist() == [0.5, 0, 0.375] and np.allclose(tables.walks.sum(2), 1)
+    assert choose_pair(tables, 3) == (0, 3)
+
+
+def test_the_picture_has_a_line_for_each_path():
+    graph = graph_of_smiles("c1ccccc1O")
+    svg = ET.fromstring(encodings_svg(graph, tables_of(graph, 4), (0, 3), 3))
+    lines = svg.findall(f".//{SVG}polyline")
+    assert len(lines) == 2 and all(len(line.get("points").split()) == 4 for line in lines)
+    text = "".join(svg.itertext())
+    assert "2 simple paths of 3 edges from 0 to 3" in text and "RRWP, 3 steps" in text
+    with pytest.raises(DataError, match="pair 0 9: must be two different nodes from 0 to 6"):
+        encodings_svg(graph, tables_of(graph, 4), (0, 9), 3)
+
+
+def test_the_page_is_self_contained_and_escapes_names():
+    title = "</script><b>&"
+    graph = DrawnGraph(title, ("<i>", ""), ((0, 1, 1.0),), ((0.0, 0.0), (1.0, 0.0)))
+    page = encodings_page(graph, tables_of(graph, 2), (0, 1), 1)
+    assert title not in page and "<i>" not in page and "&lt;/script&gt;" in page
+    assert not re.search(r"(src|href)=\"(?!data:)|@import|url\(", page), "nothing is loaded"
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
+    assert data["paths"][0] == [[0, 1], [1, 0]] and data["neighbours"] == [[1], [0]] and data["pair"] == [0, 1]
+
+
+def test_the_script_draws_molecules_and_graphs_of_files(tmp_path, capsys):
+    page, picture = tmp_path / "a" / "aspirin.html", tmp_path / "ring.svg"
+    assert script.main(["CC(=O)Oc1ccccc1C(=O)O", "--out", str(page)]) == 0
+    assert page.read_text().startswith("<!doctype html>") and f"written: {page}" in capsys.readouterr().out
+    nx.write_graph6(nx.cycle_graph(5), tmp_path / "ring.g6", header=False)
+    assert script.main([str(tmp_path / "ring.g6"), "--out", str(picture), "--pair", "0", "2", "--length", "3"]) == 0
+    assert len(ET.fromstring(picture.read_text()).findall(f".//{SVG}polyline")) == 1
+    assert script.main([str(tmp_path / "ring.g6"), "--number", "1", "--out", str(picture)]) == 2
+    assert "has the graphs 0 to 0, and no graph 1" in capsys.readouterr().err
+    assert script.main(["C1CC", "--out", str(picture)]) == 2
+    with pytest.raises(SystemExit):
+        script.main(["C", "--out", "x.png"])

@@ -1,0 +1,42 @@
+"""Graphs that are drawn, and the paths in them."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from graphgps_spse.counting import count_simple_paths
+from graphgps_spse.drawing.graph import graph_of_adjacency, graph_of_smiles
+from graphgps_spse.errors import DataError
+
+
+def test_a_molecule_has_its_atoms_bonds_and_places():
+    graph = graph_of_smiles("C[NH3+].O=C([O-])c1ccccc1")
+    assert graph.labels[:5] == ("", "N+", "O", "", "O−") and (2, 3, 2.0) in graph.edges and (5, 6, 1.5) in graph.edges
+    lengths = [np.hypot(*np.subtract(graph.positions[a], graph.positions[b])) for a, b, _ in graph.edges]
+    assert np.allclose(lengths, 1, atol=0.1)
+
+
+def test_paths_are_those_of_the_counts():
+    adjacency = nx.to_numpy_array(nx.gnp_random_graph(8, 0.45, seed=3)) > 0
+    graph = graph_of_adjacency(adjacency, "g")
+    counts = count_simple_paths(graph.edge_index, num_nodes=8, max_length=7, method="exact").counts
+    assert counts.sum() > 100
+    for length in range(1, 8):
+        for i in range(8):
+            for j in range(8):
+                paths = list(graph.paths(i, j, length))
+                assert len(paths) == len(set(paths)) == counts[length - 1][i, j]
+                for path in paths:
+                    assert len(set(path)) == length + 1 and all(adjacency[a, b] for a, b in zip(path, path[1:]))
+
+
+def test_parts_of_a_graph_lie_beside_each_other():
+    graph = graph_of_adjacency(nx.to_numpy_array(nx.disjoint_union(nx.cycle_graph(4), nx.empty_graph(2))), "g")
+    assert len(set(graph.positions)) == 6 and len(graph.edges) == 4
+
+
+def test_what_cannot_be_drawn_is_named():
+    with pytest.raises(DataError, match="'C1CC' is not a molecule"):
+        graph_of_smiles("C1CC")
+    with pytest.raises(DataError, match="a graph of 101 nodes is too large for a picture; the limit is 100"):
+        graph_of_smiles("C" * 101)
