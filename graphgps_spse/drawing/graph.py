@@ -72,12 +72,12 @@ def graph_of_smiles(smiles: str) -> DrawnGraph:
     check_size(molecule.GetNumAtoms())
     rdDepictor.Compute2DCoords(molecule)
     points = molecule.GetConformer().GetPositions()[:, :2] / 1.5  # bonds of RDKit's pictures are 1.5 long
-    bonds = sorted(
-        (*sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())), bond.GetBondTypeAsDouble())
-        for bond in molecule.GetBonds()
-    )
+    bonds = []
+    for bond in molecule.GetBonds():
+        a, b = sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
+        bonds.append((a, b, float(bond.GetBondTypeAsDouble())))
     labels = tuple(_label(atom) for atom in molecule.GetAtoms())
-    return DrawnGraph(smiles, labels, tuple(bonds), tuple((float(x), float(y)) for x, y in points))
+    return DrawnGraph(smiles, labels, tuple(sorted(bonds)), tuple((float(x), float(y)) for x, y in points))
 
 
 def graph_of_adjacency(adjacency: np.ndarray, title: str) -> DrawnGraph:
