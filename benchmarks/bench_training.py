@@ -4,8 +4,9 @@
                                         [--steps 6] [--official CLONE ...]
 
 Peers are the dense padded twin of the tests; given clones of rampasek/GraphGPS, inria-thoth/csa or LiamMa/GRIT, the
-official code on ZINC; and for GPS on ZINC PyG's own GPSConv. Settings are those of configs/*/*-RWSE.yaml. Graphs are
-real for ZINC where --data is given, and otherwise generated with the published sizes and degrees.
+official code on ZINC; and for GPS on ZINC PyG's own GPSConv. Settings are those of configs/*/*-RWSE.yaml. GINE, GAT
+(message passing with the recipe of GNN+) and Graphormer are compared with PyG's layers, with configs/*/*-RRWP.yaml.
+Graphs are real for ZINC where --data is given, and otherwise generated with the published sizes and degrees.
 
 One step is forward, backward, gradient clipping and AdamW, in float32 on one thread. Loss and gradients of all are
 compared in float64 first. Then each runs in a process of its own, all on the same batches in turns, so that they share
@@ -68,8 +69,8 @@ class Case(NamedTuple):
         """Parse MODEL-family or MODEL-family:batch size."""
         name, _, size = text.partition(":")
         model, _, family = name.partition("-")
-        if model not in MARKS or family not in training_cases.FAMILIES:
-            known = f"{', '.join(MARKS)} with {', '.join(training_cases.FAMILIES)}"
+        if model not in (*MARKS, *training_cases.HOSTS) or family not in training_cases.FAMILIES:
+            known = f"{', '.join([*MARKS, *training_cases.HOSTS])} with {', '.join(training_cases.FAMILIES)}"
             raise argparse.ArgumentTypeError(f"{text!r} is not MODEL-family or MODEL-family:batch size; known: {known}")
         return cls(model, family, at_least_one(size) if size else training_cases.FAMILIES[family].batch_size)
 
@@ -86,6 +87,11 @@ class Runner:
             import pyg_gps
 
             self.model, self.names = pyg_gps.PyGStack(self.model).to(dtype), pyg_gps.our_name
+        if name == "PyG":
+            import pyg_hosts
+
+            stack = pyg_hosts.PyGGraphormer if case.model == "Graphormer" else pyg_hosts.PyGMessagePassing
+            self.model, self.names = stack(self.model).to(dtype), pyg_hosts.our_name
         if name == "official":
             self._become_official(clones[case.model], dropout)
 
@@ -136,7 +142,7 @@ class Runner:
         found = {
             self.names(n): p.grad
             for n, p in self.model.named_parameters()
-            if p.grad is not None and not any(word in n for word in UNREAD[self.case.model])
+            if p.grad is not None and not any(word in n for word in UNREAD.get(self.case.model, ()))
         }
         return {"loss": loss.detach(), **found}
 
@@ -246,6 +252,8 @@ def summary(records: list[dict[str, float]], batch_size: int) -> dict[str, float
 def peers_of(case: Case, clones: dict[str, Path]) -> tuple[list[str], float]:
     """Return the implementations to compare, this package first, and the least memory of the dense one in GiB."""
     cfg, family = training_cases.load(case.model, case.family, True), training_cases.FAMILIES[case.family]
+    if case.model in training_cases.HOSTS:
+        return ["ours", "PyG"], 0.0
     mean, deviation, _, largest = family.sizes
     padded = case.batch_size * min(largest, mean + 2 * deviation) ** 2
     tensors = {"GRIT": 20 * cfg.gt.layers, "CSA": 8 * cfg.gt.layers, "GPS": 6 * cfg.gt.layers}[case.model]
@@ -279,7 +287,10 @@ def parse() -> argparse.Namespace:
     every = [f"{model}-{family}" for family in training_cases.FAMILIES for model in ("GPS", "CSA", "GRIT")]
     parser.add_argument("--data", type=Path, help="folder that PyG reads and downloads ZINC into; generated without")
     parser.add_argument(
-        "--cases", type=Case.parse, nargs="+", default=[Case.parse(c) for c in [*every, "GRIT-zinc:256"]]
+        "--cases",
+        type=Case.parse,
+        nargs="+",
+        default=[Case.parse(c) for c in [*every, "GRIT-zinc:256", *(f"{host}-zinc" for host in training_cases.HOSTS)]],
     )
     parser.add_argument("--steps", type=at_least_one, default=6)
     parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
@@ -308,7 +319,7 @@ def run_case(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
         "parameters": count_parameters(training_cases.model_of(cfg, family)),
         "max_relative_difference_float64": errors,
     }
-    if "dense" not in names:
+    if dense_gib and "dense" not in names:
         about["dense"] = f"left out: it would keep {dense_gib:.0f} GiB"
     records = []
     for allocator in ALLOCATORS:
@@ -318,7 +329,7 @@ def run_case(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
             ratio = run["step_cpu_ms"] / runs["ours"]["step_cpu_ms"]
             memory = run["peak_MiB"] / runs["ours"]["peak_MiB"]
             print(
-                f"{case.model:4s} {case.family:13s} {case.batch_size:4d}  {allocator:8s} {name:9s}"
+                f"{case.model:10s} {case.family:13s} {case.batch_size:4d}  {allocator:8s} {name:9s}"
                 f" {run['step_cpu_ms']:9.1f} ms/step {run['graphs_per_s']:8.1f} graphs/s {run['peak_MiB']:7.0f} MiB"
                 f"   {ratio:5.2f} x our time, {memory:4.2f} x our memory",
                 flush=True,

@@ -50,8 +50,20 @@ FAMILIES = {
 }
 
 
+HOSTS = {  # folder of configurations, and overrides
+    "GINE": ("GNNPlus", ["gnn.layer_type=gineconv"], ["gnn.dropout=0.0"]),
+    "GAT": ("GNNPlus", ["gnn.layer_type=gatconv", "gnn.att_heads=5"], ["gnn.dropout=0.0"]),
+    "Graphormer": ("Graphormer", [], [f"graphormer.{part}_dropout=0.0" for part in ("attention", "mlp", "input")]),
+}
+
+
 def load(model: str, family: str, dropout: bool) -> Config:
-    """Return the shipped RWSE configuration, without dropout for comparisons."""
+    """Return the shipped configuration with random walks, without dropout for comparisons."""
+    if model in HOSTS:
+        folder, overrides, no_dropout = HOSTS[model]
+        return load_config(
+            ROOT / "configs" / folder / f"{family}-RRWP.yaml", [*overrides, *([] if dropout else no_dropout)]
+        )
     overrides = [] if dropout else ["gt.dropout=0.0", "gt.attn_dropout=0.0"]
     return load_config(ROOT / "configs" / model / f"{family}-RWSE.yaml", overrides)
 

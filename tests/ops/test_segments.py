@@ -33,3 +33,26 @@ def test_sorted_rows_need_no_order():
 def test_narrow_types_are_widened_for_sums(dtype):
     assert widened(X_RD.to(dtype)).dtype == sum_rows(X_RD.to(dtype), COUNT_N).dtype == torch.float32
     assert widened(X_RD.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 7, 64, 300])
+def test_sums_have_the_bits_of_segment_reduce(columns, dtype):
+    """On a CPU they come from embedding_bag: runs of 0 to 500 rows, the last ones empty."""
+    generator = torch.Generator().manual_seed(columns)
+    count_N = torch.tensor([0, 1, 2, 500, 0, 33, 7, 0, 0])
+    x_RD = torch.randn(543, columns, generator=generator, dtype=dtype).exp().requires_grad_()
+    ours, theirs = sum_rows(x_RD, count_N), torch.segment_reduce(x_RD, "sum", lengths=count_N, unsafe=True)
+    assert torch.equal(ours, theirs)
+    weight = torch.randn(9, columns, generator=generator, dtype=dtype)
+    assert torch.equal(*(torch.autograd.grad((y * weight).sum(), x_RD)[0] for y in (ours, theirs)))
+    order_R = torch.randperm(543, generator=generator)
+    rows = gather_rows(
+        weight.requires_grad_(), torch.arange(9).repeat_interleave(count_N)[order_R.argsort()], order_R, count_N
+    )
+    (grad,) = torch.autograd.grad((rows * x_RD.detach()).sum(), weight)
+    assert torch.equal(grad, torch.segment_reduce(x_RD.detach()[order_R], "sum", lengths=count_N, unsafe=True))
+
+
+def test_no_rows_add_up_to_zero():
+    assert sum_rows(torch.empty(0, 3), torch.tensor([0, 0])).tolist() == [[0, 0, 0]] * 2

@@ -53,7 +53,7 @@ class GINE(nn.Module):
 
     def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return the next node features, and the edge features as given."""
-        message_ED = F.relu(edges.at_senders(x_ND) + e_ED)
+        message_ED = (edges.at_senders(x_ND) + e_ED).relu_()
         message_ED = message_ED if self.gate is None else message_ED * self.gate(edges)
         update_ND = self.mlp(x_ND + edges.sum_at_receivers(message_ED).to(x_ND.dtype))
         return self.update(x_ND, update_ND), e_ED
@@ -140,7 +140,7 @@ class GCNWithEdges(nn.Module):
 
     def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return the next node features, and the edge features as given."""
-        message_ED = F.relu(edges.at_senders(self.linear(x_ND)) + e_ED)
+        message_ED = (edges.at_senders(self.linear(x_ND)) + e_ED).relu_()
         return self.update(x_ND, self.bias + edges.sum_at_receivers(message_ED).to(x_ND.dtype)), e_ED
 
 
