@@ -1,6 +1,7 @@
 """Similarity of molecules to those of a training split, by Morgan fingerprints."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from graphgps_spse.baselines.features import FINGERPRINT_BITS, FINGERPRINT_RADIUS
 
@@ -21,7 +22,7 @@ class NearestMolecule:
 
         return max(BulkTanimotoSimilarity(self._fingerprint(smiles), self._known))
 
-    def _fingerprint(self, smiles: str):  # type: ignore[no-untyped-def]  # RDKit's ExplicitBitVect
+    def _fingerprint(self, smiles: str) -> Any:
         from rdkit.Chem import MolFromSmiles
 
         return self._generator.GetFingerprint(MolFromSmiles(smiles))

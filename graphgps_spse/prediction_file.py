@@ -59,7 +59,7 @@ def new_table(path: Path, kinds: Mapping[str, str]) -> Iterator[TableWriter]:
             if path.suffix != ".parquet":
                 yield _CsvWriter(file, kinds)
                 return
-            table = _ParquetWriter(file.buffer, kinds)  # type: ignore[attr-defined]
+            table = _ParquetWriter(file.buffer, kinds)
             yield table
             table.writer.close()
     except FileExistsError as err:
