@@ -81,6 +81,18 @@ NEUTRAL_VALUES: dict[str, Any] = {
 FIRST_ENCODINGS = ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "SPSE")
 """Encodings whose keys always belong to the identity. Keys of other encodings belong to it if the encoding is on."""
 
+LEFT_TO_DATA: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "dataset.smiles.classes": ([], ()),
+    "dataset.smiles.smiles_column": ("", ()),
+    "dataset.smiles.split": ("auto", ("dataset.smiles.split_column",)),
+    "dataset.smiles.target_columns": ([], ()),
+    "dataset.smiles.task": ("auto", ()),
+}
+"""Keys, their values that leave the choice to the data, and further keys that the data then decide.
+
+A run stores what its data decided, and counts as the run of a configuration that leaves these keys open.
+"""
+
 LENGTH_KEY = "optim.max_epoch"
 """The length of a run. It belongs to the identity, and `--extend` may raise it."""
 
@@ -122,8 +134,15 @@ def experiment_of(config: dict[str, Any]) -> dict[str, Any]:
 def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Return (dotted key, old value, new value) for all entries in which the identities of two runs differ."""
     before, now = identity_of(old), identity_of(new)
-    keys = sorted({*before, *now})
+    keys = sorted({*before, *now} - left_to_data(new))
     return [(key, before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)]
+
+
+def left_to_data(config: dict[str, Any]) -> set[str]:
+    """Return the dotted keys of a nested configuration whose values leave the choice to the data."""
+    given = flatten(config)
+    left = [key for key, (value, _) in LEFT_TO_DATA.items() if key in given and given[key] == value]
+    return {*left, *(further for key in left for further in LEFT_TO_DATA[key][1])}
 
 
 def is_runtime_key(key: str) -> bool:

@@ -21,6 +21,7 @@ from graphgps_spse.data.molecule_checks import MoleculeChecks, largest_fragment
 from graphgps_spse.data.molecule_splits import molecule_split, select_molecules
 from graphgps_spse.data.molecules import MoleculeBlock, count_workers, map_smiles
 from graphgps_spse.data.options import SourceOptions
+from graphgps_spse.data.smiles_columns import Layout, find_layout
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_list
 from graphgps_spse.data.smiles_targets import TargetReader, find_classes
 from graphgps_spse.data.splits import MIN_FOLDS, SmilesSplit
@@ -37,29 +38,32 @@ TASKS = {
     "multiclass": ("classification", "accuracy"),
 }
 """Value of dataset.smiles.task -> registered task and metric."""
+AUTO = "auto"
+"""Value of keys that the content of the file decides."""
 
 
 class SmilesOptions(Options, section="dataset.smiles"):
     """Options of user molecules, `dataset.format: smiles` (docs/own_data.md)."""
 
     file: str = option("", "the CSV file, plain or .gz, with a header; required")
-    smiles_column: str = option("smiles", "the column of SMILES")
+    smiles_column: str = option("smiles", "the column of SMILES; empty: found by name or content")
     target_columns: tuple[str, ...] = option(
-        (), "the columns of targets, e.g. [logP]; required; names that are numbers in quotes"
+        (), "the columns of targets, e.g. [logP]; names that are numbers in quotes; empty: found by content"
     )
     task: str = option(
         "regression",
         "what the targets are; binary: one column of 0 and 1; multilabel: several such columns; multiclass: one column "
-        "of classes, integers or names",
-        choices=tuple(TASKS),
+        "of classes, integers or names; auto: found by content",
+        choices=(*TASKS, AUTO),
     )
     classes: tuple[str, ...] = option(
         (), "for task: multiclass, the classes in the order of their numbers; empty: those of the file, sorted"
     )
     split: str = option(
         "random",
-        "how rows are split; scaffold: by Bemis-Murcko scaffold, the largest groups to train; column: by split_column",
-        choices=("random", "scaffold", "column"),
+        "how rows are split; scaffold: by Bemis-Murcko scaffold, the largest groups to train; column: by split_column; "
+        "auto: by a column of train, val and test if there is one, otherwise random",
+        choices=("random", "scaffold", "column", AUTO),
     )
     split_column: str = option("split", "for split: column, the column of train, val (or valid) and test")
     fractions: tuple[float, ...] = option(
@@ -153,19 +157,34 @@ class Smiles:
 
     @classmethod
     def build_missing_keys(cls, cfg: Any) -> dict[str, Any]:
-        """Return the keys that the file decides, by dotted name: the classes of a multiclass task."""
+        """Return the keys that the file decides, by dotted name: columns, task, split, classes of a multiclass task."""
         s = SmilesOptions.from_cfg(cfg)
-        if s.task != "multiclass" or s.classes or not s.file or len(s.target_columns) != 1:
+        if not s.file:
             return {}
-        classes = find_classes(Path(s.file), s.smiles_column, s.target_columns[0])
-        log.info("%s: %d classes in column %s: %s", s.file, len(classes), s.target_columns[0], ", ".join(classes))
-        return {"dataset.smiles.classes": list(classes)}
+        found: dict[str, Any] = {}
+        task, smiles_column, targets = s.task, s.smiles_column, s.target_columns
+        if not smiles_column or not targets or AUTO in (task, s.split):
+            if s.split == AUTO and s.folds:
+                raise ConfigError("dataset.smiles.split: set random, scaffold or column for folds, in place of auto")
+            known = Layout(smiles_column, targets, *("" if v == AUTO else v for v in (task, s.split)), s.split_column)
+            layout, lines = find_layout(Path(s.file), known)
+            log.info("%s", "\n".join(lines))
+            task, smiles_column, targets = layout.task, layout.smiles, layout.targets
+            found = {"smiles_column": smiles_column, "target_columns": targets, "task": task, "split": layout.split}
+            found |= {"split_column": layout.split_column or s.split_column}
+        if task == "multiclass" and not s.classes and len(targets) == 1:
+            classes = find_classes(Path(s.file), smiles_column, targets[0])
+            log.info("%s: %d classes in column %s: %s", s.file, len(classes), targets[0], ", ".join(classes))
+            found["classes"] = list(classes)
+        return {f"dataset.smiles.{key}": value for key, value in found.items()}
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "Smiles":
         """Read and check `dataset.smiles`, `dataset.name` (empty: the file's name) and `dataset.dir`."""
         s, source = SmilesOptions.from_cfg(cfg), SourceOptions.from_cfg(cfg)
-        for key in ("file", "smiles_column", "target_columns"):
+        if not s.file:
+            raise ConfigError("dataset.smiles.file is empty; name the CSV file, e.g. dataset.smiles.file=my.csv")
+        for key in ("smiles_column", "target_columns"):
             if not getattr(s, key):
                 raise ConfigError(f"dataset.smiles.{key} is empty; docs/own_data.md shows an example")
         _check_columns(s)

@@ -39,7 +39,7 @@ class TargetReader:
             if name not in self.numbers:
                 raise ValueError(f"{column}: '{text[:40]}' is none of the classes {_listing(list(self.numbers))}")
             return self.numbers[name]
-        value = _to_float(text)
+        value = to_float(text)
         if math.isnan(value):
             self.words[column][text[:40]] += 1
             raise ValueError(f"{column}: '{text[:40]}' is not a number; leave the cell empty if the target is unknown")
@@ -85,8 +85,8 @@ def class_name(text: str) -> str:
     return re.sub(r"^([+-]?\d+)\.0+$", r"\1", text)
 
 
-def _to_float(text: str) -> float:
-    """Return the number in a cell; NaN if it is none."""
+def to_float(text: str) -> float:
+    """Return the number in a cell of a table; NaN if it is none."""
     try:
         return float(text) if "_" not in text else math.nan  # Python would read 1_0 as 10
     except ValueError:

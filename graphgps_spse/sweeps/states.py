@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphgps_spse.config.identity import differing_keys, experiment_of
+from graphgps_spse.config.identity import differing_keys, experiment_of, left_to_data
 from graphgps_spse.errors import DataError, LaunchError, RunDirError
 from graphgps_spse.results import RunResult
 from graphgps_spse.rundir import load_saved_config
@@ -99,7 +99,8 @@ def _read_finished(run: PlannedRun, epochs: int) -> RunState:
     except DataError as err:
         return RunState("failed", str(err), epochs)
     wanted = json.loads(json.dumps(experiment_of(run.resolved())))  # with the types of a JSON record
-    keys = sorted(key for key in {*wanted, *result.config} if wanted.get(key) != result.config.get(key))
+    compared = {*wanted, *result.config} - left_to_data(run.resolved())
+    keys = sorted(key for key in compared if wanted.get(key) != result.config.get(key))
     if keys and result.config:
         changes = ((key, result.config.get(key), wanted.get(key)) for key in keys)
         return RunState("differs", _describe_differences(changes), epochs)

@@ -1,0 +1,254 @@
+"""Columns of a CSV of molecules by their content: SMILES, targets and their task, and the split.
+
+Whatever is ambiguous is refused with a question, because a wrong guess would give wrong numbers.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from graphgps_spse.data.molecules import read_mol
+from graphgps_spse.data.smiles_file import find_column, read_table
+from graphgps_spse.data.smiles_targets import FEW_CLASSES, to_float
+from graphgps_spse.data.splits import SPLIT_NAMES, SPLITS
+from graphgps_spse.errors import DataError
+
+IDENTIFIERS = ("", "cid", "compound_id", "id", "index", "mol_id", "molecule_id", "no", "number", "row", "unnamed: 0")
+"""Names of columns of numbers that are no targets, in lower case and with underscores."""
+
+_TRIED_SMILES = 50  # cells of a column that are read as SMILES
+_MANY = FEW_CLASSES + 1  # different values of a column that are kept
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of a file and what they mean. Values that are not known yet are empty."""
+
+    smiles: str = ""
+    targets: tuple[str, ...] = ()
+    task: str = ""
+    """Value of dataset.smiles.task."""
+    split: str = ""
+    """Value of dataset.smiles.split."""
+    split_column: str = ""
+
+
+@dataclass
+class CsvColumn:
+    """Content of one column; empty cells do not count."""
+
+    name: str
+    first: list[str] = field(default_factory=list)
+    values: dict[str, None] = field(default_factory=dict)
+    """Different cells, in order, but at most FEW_CLASSES + 1."""
+    count: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    is_number: bool = True
+    is_whole: bool = True
+    is_consecutive: bool = True
+    """Whether the cells count up by one, as the numbers of rows do."""
+    last: float = math.nan
+
+    def add(self, text: str) -> None:
+        """Add a cell."""
+        if not text:
+            return
+        self.count += 1
+        if len(self.first) < _TRIED_SMILES:
+            self.first.append(text)
+        if len(self.values) < _MANY:
+            self.values[text] = None
+        if not self.is_number:
+            return
+        value = to_float(text)
+        if math.isnan(value):
+            self.is_number = False
+            return
+        self.low, self.high = min(self.low, value), max(self.high, value)
+        self.is_whole = self.is_whole and value.is_integer()
+        self.is_consecutive = self.is_consecutive and (self.count == 1 or value == self.last + 1)
+        self.last = value
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether the column only numbers the rows or molecules."""
+        return self.name.lower().replace(" ", "_") in IDENTIFIERS or (
+            self.count > 2 and self.is_whole and self.is_consecutive
+        )
+
+    @property
+    def is_label(self) -> bool:
+        """Whether all values are 0 or 1."""
+        return self.is_number and self.is_whole and self.low >= 0 and self.high <= 1
+
+    @property
+    def has_few_values(self) -> bool:
+        """Whether the column has at most FEW_CLASSES different values, and so might hold classes."""
+        return len(self.values) < _MANY
+
+    @property
+    def holds_classes(self) -> bool:
+        """Whether the column has a few different values, each of which occurs several times on average."""
+        return self.has_few_values and 1 < len(self.values) <= self.count / 2
+
+    @property
+    def names_splits(self) -> bool:
+        """Whether all cells are names of splits."""
+        return bool(self.count) and all(value.lower() in SPLIT_NAMES for value in self.values)
+
+    def __str__(self) -> str:
+        if self.is_number:
+            kind = "0 and 1" if self.is_label else "whole numbers" if self.is_whole else "numbers"
+            return f"{self.name} ({kind if self.is_label else f'{kind}, {self.low:g} to {self.high:g}'})"
+        return f"{self.name} ({len(self.values)} different words)" if self.has_few_values else f"{self.name} (text)"
+
+
+def find_layout(file: Path, known: Layout) -> tuple[Layout, list[str]]:
+    """Return the layout of a file, and lines that say what was found. What is known is taken as it is.
+
+    Raises DataError with a question if several layouts are possible, or none.
+    """
+    columns, num_rows = read_columns(file)
+    for name in (known.smiles, *known.targets):
+        if name:
+            find_column(file, list(columns), name)
+    smiles = known.smiles or _find_smiles(file, columns)
+    split, split_column = known.split, known.split_column
+    if not split:
+        split_column = _find_split(file, columns, {smiles, *known.targets})
+        split = "column" if split_column else "random"
+    others = [c for c in columns.values() if c.name not in (smiles, split_column) and not c.names_splits]
+    targets = known.targets or _find_targets(file, others)
+    task = known.task or _find_task(file, [columns[name] for name in targets])
+    found = replace(known, smiles=smiles, targets=targets, task=task, split=split, split_column=split_column)
+    how = f"by column '{split_column}'" if split == "column" else "at random" if split == "random" else f"by {split}"
+    unused = [c for c in others if c.name not in targets]
+    lines = [
+        f"{file}: {num_rows:,} rows, SMILES in column '{smiles}'",
+        f"  {task} of {', '.join(str(columns[name]) for name in targets[:5])}"
+        + (f" and {len(targets) - 5:,} more targets" if len(targets) > 5 else ""),
+        f"  split {how}" + ("" if known.split or split_column else ", as no column names train, val and test"),
+    ]
+    return found, lines + ([f"  not used: {', '.join(map(str, unused))}"] if unused else [])
+
+
+def read_columns(file: Path) -> tuple[dict[str, CsvColumn], int]:
+    """Return the columns of a file by name, and the number of rows. Rows with a problem do not count.
+
+    Raises DataError if two columns have one name.
+    """
+    rows = read_table(file)
+    names = next(rows).cells
+    for name in names:
+        find_column(file, names, name)
+    columns, num_rows = [CsvColumn(name) for name in names], 0
+    for row in rows:
+        if not row.problem:
+            num_rows += 1
+            for column, text in zip(columns, row.cells):
+                column.add(text.strip())
+    if not num_rows:
+        raise DataError(f"{file} has no rows below the header; add molecules")
+    return {column.name: column for column in columns}, num_rows
+
+
+def _find_smiles(file: Path, columns: dict[str, CsvColumn]) -> str:
+    """Return the column of SMILES: the one with this word in its name, or else the one that holds molecules."""
+    named = [name for name in columns if "smiles" in name.lower()]
+    exact = [name for name in named if name.lower() == "smiles"]
+    found = exact if len(exact) == 1 else named or list(_columns_of_molecules(columns))
+    if len(found) == 1:
+        return found[0]
+    which = f"columns {', '.join(found)} could all be it" if found else f"the columns are {', '.join(columns)}"
+    raise DataError(
+        f"{file}: which column holds the SMILES? {which}. Set dataset.smiles.smiles_column={_example(found, columns)}"
+    )
+
+
+def _columns_of_molecules(columns: dict[str, CsvColumn]) -> Iterator[str]:
+    from rdkit import rdBase
+
+    for name, column in columns.items():
+        if not column.is_number and not column.names_splits:
+            with rdBase.BlockLogs():
+                if sum(map(_is_molecule, column.first)) > 0.9 * len(column.first):
+                    yield name
+
+
+def _is_molecule(text: str) -> bool:
+    try:
+        read_mol(text)
+    except DataError:
+        return False
+    return True
+
+
+def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> str:
+    """Return the column that names the split of each row; empty if there is none."""
+    found = [column for column in columns.values() if column.names_splits and column.name not in taken]
+    if len(found) > 1:
+        names = ", ".join(column.name for column in found)
+        raise DataError(
+            f"{file}: which column names the splits? Columns {names} could all be it. Set dataset.smiles.split=column "
+            f"and dataset.smiles.split_column={found[0].name}"
+        )
+    if not found:
+        return ""
+    present = {SPLIT_NAMES[value.lower()] for value in found[0].values}
+    missing = [split for split in SPLITS if split not in present]
+    if missing:
+        raise DataError(
+            f"{file}: column '{found[0].name}' names no row for {' and '.join(missing)}. Add such rows, or set "
+            "dataset.smiles.split=random to ignore this column"
+        )
+    return found[0].name
+
+
+def _find_targets(file: Path, others: Sequence[CsvColumn]) -> tuple[str, ...]:
+    """Return the only column of numbers, all columns of 0 and 1 if no other numbers, or the only column of classes."""
+    filled = [column for column in others if column.count]
+    numbers = [column for column in filled if column.is_number and not column.is_identifier]
+    if len(numbers) == 1 or (numbers and all(column.is_label for column in numbers)):
+        return tuple(column.name for column in numbers)
+    classes = [column for column in filled if not column.is_number and column.holds_classes]
+    if not numbers and len(classes) == 1:
+        return (classes[0].name,)
+    candidates = numbers or classes
+    if not candidates:
+        listing = ", ".join(map(str, others)) or "none"
+        raise DataError(
+            f"{file}: no column can be a target, because none holds numbers or a few classes. Others: {listing}. "
+            "Add a column of targets, or name one in dataset.smiles.target_columns"
+        )
+    listing = ", ".join(map(str, candidates))
+    raise DataError(
+        f"{file}: which columns are the targets? Columns that could be: {listing}. Set dataset.smiles.target_columns, "
+        f"e.g. 'dataset.smiles.target_columns=[{candidates[0].name}]'"
+    )
+
+
+def _find_task(file: Path, targets: Sequence[CsvColumn]) -> str:
+    """Return the task of the target columns."""
+    if all(column.is_label for column in targets):
+        return "binary" if len(targets) == 1 else "multilabel"
+    text = [column for column in targets if not column.is_number]
+    if text:
+        if len(targets) == 1 and text[0].holds_classes:
+            return "multiclass"
+        raise DataError(
+            f"{file}: {text[0]} is not a column of numbers, so it is no target; correct it, or name other columns in "
+            "dataset.smiles.target_columns"
+        )
+    one = targets[0]
+    if len(targets) == 1 and one.is_whole and one.holds_classes:
+        raise DataError(
+            f"{file}: are the {len(one.values)} different numbers of {one} classes or values? Set "
+            "dataset.smiles.task=multiclass or dataset.smiles.task=regression"
+        )
+    return "regression"
+
+
+def _example(found: Sequence[str], columns: dict[str, CsvColumn]) -> str:
+    return found[0] if found else next(iter(columns))

@@ -1,0 +1,104 @@
+"""What the columns of a CSV of molecules are taken for, and the questions where that is ambiguous."""
+
+import pytest
+
+from graphgps_spse.data.smiles_columns import Layout, find_layout
+from graphgps_spse.errors import DataError
+
+SMILES = ["CCO", "CC", "CCC", "c1ccccc1", "CN", "C1CC1", "CF", "CCl", "CBr", "C=O", "C#N", "N"]
+
+
+@pytest.fixture
+def find(tmp_path):
+    """The layout of a table of columns, each a list of twelve cells or a function of the row."""
+
+    def layout(known=Layout(), **columns):  # noqa: B008  # a frozen record
+        lists = {name: c if isinstance(c, list) else [c(i) for i in range(12)] for name, c in columns.items()}
+        rows = [",".join(map(str, row)) for row in zip(*lists.values())]
+        (tmp_path / "my.csv").write_text("\n".join([",".join(lists), *rows]) + "\n")
+        return find_layout(tmp_path / "my.csv", known)
+
+    return layout
+
+
+def test_a_table_of_smiles_and_a_number(find):
+    found, lines = find(smiles=SMILES, logS=lambda i: i / 7 - 1)
+    assert found == Layout("smiles", ("logS",), "regression", "random", "")
+    assert lines[0].endswith("my.csv: 12 rows, SMILES in column 'smiles'")
+    assert lines[1:] == [
+        "  regression of logS (numbers, -1 to 0.571429)",
+        "  split at random, as no column names train, val and test",
+    ]
+
+
+def test_names_numbers_of_rows_and_splits_are_no_targets(find):
+    found, lines = find(
+        Compound_ID=lambda i: 1000 - 7 * i,
+        number=lambda i: i + 1,
+        row_no=lambda i: i + 40,
+        name=lambda i: f"compound {i}x",
+        Canonical_SMILES=SMILES,
+        set=lambda i: ("Train", "valid", "test")[i % 3],
+        pIC50=lambda i: i * 0.5 + 0.1 if i % 4 else "",
+    )
+    assert found == Layout("Canonical_SMILES", ("pIC50",), "regression", "column", "set")
+    assert lines[2] == "  split by column 'set'"
+    assert lines[3].startswith("  not used: Compound_ID (whole numbers, 923 to 1000), number (")
+
+
+@pytest.mark.parametrize(
+    ("columns", "targets", "task"),
+    [
+        ({"active": lambda i: i % 2}, ("active",), "binary"),
+        ({"a": lambda i: i % 2, "b": lambda i: "" if i == 3 else "0.0"}, ("a", "b"), "multilabel"),
+        ({"class": lambda i: ("low", "mid", "high")[i % 3]}, ("class",), "multiclass"),
+        ({"count": lambda i: 3 * i * i}, ("count",), "regression"),  # all different, so no classes
+    ],
+)
+def test_tasks(find, columns, targets, task):
+    found, _ = find(mol=SMILES, **columns)
+    assert (found.smiles, found.targets, found.task) == ("mol", targets, task)
+
+
+def test_what_is_known_stays(find):
+    known = Layout("b", ("x", "y"), "regression", "scaffold", "split")
+    found, lines = find(known, a_smiles=SMILES, b=SMILES, x=lambda i: i % 2, y=lambda i: i / 3, z=lambda i: i / 5)
+    assert found == known and lines[2] == "  split by scaffold"
+    assert lines[3] == "  not used: a_smiles (12 different words), z (numbers, 0 to 2.2)"
+
+
+@pytest.mark.parametrize(
+    ("columns", "question"),
+    [
+        (
+            {"y": lambda i: i / 3, "text": lambda i: f"none {i}"},
+            "which column holds the SMILES. the columns are y, text",
+        ),
+        ({"smiles_1": SMILES, "smiles_2": SMILES, "y": lambda i: i / 3}, "columns smiles_1, smiles_2 could all be it"),
+        (
+            {"smiles": SMILES, "y": lambda i: i / 3, "z": lambda i: i % 2},
+            r"which columns are the targets. Columns that could be: y \(numbers, 0 to 3.66667\), z \(0 and 1\). Set "
+            r"dataset.smiles.target_columns, e.g. 'dataset.smiles.target_columns=\[y\]'",
+        ),
+        ({"smiles": SMILES, "name": lambda i: f"x{i}"}, r"no column can be a target, .* Others: name \(12 different"),
+        ({"smiles": SMILES, "id": lambda i: i}, "no column can be a target, .* Others: id"),
+        ({"smiles": SMILES, "n": lambda i: i % 2 + 1}, "are the 2 different numbers of n .* classes or values"),
+        ({"smiles": SMILES, "s": lambda i: ("train", "test")[i % 2], "y": lambda i: i / 3}, "'s' names no row for val"),
+        (
+            {"smiles": SMILES, **{name: lambda i: ("train", "val", "test")[i % 3] for name in ("s", "t")}},
+            "which column names the splits. Columns s, t could",
+        ),
+    ],
+)
+def test_questions(find, columns, question):
+    with pytest.raises(DataError, match=question):
+        find(**columns)
+
+
+def test_files_without_rows_or_with_double_columns(tmp_path):
+    (tmp_path / "a.csv").write_text("smiles,y\n")
+    with pytest.raises(DataError, match="has no rows below the header"):
+        find_layout(tmp_path / "a.csv", Layout())
+    (tmp_path / "b.csv").write_text("smiles,y,y\nC,1,2\n")
+    with pytest.raises(DataError, match="names the column 'y' 2 times"):
+        find_layout(tmp_path / "b.csv", Layout())

@@ -1,0 +1,120 @@
+"""The templates of configs/molecules: each fits a CSV as it is, and a run keeps what was found in the file."""
+
+import csv
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from graphgps_spse import predictions
+from graphgps_spse.config import load_config
+from graphgps_spse.config.identity import differing_keys
+from graphgps_spse.parts import build_parts, check_config
+from graphgps_spse.run import run
+from graphgps_spse.sweeps.states import read_state
+from graphgps_spse.sweeps.sweep import read_sweep
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "configs" / "molecules"
+NAMES = [
+    f"{model}-{encoding}{size}"
+    for model in ("GPS", "CSA", "GRIT")
+    for encoding in ("SPSE", "RRWP", "RRWP+SPSE")
+    for size in ("", "-large")
+]
+SMILES = ("C", "CC", "CCC", "CCCC", "CO", "CCO", "CN", "CCN", "C1CC1", "c1ccccc1", "CC=O", "CF") * 2
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Write my.csv with a target, a name and a split of each molecule into the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(target):
+        rows = [f"m{i},{s},{target(i)},{('train', 'train', 'val', 'test')[i % 4]}" for i, s in enumerate(SMILES)]
+        Path("my.csv").write_text("\n".join(["name,smiles,activity,set", *rows]) + "\n")
+
+    return write
+
+
+def test_names():
+    assert sorted(path.stem for path in FOLDER.glob("*.yaml")) == sorted([*NAMES, "base"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_template_fits_a_file(table, name):
+    table(lambda i: i / 7)
+    cfg = load_config(FOLDER / f"{name}.yaml", ["dataset.smiles.file=my.csv"])
+    check_config(cfg)
+    parts = build_parts(cfg, only_shapes=True)
+    assert parts.encoding_name.split("+")[-1] in (*name.split("-")[1].split("+"), "RWSE")
+    number = sum(parameter.numel() for parameter in parts.model.parameters())
+    assert (1_200_000 < number < 1_600_000) if name.endswith("-large") else (150_000 < number < 250_000)
+
+
+QUICK = ("optim.max_epoch=1", "optim.num_warmup_epochs=0", "gt.layers=1", "num_threads=1", "accelerator=cpu")
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "columns"),
+    [
+        (lambda i: i / 7, "regression", ["activity_predicted"]),
+        (lambda i: i // 4 % 2, "binary", ["activity_predicted", "activity_probability"]),
+        (
+            lambda i: ("low", "mid", "high")[i % 3],
+            "multiclass",
+            ["activity_predicted", *(f"activity_probability_{name}" for name in ("high", "low", "mid"))],
+        ),
+    ],
+)
+def test_one_command_trains_and_predictions_need_no_csv(table, target, task, columns, caplog):
+    table(target)
+    with caplog.at_level("INFO"):
+        run(load_config(FOLDER / "GRIT-SPSE.yaml", ["dataset.smiles.file=my.csv", *QUICK]))
+    assert f"my.csv: 24 rows, SMILES in column 'smiles'\n  {task} of activity (" in caplog.text
+    assert "split by column 'set'\n  not used: name (text)" in caplog.text
+    Path("my.csv").unlink()
+    Path("new.csv").write_text("smiles\nCCO\n")
+    ensemble = predictions.load_runs([Path("results/GRIT-SPSE/0")])
+    predictions.predict_molecules(ensemble, Path("new.csv"), Path("p.csv"))
+    with open("p.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert list(row) == ["row", "smiles", *columns, "error"]
+    if task == "multiclass":
+        shares = {name: float(row[f"activity_probability_{name}"]) for name in ("high", "low", "mid")}
+        assert row["activity_predicted"] == max(shares, key=shares.get)
+
+
+def test_commands_of_the_page_run(table, capsys):
+    table(lambda i: i / 7)
+    Path("new.csv").write_text("smiles\nCCO\n")
+    commands = re.search(r"```sh\n(.*?)```", (ROOT / "docs" / "templates.md").read_text(), re.S)[1].splitlines()
+    for command in commands:
+        python, script, *words = command.split()
+        words = [str(ROOT / word) if word.startswith("configs/") else word for word in words]
+        quick = QUICK if script == "main.py" else ("num_threads=1",)
+        main = runpy.run_path(str(ROOT / script))["main"]
+        assert (python, main([*words, *quick])) == ("python", 0), capsys.readouterr().err
+    assert len(Path("test.csv").read_text().splitlines()) == 7 and Path("predictions.csv").is_file()
+
+
+def test_a_sweep_knows_its_runs_again(table):
+    """The run stores the columns, the task and the split that its file decided; the sweep file leaves them open."""
+    table(lambda i: i // 4 % 2)
+    Path("s.yaml").write_text(
+        f"configs: [{FOLDER / 'GRIT-SPSE.yaml'}]\nout_dir: results/molecules\n"
+        f"overrides: {json.dumps(['dataset.smiles.file=my.csv', *QUICK])}\n"
+    )
+    (planned,) = read_sweep(Path("s.yaml"))
+    run(planned.cfg.with_values(out_dir="results/molecules"))
+    state = read_state(planned)
+    assert state.kind == "done", state.detail
+
+
+def test_what_is_left_to_the_data_differs_from_nothing_else():
+    old = {"dataset": {"smiles": {"task": "binary", "split": "column", "seed": 1}}}
+    assert differing_keys(old, {"dataset": {"smiles": {"task": "auto", "split": "column", "seed": 1}}}) == []
+    other = {"dataset": {"smiles": {"task": "regression", "split": "auto", "seed": 1}}}
+    assert differing_keys(old, other) == [("dataset.smiles.task", "binary", "regression")]
