@@ -166,7 +166,8 @@ class Smiles:
         if not smiles_column or not targets or AUTO in (task, s.split):
             if s.split == AUTO and s.folds:
                 raise ConfigError("dataset.smiles.split: set random, scaffold or column for folds, in place of auto")
-            known = Layout(smiles_column, targets, *("" if v == AUTO else v for v in (task, s.split)), s.split_column)
+            fixed_task, fixed_split = ("" if value == AUTO else value for value in (task, s.split))
+            known = Layout(smiles_column, targets, fixed_task, fixed_split, s.split_column)
             layout, lines = find_layout(Path(s.file), known)
             log.info("%s", "\n".join(lines))
             task, smiles_column, targets = layout.task, layout.smiles, layout.targets
