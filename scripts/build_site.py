@@ -1,6 +1,7 @@
 """Build the site from the documents of the repository: python scripts/build_site.py [--out site].
 
-The pages keep their places, so that links between them need no change. Notebooks become pages with their pictures, and
+The pages keep their places, so that links between them need no change. mkdocs.yml orders them; a page that it does not
+list appears under "More". Notebooks become pages with their pictures, and
 the page reference.md is made from the public names of the package.
 """
 
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"": "*.md", "docs": "*", "benchmarks": "*.md", "examples": "*.md"}
@@ -93,14 +95,23 @@ def _local_links(page: Path, folder: Path) -> str:
     return text
 
 
+def listed_pages(entry: Any) -> list[str]:
+    """Return the pages of a navigation, or of a part of it."""
+    if isinstance(entry, str):
+        return [entry]
+    return [page for part in (entry.values() if isinstance(entry, dict) else entry) for page in listed_pages(part)]
+
+
 def build(out: Path) -> list[Path]:
     """Build the site in `out` and return its pages. Raises mkdocs.exceptions.Abort for any warning."""
     from mkdocs.commands.build import build as build_site
     from mkdocs.config import load_config
 
     with tempfile.TemporaryDirectory() as folder:
-        collect(Path(folder))
+        pages = [str(page.relative_to(folder)) for page in collect(Path(folder))]
         config = load_config(str(ROOT / "mkdocs.yml"), docs_dir=folder, site_dir=str(out), strict=True)
+        unlisted = sorted(set(pages) - set(listed_pages(config.nav)))
+        config.nav += [{"More": unlisted}] if unlisted else []
         config.plugins.on_startup(command="build", dirty=False)
         build_site(config)
         config.plugins.on_shutdown()
