@@ -71,7 +71,8 @@ def _find_twin(graphs: GraphDataset, splits: dict[str, GraphDataset], encoded: I
 
 def split_of(graphs: GraphDataset) -> Split:
     """Return the graphs of a split as encodings read them."""
-    arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
+    attr = None if graphs.edge_attr_EF is None else graphs.edge_attr_EF.numpy()
+    arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)), attr)
     return Split(arrays, graphs.name, graphs.split)
 
 

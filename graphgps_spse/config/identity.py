@@ -73,6 +73,8 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "gt.pair_stem.dim_mlp": 128,
     "gt.pair_stem.frequencies": 0,
     "metrics": [],
+    "posenc_RRWP.weight_column": -1,
+    "posenc_RWSE.weight_column": -1,
     "train.evaluate_test": True,
     "train.init_from": "",
 }

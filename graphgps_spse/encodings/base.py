@@ -24,6 +24,8 @@ class GraphArrays(NamedTuple):
     """[G + 1] int64."""
     edge_index: np.ndarray
     """[2, E] int64, row 0 source, row 1 target."""
+    edge_attr: np.ndarray | None = None
+    """[E, F] edge features of any type; None if there are none, or if the encoding does not read them."""
 
 
 class EncodingArrays(NamedTuple):
@@ -155,6 +157,11 @@ class Encoding(ABC):
         """Whether the node features are those of another encoding, so that only the pair features are this encoding."""
         return False
 
+    @property
+    def reads_edge_features(self) -> bool:
+        """Whether `compute` reads `GraphArrays.edge_attr`."""
+        return False
+
     def record(self) -> dict[str, Any]:
         """Return the entry of this encoding in result.json, as plain types."""
         options = {key: value for key, value in vars(self).items() if not key.startswith("dim_")}
@@ -178,7 +185,8 @@ def slice_graphs(graphs: GraphArrays, first: int, last: int) -> GraphArrays:
     """Return graphs first..last-1, as int64 arrays."""
     node_ptr, edge_ptr = graphs.node_ptr[first : last + 1], graphs.edge_ptr[first : last + 1]
     edges = graphs.edge_index[:, edge_ptr[0] : edge_ptr[-1]]
-    return GraphArrays(node_ptr - node_ptr[0], edge_ptr - edge_ptr[0], np.ascontiguousarray(edges, np.int64))
+    attr = None if graphs.edge_attr is None else graphs.edge_attr[edge_ptr[0] : edge_ptr[-1]]
+    return GraphArrays(node_ptr - node_ptr[0], edge_ptr - edge_ptr[0], np.ascontiguousarray(edges, np.int64), attr)
 
 
 def select_graphs(graphs: GraphArrays, numbers: Sequence[int]) -> GraphArrays:
@@ -188,6 +196,7 @@ def select_graphs(graphs: GraphArrays, numbers: Sequence[int]) -> GraphArrays:
         node_ptr=np.cumsum([0, *(part.node_ptr[-1] for part in parts)]),
         edge_ptr=np.cumsum([0, *(part.edge_ptr[-1] for part in parts)]),
         edge_index=np.concatenate([np.empty((2, 0), np.int64), *(part.edge_index for part in parts)], axis=1),
+        edge_attr=np.concatenate(attrs) if (attrs := [p.edge_attr for p in parts if p.edge_attr is not None]) else None,
     )
 
 

@@ -26,7 +26,7 @@ class LDP(Encoding):
 
         The graph is symmetrised; self-loops are ignored. The divisor of the variance is the number of neighbours.
         """
-        simple = simplify(*check_graphs(*graphs), directed=False)
+        simple = simplify(*check_graphs(*graphs[:3]), directed=False)
         node_NC = np.zeros((simple.num_nodes, self.dim_node), np.float32)
         _summarise(simple.node_ptr, *simple.undirected_edges, node_NC)
         return EncodingArrays(node=node_NC)

@@ -38,7 +38,7 @@ class MoSE(Encoding):
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
         """Return node features [N, dim_node]. The graph is symmetrised; self-loops are ignored. Counts are float64."""
-        simple = simplify(*check_graphs(*graphs), directed=False)
+        simple = simplify(*check_graphs(*graphs[:3]), directed=False)
         counts_NC = np.zeros((simple.num_nodes, self.dim_node))
         _closed_walks(simple.node_ptr, *simple.undirected_edges, self.max_cycle, counts_NC)
         trees = rooted_trees(self.max_tree)

@@ -36,7 +36,7 @@ class NBWalks(Encoding):
         The graph is symmetrised, because a step can only be reversed along an edge that leads both ways. Self-loops are
         ignored.
         """
-        simple = simplify(*check_graphs(*graphs), directed=False)
+        simple = simplify(*check_graphs(*graphs[:3]), directed=False)
         pair_PC = np.empty((int(simple.pair_ptr[-1]), self.dim_pair), np.float32)
         node_NC = np.empty((simple.num_nodes, self.dim_node), np.float32)
         _walk(simple.node_ptr, simple.pair_ptr, *simple.undirected_edges, pair_PC, node_NC)

@@ -118,7 +118,7 @@ def sample_counts(graphs: GraphArrays, request: CountRequest) -> Iterator[Sample
     counter, options = get_counter(request.method), CountOptions(**request.options)
     spent, num_values = 0, 0
     for graph in sample_by_size(graphs, _SAMPLED_GRAPHS):
-        simple = simplify(*check_graphs(*slice_graphs(graphs, graph, graph + 1)), directed=request.directed)
+        simple = simplify(*check_graphs(*slice_graphs(graphs, graph, graph + 1)[:3]), directed=request.directed)
         allowed = _SAMPLED_WORK // _MIN_SAMPLE
         limit, zeros = np.array([allowed]), np.zeros((simple.num_pairs(0, 1), request.max_length))
         chunk = counter(simple, 0, 1, request.max_length, options, limit, run_in_turn, zeros)

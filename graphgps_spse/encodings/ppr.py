@@ -3,14 +3,15 @@
 import numpy as np
 
 from graphgps_spse.counting.graphs import check_graphs, pair_offsets
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
 from graphgps_spse.encodings.laplacian import SCRATCH_BYTES_OF_LAPLACIAN, check_sizes, single_threaded_lapack
+from graphgps_spse.encodings.random_walks import WeightedWalkOptions, edge_weights
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
 
 
-class PPROptions(EncodingOptions, section="posenc_PPR"):
+class PPROptions(WeightedWalkOptions, section="posenc_PPR"):
     """Options of PPR."""
 
     alphas: tuple[float, ...] = option(
@@ -26,12 +27,17 @@ class PPR(Encoding):
     size_key = "posenc_PPR.alphas"
 
     def __init__(self, options: PPROptions) -> None:
-        self.alphas = options.alphas
+        self.alphas, self.weight_column = options.alphas, options.weight_column
         self.dim_pair = self.dim_node = len(options.alphas)
 
     def bytes_of_graph(self, num_nodes: int) -> int:
         """Lower bound in bytes: the rows, and the float64 matrices of the inverse."""
         return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_LAPLACIAN * num_nodes**2
+
+    @property
+    def reads_edge_features(self) -> bool:
+        """Whether edges have weights."""
+        return self.weight_column >= 0
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
         """Return entries (i, j) for pairs, [P, len(alphas)], and the diagonal for nodes, [N, len(alphas)].
@@ -40,27 +46,30 @@ class PPR(Encoding):
         1, or to less where the walk can reach a node without outgoing edges, at which it is lost. Raises DataError for
         a graph with more than MAX_NODES nodes.
         """
-        node_ptr, edge_ptr, edges = check_graphs(*graphs)
+        node_ptr, edge_ptr, edges = check_graphs(*graphs[:3])
         check_sizes(node_ptr, self.name)
+        weight_E = edge_weights(graphs, self.weight_column, "posenc_PPR")
         pair_ptr, alphas = pair_offsets(node_ptr), np.array(self.alphas)
         node_NC = np.empty((int(node_ptr[-1]), self.dim_node), np.float32)
         pair_PC = np.empty((int(pair_ptr[-1]), self.dim_pair), np.float32)
         with single_threaded_lapack().limit():
-            _rank(node_ptr, edge_ptr, pair_ptr, edges, alphas, pair_PC, node_NC)
+            _rank(node_ptr, edge_ptr, pair_ptr, edges, weight_E, alphas, pair_PC, node_NC)
         return EncodingArrays(pair_PC, node_NC)
 
 
 @kernel
-def _rank(node_ptr, edge_ptr, pair_ptr, edges, alphas, pair_PC, node_NC):
+def _rank(node_ptr, edge_ptr, pair_ptr, edges, weight_E, alphas, pair_PC, node_NC):
     for g in range(len(node_ptr) - 1):
         start, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
         degree = np.zeros(n)
         for e in range(edge_ptr[g], edge_ptr[g + 1]):
-            degree[edges[0, e]] += 1.0
+            degree[edges[0, e]] += weight_E[e]
         for k in range(len(alphas)):
             system = np.eye(n)
             for e in range(edge_ptr[g], edge_ptr[g + 1]):
-                system[edges[0, e], edges[1, e]] -= (1.0 - alphas[k]) / degree[edges[0, e]]
+                if weight_E[e] > 0.0:
+                    share = weight_E[e] / degree[edges[0, e]]
+                    system[edges[0, e], edges[1, e]] -= (1.0 - alphas[k]) * share
             inverse = np.linalg.inv(system)
             for i in range(n):
                 node_NC[start + i, k] = alphas[k] * inverse[i, i]

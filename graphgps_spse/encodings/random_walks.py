@@ -3,39 +3,78 @@
 import numpy as np
 
 from graphgps_spse.counting.graphs import check_graphs, pair_offsets
-from graphgps_spse.encodings.base import GraphArrays
+from graphgps_spse.encodings.base import EncodingOptions, GraphArrays
+from graphgps_spse.errors import DataError
 from graphgps_spse.jit import kernel
+from graphgps_spse.options import option
 
 SCRATCH_BYTES_OF_PAIR = 16
 """Scratch memory of `walk_probabilities` per pair of one graph, in bytes: two powers of P in float64."""
 
 
-def walk_probabilities(graphs: GraphArrays, num_powers: int, *, pairs: bool) -> tuple[np.ndarray | None, np.ndarray]:
+class WeightedWalkOptions(EncodingOptions):
+    """Options of encodings whose walks can choose edges by weight."""
+
+    weight_column: int = option(
+        -1, "column of numeric edge features: a step takes an edge in proportion to it; -1: all alike", at_least=-1
+    )
+
+
+def edge_weights(graphs: GraphArrays, column: int, section: str) -> np.ndarray:
+    """Return the weights of edges, [E] float64: a column of the edge features, or ones for column -1.
+
+    Raises DataError, which names `section`, for weights that are missing, negative or not finite.
+    """
+    num_edges, attr = np.shape(graphs.edge_index)[1], graphs.edge_attr
+    if column < 0:
+        return np.ones(num_edges)
+    columns = 0 if attr is None or attr.dtype.kind != "f" else attr.reshape(len(attr), -1).shape[1]
+    if attr is None or column >= columns:
+        raise DataError(
+            f"{section}.weight_column: the edges have {columns} columns of numbers, and column {column} (from 0) is to "
+            "weight them; set -1 for walks without weights"
+        )
+    weight_E = attr.reshape(num_edges, columns)[:, column].astype(np.float64)
+    bad = np.flatnonzero(~(weight_E >= 0) | ~np.isfinite(weight_E))
+    if len(bad):
+        graph = int(np.searchsorted(graphs.edge_ptr, bad[0], side="right")) - 1
+        raise DataError(
+            f"graph {graph}: edge {int(bad[0] - graphs.edge_ptr[graph])} has the weight {weight_E[bad[0]]:g}; weights "
+            f"of walks ({section}.weight_column={column}) must not be negative"
+        )
+    return weight_E
+
+
+def walk_probabilities(
+    graphs: GraphArrays, num_powers: int, *, pairs: bool, weight_E: np.ndarray | None = None
+) -> tuple[np.ndarray | None, np.ndarray]:
     """Return the entries of P^0 .. P^(num_powers - 1), for all pairs and for nodes (the diagonals).
 
-    A is the directed adjacency matrix: A[i, j] is the number of edges from i to j, self-loops included. D is the
+    A is the directed adjacency matrix: A[i, j] is the number of edges from i to j, self-loops included, or the sum of
+    their weights `weight_E`. D is the
     diagonal matrix of its row sums. A node without outgoing edges has a zero row in P. Sums are in float64, and results
     are rounded to float32 once.
 
     Returns:
         pair [P, num_powers] float32 (None unless `pairs`), and node [N, num_powers] float32.
     """
-    node_ptr, edge_ptr, edges = check_graphs(*graphs)
+    node_ptr, edge_ptr, edges = check_graphs(*graphs[:3])
     pair_ptr = pair_offsets(node_ptr)
     node_NC = np.empty((int(node_ptr[-1]), num_powers), np.float32)
     pair_PC = np.empty((int(pair_ptr[-1]) if pairs else 0, num_powers), np.float32)
-    _walk(node_ptr, edge_ptr, pair_ptr, edges, pairs, pair_PC, node_NC)
+    weight_E = np.ones(edges.shape[1]) if weight_E is None else weight_E
+    _walk(node_ptr, edge_ptr, pair_ptr, edges, weight_E, pairs, pair_PC, node_NC)
     return (pair_PC if pairs else None), node_NC
 
 
 @kernel
-def _walk(node_ptr, edge_ptr, pair_ptr, edges, pairs, pair_PC, node_NC):
+def _walk(node_ptr, edge_ptr, pair_ptr, edges, weight_E, pairs, pair_PC, node_NC):
     for g in range(len(node_ptr) - 1):
         start, begin, end = node_ptr[g], edge_ptr[g], edge_ptr[g + 1]
         n = node_ptr[g + 1] - start
         degree = np.zeros(n)
         for e in range(begin, end):
-            degree[edges[0, e]] += 1.0
+            degree[edges[0, e]] += weight_E[e]
         power, product = np.eye(n), np.empty((n, n))
         for k in range(node_NC.shape[1]):
             for i in range(n):
@@ -50,7 +89,7 @@ def _walk(node_ptr, edge_ptr, pair_ptr, edges, pairs, pair_PC, node_NC):
             for e in range(begin, end):
                 i, via = edges[0, e], edges[1, e]
                 for j in range(n):
-                    product[i, j] += power[via, j]
+                    product[i, j] += weight_E[e] * power[via, j]
             for i in range(n):
                 if degree[i] > 0.0:
                     for j in range(n):

@@ -37,7 +37,7 @@ class Rings(Encoding):
 
         Raises DataError for a graph whose search takes more than MAX_STEPS steps.
         """
-        simple = simplify(*check_graphs(*graphs), directed=False)
+        simple = simplify(*check_graphs(*graphs[:3]), directed=False)
         pair_P1 = np.zeros((int(simple.pair_ptr[-1]), 1), np.float32)
         edges = simple.undirected_edges
         failed = _search(simple.node_ptr, simple.pair_ptr, *edges, self.max_length, self.max_steps, pair_P1)

@@ -2,13 +2,18 @@
 
 from typing import Any
 
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
-from graphgps_spse.encodings.random_walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
+from graphgps_spse.encodings.random_walks import (
+    SCRATCH_BYTES_OF_PAIR,
+    WeightedWalkOptions,
+    edge_weights,
+    walk_probabilities,
+)
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
 
 
-class RRWPOptions(EncodingOptions, section="posenc_RRWP"):
+class RRWPOptions(WeightedWalkOptions, section="posenc_RRWP"):
     """Options of RRWP."""
 
     ksteps: int = option(21, "channels: the identity, then P^1 .. P^(ksteps-1)", at_least=1, at_most=10_000)
@@ -24,6 +29,7 @@ class RRWP(Encoding):
 
     def __init__(self, options: RRWPOptions) -> None:
         self.dim_pair = self.dim_node = options.ksteps
+        self.weight_column = options.weight_column
 
     def bytes_of_graph(self, num_nodes: int) -> int:
         """Lower bound in bytes: the rows, and two dense float64 matrices."""
@@ -31,8 +37,15 @@ class RRWP(Encoding):
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
         """Return P^k[i, j] for pairs, [P, ksteps], and P^k[i, i] for nodes, [N, ksteps]."""
-        return EncodingArrays(*walk_probabilities(graphs, self.dim_pair, pairs=True))
+        weight_E = edge_weights(graphs, self.weight_column, "posenc_RRWP")
+        return EncodingArrays(*walk_probabilities(graphs, self.dim_pair, pairs=True, weight_E=weight_E))
+
+    @property
+    def reads_edge_features(self) -> bool:
+        """Whether edges have weights."""
+        return self.weight_column >= 0
 
     def record(self) -> dict[str, Any]:
-        """Return the number of channels."""
-        return {"encoding": self.name, "channels": self.dim_pair}
+        """Return the number of channels, and the column of weights if there is one."""
+        weights = {"weight_column": self.weight_column} if self.weight_column >= 0 else {}
+        return {"encoding": self.name, "channels": self.dim_pair, **weights}

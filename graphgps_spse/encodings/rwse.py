@@ -5,8 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays, Switch
-from graphgps_spse.encodings.random_walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
+from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays, Switch
+from graphgps_spse.encodings.random_walks import (
+    SCRATCH_BYTES_OF_PAIR,
+    WeightedWalkOptions,
+    edge_weights,
+    walk_probabilities,
+)
 from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
@@ -15,7 +20,7 @@ _RANGE = r"range\(\s*(\d+)\s*(?:,\s*(\d+)\s*(?:,\s*(\d+)\s*)?)?,?\s*\)"
 _MAX_TIME = 10_000
 
 
-class RWSEOptions(EncodingOptions, section="posenc_RWSE"):
+class RWSEOptions(WeightedWalkOptions, section="posenc_RWSE"):
     """Options of RWSE."""
 
     enable_edges: bool = option(
@@ -36,6 +41,7 @@ class RWSE(Encoding):
         """Raises ConfigError unless `times` or `times_func` gives the steps."""
         self.times = choose_times(options.times, options.times_func, "posenc_RWSE.kernel")
         self.dim_pair, self.dim_node = len(self.times) * options.enable_edges, len(self.times)
+        self.weight_column = options.weight_column
 
     def bytes_of_graph(self, num_nodes: int) -> int:
         """Lower bound in bytes: the rows, and two dense float64 matrices, which node features need as well."""
@@ -43,15 +49,22 @@ class RWSE(Encoding):
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
         """Return P^k[i, i] for nodes, [N, len(times)], and with `enable_edges` P^k[i, j] for pairs, [P, len(times)]."""
-        pair, node = walk_probabilities(graphs, max(self.times) + 1, pairs=self.dim_pair > 0)
+        weight_E = edge_weights(graphs, self.weight_column, "posenc_RWSE")
+        pair, node = walk_probabilities(graphs, max(self.times) + 1, pairs=self.dim_pair > 0, weight_E=weight_E)
         return EncodingArrays(
             pair=None if pair is None else np.ascontiguousarray(pair[:, self.times]),
             node=np.ascontiguousarray(node[:, self.times]),
         )
 
+    @property
+    def reads_edge_features(self) -> bool:
+        """Whether edges have weights."""
+        return self.weight_column >= 0
+
     def record(self) -> dict[str, Any]:
-        """Return the steps, and whether pairs are encoded."""
-        return {"encoding": self.name, "times": list(self.times), "pairs": self.dim_pair > 0}
+        """Return the steps, whether pairs are encoded, and the column of weights if there is one."""
+        weights = {"weight_column": self.weight_column} if self.weight_column >= 0 else {}
+        return {"encoding": self.name, "times": list(self.times), "pairs": self.dim_pair > 0, **weights}
 
 
 def choose_times(times: tuple[Any, ...], times_func: str, section: str) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ class SPD(Encoding):
 
         Edges point from row 0 to row 1 of `edge_index`, as in RRWP and in CSA (Menegaux et al. 2023).
         """
-        simple = simplify(*check_graphs(*graphs), directed=True)
+        simple = simplify(*check_graphs(*graphs[:3]), directed=True)
         pair_P1 = np.full((int(simple.pair_ptr[-1]), 1), -1.0, np.float32)
         _search(simple.node_ptr, simple.pair_ptr, *simple.directed_edges, self.max_length, pair_P1)
         return EncodingArrays(pair=pair_P1)

@@ -206,7 +206,7 @@ class CountStore:
                 packed[graph] = pack_graph(rows, size, first + graph)
                 row += size * size
 
-        graphs = GraphArrays(*take(*self.graphs, first, last))
+        graphs = GraphArrays(*take(*self.graphs[:3], first, last))
         status_GK, work = self.request.map(graphs, pack, num_threads=num_threads, progress=progress)
         records = [packed[graph] for graph in range(last - first)]
         try:

@@ -18,9 +18,18 @@ class OnTheFly:
     The computation runs on one thread, because loader processes already run in parallel.
     """
 
-    def __init__(self, encoding: Encoding, where: str, record: dict[str, Any] | None = None) -> None:
-        """`where` names the data set and split in error messages."""
-        self.encoding, self.where, self.record = encoding, where, record or {}
+    def __init__(
+        self,
+        encoding: Encoding,
+        where: str,
+        record: dict[str, Any] | None = None,
+        graphs: GraphArrays | None = None,
+    ) -> None:
+        """`where` names the data set and split in error messages.
+
+        `graphs` are those of the split, for an encoding that reads edge features, which `rows` does not get.
+        """
+        self.encoding, self.where, self.record, self.graphs = encoding, where, record or {}, graphs
 
     @classmethod
     def encode(cls, encoding: Encoding, split: Split) -> Self:
@@ -33,7 +42,8 @@ class OnTheFly:
         sample = compute_checked(encoding, select_graphs(split.graphs, numbers), split.where, numbers)
         counts = {} if sample.status_GK is None else counts_record(sample.status_GK, sample.work)
         rest = {"sampled_graphs": len(numbers), "num_graphs": len(split.graphs.node_ptr) - 1}
-        return cls(encoding, split.where, encoding.record() | counts | rest)
+        graphs = split.graphs if encoding.reads_edge_features else None
+        return cls(encoding, split.where, encoding.record() | counts | rest, graphs)
 
     def rows(
         self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
@@ -42,7 +52,10 @@ class OnTheFly:
 
         Raises DataError that names the graph by its number in the split if a graph cannot be encoded.
         """
-        graphs = GraphArrays(node_ptr.numpy(), edge_ptr.numpy(), edge_index_2E.numpy())
+        if self.graphs is None:
+            graphs = GraphArrays(node_ptr.numpy(), edge_ptr.numpy(), edge_index_2E.numpy())
+        else:
+            graphs = select_graphs(self.graphs, index_B.tolist())
         encoded = compute_checked(self.encoding, graphs, self.where, index_B.tolist())
         pair, node = (None if rows is None else torch.from_numpy(rows) for rows in (encoded.pair, encoded.node))
         return pair, node

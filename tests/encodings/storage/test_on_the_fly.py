@@ -48,7 +48,7 @@ ENCODINGS = [
 
 def dataset(*graphs, narrow=False) -> GraphDataset:
     arrays = flat(*(graphs or (*random_graphs(30, 3), DENSE)))
-    node_ptr, edge_ptr, edges = (torch.from_numpy(array) for array in arrays)
+    node_ptr, edge_ptr, edges = (torch.from_numpy(array) for array in arrays[:3])
     num_graphs = len(node_ptr) - 1
     return GraphDataset(
         name="Random", split="train", x_NF=torch.zeros(int(node_ptr[-1]), 1), y=torch.zeros(num_graphs, 1),
