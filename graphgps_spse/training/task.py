@@ -95,6 +95,9 @@ class Task(ABC):
             known = ", ".join(("auto", *self.losses))
             raise ConfigError(f"model.loss_fun: '{loss_fun}' is no loss of {spec.name} ({spec.task}); it has {known}")
         names = self.all_metric_names
+        for target in self.column_names:
+            if spec.num_targets > 1 and any(f"{name}_{target}" in self.registered for name in self.registered):
+                raise ConfigError(f"{spec.name}: a metric of the target '{target}' has the name of another; rename it")
         if self.metric not in names:
             known, near = ", ".join(("auto", *names)), nearest(self.metric, list(names))
             more = f"; add it with metrics=[{self.metric}]" if self.metric in registered_metrics.names() else ""
@@ -264,9 +267,10 @@ class Task(ABC):
     def _require_defined(self, metric: str, split: str, found: Mapping[str, Mapping[str, str]]) -> None:
         """Raise DataError if a metric, or the mean of a metric over all targets, has no value."""
         for name, reasons in found.items():
-            target = metric.removeprefix(f"{name}_")
-            if target in reasons or (metric == name and len(reasons) == len(self.column_names)):
-                reason = "; ".join(f"{t}: {r}" for t, r in reasons.items() if target in (t, metric))
+            of_all = metric == name and len(reasons) == len(self.column_names)
+            chosen = {t: reason for t, reason in reasons.items() if of_all or metric == f"{name}_{t}"}
+            if chosen:
+                reason = "; ".join(f"{t}: {r}" for t, r in chosen.items())
                 raise DataError(
                     f"{self.spec.name}, {split} split: {metric} selects the best epoch, and it has no value here "
                     f"({reason}); set metric_best to another metric, such as loss, or split the data in another way"

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from tiny_run import spec
 
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import metrics as registered_metrics
 from graphgps_spse.registry import tasks
 from graphgps_spse.training.tasks import CLASS_METRICS, VALUE_METRICS, Regression, build_task
 
@@ -249,6 +250,18 @@ def test_metrics_that_do_not_suit():
         Regression(SPECS["regression"], metrics=("spearmann",))
     with pytest.raises(ConfigError, match=r"no metric 'r2'.*add it with metrics=\[r2\]"):
         Regression(SPECS["regression"], metric="r2")
+
+
+def test_targets_with_the_names_of_metrics(monkeypatch):
+    """The mean of a metric is not that of a target of the same name, and no two values of a record share a name."""
+    y = torch.tensor([[1.0, 2], [1.0, 3]])
+    named = replace(OWN["regression"], num_targets=2, target_names=("r2", "b"))
+    Regression(named, metric="r2").check_metrics({"val": y})
+    with pytest.raises(DataError, match="r2_r2 selects the best epoch"):
+        Regression(named, metric="r2_r2").check_metrics({"val": y})
+    monkeypatch.setitem(registered_metrics._objects, "mae_b", registered_metrics.get("mae"))
+    with pytest.raises(ConfigError, match="a metric of the target 'b' has the name of another; rename it"):
+        Regression(named, metrics=("mae_b",))
 
 
 def test_a_metric_without_a_value_is_said_and_is_an_error_where_it_selects(caplog):
