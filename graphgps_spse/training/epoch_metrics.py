@@ -70,3 +70,8 @@ class EpochMetrics:
         self._seconds_before = state["seconds"]
         if self.num_batches:
             self.metrics.load(state["metrics"])
+        elif not self.metrics.measures_as(state["metrics"]):
+            raise ValueError(
+                "earlier versions of this program measured several targets as one, and this version takes the mean "
+                "over targets, so epochs could not be compared; start beside it with --fresh"
+            )

@@ -39,6 +39,10 @@ class Accumulator(ABC):
         """Return plain types and tensors on the CPU, the argument of `load`."""
         return {"count": self.count, "sums": {name: t.cpu().clone() for name, t in self.sums.items()}}
 
+    def measures_as(self, state: dict[str, Any]) -> bool:
+        """Return whether values are comparable with those of the metrics that `state` comes from."""
+        return True
+
     def load(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         if "sums" not in state:

@@ -38,6 +38,13 @@ class TargetMetrics(Accumulator):
         """Return all predictions and targets so far."""
         return {name: torch.cat(rows).cpu() if rows else None for name, rows in (("pred", self.pred), ("y", self.y))}
 
+    def measures_as(self, state: dict[str, Any]) -> bool:
+        """Return whether `state` is of this version, or of one target.
+
+        Earlier versions took means over all known values of all targets, and not over targets.
+        """
+        return state.keys() == {"pred", "y"} or len(self.target_names) == 1
+
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a value that `state` returned."""
         if state.keys() != {"pred", "y"}:
@@ -64,6 +71,10 @@ class CombinedMetrics(Accumulator):
     def state(self) -> dict[str, Any]:
         """Return the states of both parts."""
         return {name: part.state() for name, part in self.parts.items()}
+
+    def measures_as(self, state: dict[str, Any]) -> bool:
+        """Return whether `state` is of both parts, or of one target."""
+        return state.keys() == self.parts.keys() or self.parts["registered"].measures_as(state)
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a value that `state` returned."""

@@ -7,6 +7,7 @@ import torch
 
 from graphgps_spse.errors import DataError
 from graphgps_spse.registry import metrics
+from graphgps_spse.training.epoch_metrics import EpochMetrics
 from graphgps_spse.training.metrics import RegressionErrors
 from graphgps_spse.training.split_metrics import ValueMetric
 from graphgps_spse.training.target_metrics import (
@@ -77,6 +78,20 @@ def test_batches_and_a_restart_give_the_same_as_all_rows_at_once():
     second.update(pred[20:], y[20:])
     mse = float((pred - y).square().mean())
     assert second.compute() == whole | {"mse": pytest.approx(mse), "rmse": pytest.approx(mse**0.5)}
+
+
+def test_epochs_of_an_earlier_version_are_continued_only_where_they_compare():
+    """Between epochs nothing is summed up, but the mean of several targets was another."""
+    before = EpochMetrics(RegressionErrors(CPU), CPU).state()
+    for targets in (["a"], ["a", "b"]):
+        registered = TargetMetrics(CPU, ["mae"], targets)
+        for metrics_ in (registered, CombinedMetrics(RegressionErrors(CPU), registered)):
+            if len(targets) == 1:
+                EpochMetrics(metrics_, CPU).load(before)
+            else:
+                with pytest.raises(ValueError, match="earlier versions .* measured several targets as one.*--fresh"):
+                    EpochMetrics(metrics_, CPU).load(before)
+            EpochMetrics(metrics_, CPU).load(EpochMetrics(metrics_, CPU).state())
 
 
 def test_a_state_of_an_earlier_version_is_named():
