@@ -21,18 +21,20 @@ import torch  # noqa: E402
 from this_machine import environment  # noqa: E402
 
 from graphgps_spse.config import load_config  # noqa: E402
-from graphgps_spse.ops.ahead_of_time import compile_grit  # noqa: E402
+from graphgps_spse.ops.ahead_of_time import COMPILE  # noqa: E402
 
 CAPABILITIES = (80, 90, 100)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def grit_shapes() -> dict[tuple[int, int], list[str]]:
-    """Return width and number of heads of GRIT's shipped configurations, each with their names."""
-    shapes: dict[tuple[int, int], list[str]] = {}
-    for path in sorted((ROOT / "configs" / "GRIT").glob("*.yaml")):
-        gt = load_config(path, []).gt
-        shapes.setdefault((gt.dim_hidden, gt.n_heads), []).append(path.stem)
+def shipped_shapes() -> dict[tuple[str, int, int], list[str]]:
+    """Return model, width and number of heads of the shipped configurations with kernels, each with their names."""
+    shapes: dict[tuple[str, int, int], list[str]] = {}
+    for path in sorted((ROOT / "configs").glob("[A-Z]*/*.yaml")):
+        cfg = load_config(path, [])
+        if cfg.model.type in COMPILE:
+            name = f"{path.parent.name}/{path.stem}"
+            shapes.setdefault((cfg.model.type, cfg.gt.dim_hidden, cfg.gt.n_heads), []).append(name)
     return shapes
 
 
@@ -44,14 +46,15 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     records: list[dict[str, Any]] = []
     started = time.perf_counter()
-    for (dim, heads), names in grit_shapes().items():
+    for (model, dim, heads), names in shipped_shapes().items():
         if arguments.shapes and f"{dim}x{heads}" not in arguments.shapes:
             continue
         for kind, dtype in DTYPES.items():
-            for usage in compile_grit(dim, heads, dtype, CAPABILITIES):
-                record = {"operation": "grit_pairs", "width": dim, "heads": heads, "pairs_stored_in": kind}
+            operation, compile_kernels = COMPILE[model]
+            for usage in compile_kernels(dim, heads, dtype, CAPABILITIES):
+                record = {"operation": operation, "width": dim, "heads": heads, "pairs_stored_in": kind}
                 records.append(record | usage._asdict() | {"configurations": names})
-                print(dim, heads, kind, *usage, flush=True)
+                print(operation, dim, heads, kind, *usage, flush=True)
     about = environment() | {name: version(name) for name in ("torch", "triton")}
     about["seconds"] = round(time.perf_counter() - started)
     arguments.out.write_text(json.dumps({"environment": about, "kernels": records}, indent=1) + "\n")

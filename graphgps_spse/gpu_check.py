@@ -164,19 +164,20 @@ def _features(given: InputSpec, rows: int, generator: torch.Generator) -> torch.
 
 
 def _without_gpu(files: Sequence[Path], report: GpuReport) -> Iterator[str]:
-    """Compile the kernels of GPUs for the configurations of GRIT; say what is left to a GPU."""
-    from graphgps_spse.ops.ahead_of_time import compile_grit
+    """Compile the kernels of GPUs for the configurations; say what is left to a GPU."""
+    from graphgps_spse.ops.ahead_of_time import COMPILE
 
     yield "no GPU: the kernels of the CPU were compared in place of a GPU's"
     if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") == "1":
         yield "kernels of GPUs are not compiled: Triton is not installed, or TRITON_INTERPRET is set"
     else:
-        shapes = {(cfg.gt.dim_hidden, cfg.gt.n_heads) for cfg in map(load_config, files) if "Grit" in cfg.model.type}
-        for dim, heads in sorted(shapes):
-            used = compile_grit(dim, heads, torch.float32, CAPABILITIES)
-            report.compiled += [{"width": dim, "heads": heads} | usage._asdict() for usage in used]
+        configs = [cfg for cfg in map(load_config, files) if cfg.model.type in COMPILE]
+        for model, dim, heads in sorted({(cfg.model.type, cfg.gt.dim_hidden, cfg.gt.n_heads) for cfg in configs}):
+            name, compile_kernels = COMPILE[model]
+            used = compile_kernels(dim, heads, torch.float32, CAPABILITIES)
+            report.compiled += [{"operation": name, "width": dim, "heads": heads} | usage._asdict() for usage in used]
+            where = f"{name}, width {dim}, {heads} heads"
             spilled = {f"{usage.kernel} ({usage.capability})" for usage in used if usage.spilled_bytes}
-            report.failures += [f"width {dim}, heads {heads}: {name} spills registers" for name in sorted(spilled)]
-            most = max(usage.registers for usage in used)
-            yield f"GRIT, width {dim}, {heads} heads: {len(used)} kernels compiled, at most {most} registers"
+            report.failures += [f"{where}: {kernel} spills registers" for kernel in sorted(spilled)]
+            yield f"{where}: {len(used)} kernels compiled, at most {max(usage.registers for usage in used)} registers"
     yield "left to a GPU: its rounding and races, determinism, speed and memory"

@@ -61,6 +61,7 @@ def check_memory_needs(
             parts.model,
             memory_of(device),
             batch_size=cfg.train.batch_size,
+            batch_pairs=cfg.train.batch_pairs,
             trains=cfg.train.mode == "custom",
             num_processes=num_processes,
             bytes_kept=4 if cfg.train.amp == "off" else 2,

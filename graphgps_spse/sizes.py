@@ -54,6 +54,7 @@ def check_batches(
     trains: bool,
     num_processes: int = 1,
     bytes_kept: int = _BYTES_OF_VALUE,
+    batch_pairs: int = 0,
 ) -> None:
     """Raise DataError or ConfigError if some batch of every epoch has more pairs than `memory` can hold.
 
@@ -78,11 +79,12 @@ def check_batches(
         )
         num_batches = -(-len(graphs) // batch_size) * num_processes
         mean = int(graphs.sizes_G.square().sum()) // num_batches
+        mean = min(mean, max(batch_pairs, size**2)) if batch_pairs else mean
         check_fits(
             mean * bytes_of_pair,
             f"train.batch_size={batch_size}: {graphs.name}, {split} split, has {mean:,} pairs in a batch on average, "
             f"for which {what}",
-            "Lower train.batch_size, and raise optim.batch_accumulation by the same factor",
+            "Lower train.batch_size, and raise optim.batch_accumulation by the same factor, or limit train.batch_pairs",
             memory,
             ConfigError,
         )
@@ -113,6 +115,6 @@ def explain_shortage(err: BaseException, splits: Mapping[str, GraphDataset], bat
     return (
         f"{told}: batches have {batch_size} graphs (train.batch_size), and the largest graph, {largest.name}, "
         f"{largest.split} split, graph {graph}, has {size:,} nodes and {size**2:,} pairs. Lower train.batch_size and "
-        "raise optim.batch_accumulation by the same factor, or lower gt.dim_hidden, gt.layers or num_workers (each "
-        "loader process also holds batches)"
+        "raise optim.batch_accumulation by the same factor, limit train.batch_pairs, or lower gt.dim_hidden, gt.layers "
+        "or num_workers (each loader process also holds batches)"
     )

@@ -75,6 +75,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "metrics": [],
     "posenc_RRWP.weight_column": -1,
     "posenc_RWSE.weight_column": -1,
+    "train.batch_pairs": 0,
     "train.evaluate_test": True,
     "train.init_from": "",
 }

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.resident import ResidentOptions
 from graphgps_spse.data.workers import batches_of, begin_loader_worker
-from graphgps_spse.errors import DataError, SPSEError
+from graphgps_spse.errors import ConfigError, DataError, SPSEError
 from graphgps_spse.options import Options, option
 from graphgps_spse.seeding import derive_seed
 
@@ -20,6 +20,12 @@ class BatchOptions(Options, section="train"):
     """Batches of every split."""
 
     batch_size: int = option(32, "graphs in a batch", at_least=1, at_most=1 << 31)
+    batch_pairs: int = option(
+        0,
+        "node pairs in a batch, at most, for graphs of very different sizes; a batch then ends before train.batch_size "
+        "graphs, or is one graph with more pairs; 0: not limited",
+        at_least=0,
+    )
 
 
 class WorkerOptions(Options, section=""):
@@ -39,19 +45,32 @@ class BatchOrder:
     BatchNorm cannot train on a single row. Therefore a training batch with a single node is merged with another batch.
     """
 
-    def __init__(self, sizes_G: Tensor, batch_size: int, seed: int, shuffle: bool) -> None:
-        """`sizes_G`, [G], holds the number of nodes of each graph."""
+    def __init__(self, sizes_G: Tensor, batch_size: int, seed: int, shuffle: bool, batch_pairs: int = 0) -> None:
+        """`sizes_G`, [G]: the number of nodes of each graph. `batch_pairs` limits the pairs of a batch if not 0."""
         self.sizes_G, self.batch_size, self.seed, self.shuffle = sizes_G, batch_size, seed, shuffle
+        self.batch_pairs = batch_pairs
         self.epoch, self.start = 0, 0
 
     def batches(self, epoch: int) -> list[Tensor]:
         """Return the graph numbers of each batch of an epoch, each [B] int64."""
         num_graphs = len(self.sizes_G)
         if not self.shuffle:
-            return list(torch.arange(num_graphs).split(self.batch_size))
+            return self._cut(torch.arange(num_graphs))
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
-        batches = torch.randperm(num_graphs, generator=generator).split(self.batch_size)
-        return self._merge_single_nodes(batches)
+        return self._merge_single_nodes(self._cut(torch.randperm(num_graphs, generator=generator)))
+
+    def _cut(self, order_G: Tensor) -> list[Tensor]:
+        """Cut an order of all graphs into batches."""
+        if not self.batch_pairs:
+            return list(order_G.split(self.batch_size))
+        counts, pairs = [0], 0
+        for square in self.sizes_G[order_G].square().tolist():
+            if counts[-1] == self.batch_size or (counts[-1] and pairs + square > self.batch_pairs):
+                counts.append(0)
+                pairs = 0
+            counts[-1] += 1
+            pairs += square
+        return list(order_G.split(counts))
 
     def _merge_single_nodes(self, batches: Sequence[Tensor]) -> list[Tensor]:
         """Merge each batch of a single node with the next batch, or the last batch with the one before it."""
@@ -117,9 +136,15 @@ class GraphLoader:
         pin_memory: bool = False,
         part: int = 0,
         num_parts: int = 1,
+        batch_pairs: int = 0,
     ) -> None:
+        if batch_pairs and num_parts > 1:
+            raise ConfigError(
+                f"train.batch_pairs: {batch_pairs}, but a batch of few graphs cannot be divided among {num_parts} "
+                "processes; set it to 0, or use one process"
+            )
         self.num_graphs, self.batch_size, self.worker_timeout = len(graphs), batch_size, worker_timeout
-        self._order = BatchOrder(graphs.sizes_G, batch_size, seed, shuffle)
+        self._order = BatchOrder(graphs.sizes_G, batch_size, seed, shuffle, batch_pairs)
         self._loader = DataLoader(
             BatchView(graphs, part, num_parts),
             batch_sampler=self._order,
@@ -166,13 +191,14 @@ class LoaderOptions:
 
     batch_size: int
     seed: int
+    batch_pairs: int = 0
     num_workers: int = 0
     worker_timeout: float = 0.0
     resident: str = ResidentOptions.resident
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "LoaderOptions":
-        """Read `train.batch_size`, `train.resident`, `num_workers`, `worker_timeout` and the run's seed."""
+        """Read the keys of batches, of loader processes and of where the splits lie, and the run's seed."""
         sections = (BatchOptions, ResidentOptions, WorkerOptions)
         return cls(seed=cfg.seed, **{k: v for options in sections for k, v in vars(options.from_cfg(cfg)).items()})
 
@@ -194,6 +220,7 @@ class LoaderOptions:
             split: GraphLoader(
                 graphs,
                 batch_size=self.batch_size,
+                batch_pairs=self.batch_pairs,
                 seed=derive_seed(self.seed, "loader", split),
                 shuffle=split == "train",
                 num_workers=0 if resident else self.num_workers,

@@ -79,6 +79,25 @@ def compile_grit(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[i
     return found
 
 
+def compile_csa(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...]) -> list[Usage]:
+    """Compile CSA's kernels for one layer in training, with dropout of attention, of the given width."""
+    from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, cuda, triton_kernels
+    from graphgps_spse.ops.pair_layout import PairLayout
+
+    layout = PairLayout((2, 3))
+    q_ND = torch.zeros(layout.num_nodes, dim, dtype=dtype, requires_grad=True)
+    z_PC, pair_map = torch.zeros(layout.num_pairs, 3, dtype=dtype), PairMap(torch.zeros(dim, 3, dtype=dtype), q_ND[:0])
+    mask_P1, rows_E = torch.ones(layout.num_pairs, 1, dtype=dtype), torch.zeros(0, dtype=torch.int64)
+    given = ChromaticInput(layout, heads, q_ND, q_ND, q_ND, z_PC, rows_E, pair_map, pair_map, mask_P1)
+    with compiling(triton_kernels, capabilities) as found:
+        cuda.chromatic_attention(given).sum().backward()
+    return found
+
+
+COMPILE = {"GritTransformer": ("grit_pairs", compile_grit), "CSAModel": ("chromatic_attention", compile_csa)}
+"""By `model.type`: the operation with Triton kernels, and what compiles them."""
+
+
 class _Compiled:
     """A kernel that is compiled in place of every launch."""
 

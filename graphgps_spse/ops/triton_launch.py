@@ -4,11 +4,16 @@ Triton is optional. Nothing here imports it; modules of kernels do, and those ar
 """
 
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+FORWARD_VALUES, BACKWARD_VALUES = 1024, 1024
+"""Values of a tile of keys, which keep the kernels of attention within the registers of a multiprocessor."""
+FORWARD_WARPS, BACKWARD_WARPS = 4, 8
+WIDE = 128
+"""Values of a padded row from which on the kernels have more warps or smaller tiles."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -62,3 +67,27 @@ def launch_errors() -> tuple[type[Exception], ...]:
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """Return the type that kernels compute in: float32, or float64 for float64."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def forward_tile(columns: HeadColumns) -> tuple[int, int]:
+    """Return keys of a tile, and warps, of a forward kernel of attention."""
+    return rows_for(columns.padded, FORWARD_VALUES), FORWARD_WARPS * max(1, columns.padded // WIDE)
+
+
+def backward_tile(columns: HeadColumns, dtype: torch.dtype) -> tuple[int, int]:
+    """Return keys of a tile, and warps, of a backward kernel of attention: fewer of both for wide and narrow types."""
+    half = 1 + (columns.padded >= WIDE or dtype.itemsize < 4)
+    return rows_for(columns.padded, BACKWARD_VALUES // half), BACKWARD_WARPS // half
+
+
+def same_strides(*nodes: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors [N, D] whose rows are contiguous and equally far apart; columns of one array are not copied."""
+    fits = all(x.stride(1) == 1 and x.stride(0) == nodes[0].stride(0) for x in nodes)
+    return nodes if fits else tuple(x.contiguous() for x in nodes)
+
+
+def triton_type(like: Tensor) -> Any:
+    """Return Triton's name of a tensor's type."""
+    from triton import language
+
+    return getattr(language, str(like.dtype).removeprefix("torch."))

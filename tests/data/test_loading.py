@@ -5,7 +5,8 @@ import torch
 from test_base import make_dataset
 
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.loading import BatchOrder, GraphLoader
+from graphgps_spse.data.loading import BatchOrder, GraphLoader, LoaderOptions
+from graphgps_spse.errors import ConfigError
 
 
 def many_graphs(num_graphs: int = 23) -> GraphDataset:
@@ -105,3 +106,23 @@ def test_single_nodes_in_batches_of_one_join_their_neighbours():
     assert list(evaluated.numbers(0)) == [[0, 1], [2]], "in evaluation BatchNorm takes a single row"
     alone = GraphLoader(graphs_of([1]), batch_size=4, seed=0, shuffle=True)
     assert list(alone.numbers(0)) == [[0]], "nothing to join; the model refuses it at the first step"
+
+
+def test_batches_are_limited_by_pairs():
+    """Every graph once, in the order without the limit; no batch can take the next graph as well."""
+    sizes = [3, 10, 1, 2, 4, 3, 9, 1, 5, 2, 2, 30]
+    graphs = graphs_of(sizes)
+    options = {"seed": 5, "shuffle": True}
+    whole = GraphLoader(graphs, batch_size=len(sizes), **options).numbers(2)[0]
+    batches = GraphLoader(graphs, batch_size=4, batch_pairs=100, **options).numbers(2)
+    assert sum(batches, []) == whole and max(map(len, batches)) <= 4
+    pairs = [sum(sizes[graph] ** 2 for graph in batch) for batch in batches]
+    for p, batch in zip(pairs, batches):  # a single node joins its neighbour, as BatchNorm cannot train on it alone
+        assert p <= 100 or len(batch) == 1 or (len(batch) == 2 and 1 in (sizes[graph] for graph in batch))
+    for batch, p, after in zip(batches, pairs, batches[1:]):
+        assert len(batch) == 4 or p + sizes[after[0]] ** 2 > 100
+    ordered = GraphLoader(graphs, batch_size=4, batch_pairs=100, seed=5, shuffle=False).numbers(0)
+    assert ordered == [[0], [1], [2, 3, 4, 5], [6, 7], [8, 9, 10], [11]]
+    assert LoaderOptions(batch_size=4, seed=5, batch_pairs=100).loaders({"val": graphs})["val"].numbers(0) == ordered
+    with pytest.raises(ConfigError, match="train.batch_pairs: 100, .* among 2 processes"):
+        GraphLoader(graphs, batch_size=4, batch_pairs=100, num_parts=2, **options)

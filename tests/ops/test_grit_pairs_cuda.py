@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from test_grit_pairs import CASES, pair_input
 from torch import Tensor
 
+from graphgps_spse.ops import triton_launch
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -64,7 +65,9 @@ def test_head_widths_of_the_shipped_configurations(dim_head, heads):
 def test_tiles_end_within_and_between_graphs(monkeypatch):
     """Tiles of one and two keys for graphs of one to four nodes."""
     for values in (8, 16):
-        for name in ("FORWARD_VALUES", "BACKWARD_VALUES", "UPDATE_VALUES", "MERGED_VALUES"):
+        for name in ("FORWARD_VALUES", "BACKWARD_VALUES"):
+            monkeypatch.setattr(triton_launch, name, values)
+        for name in ("UPDATE_VALUES", "MERGED_VALUES"):
             monkeypatch.setattr(cuda, name, values)
         assert_like_the_reference(*layer_input((1, 3, 4), 3, 2))
 
@@ -122,7 +125,7 @@ def operator_arguments() -> dict[str, tuple]:
 
 @pytest.mark.parametrize("name", ["attend", "update"])
 def test_operators_follow_the_rules_of_pytorch(name, monkeypatch):
-    monkeypatch.setattr(cuda, "BACKWARD_VALUES", 16)  # tiles of two keys
+    monkeypatch.setattr(triton_launch, "BACKWARD_VALUES", 16)  # tiles of two keys
     operator, arguments = getattr(cuda, f"_{name}"), operator_arguments()[name]
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(operator, arguments, test_utils=checks)

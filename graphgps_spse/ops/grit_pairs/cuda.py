@@ -18,14 +18,22 @@ from torch import Tensor
 
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
 from graphgps_spse.ops.segments import sum_rows
-from graphgps_spse.ops.triton_launch import HeadColumns, accumulator, power_of_two, rows_for, unsupported
+from graphgps_spse.ops.triton_launch import (
+    HeadColumns,
+    accumulator,
+    backward_tile,
+    forward_tile,
+    power_of_two,
+    rows_for,
+    same_strides,
+    triton_type,
+    unsupported,
+)
 
 __all__ = ["grit_pairs", "unsupported"]
 
-FORWARD_VALUES, BACKWARD_VALUES, UPDATE_VALUES, MERGED_VALUES = 1024, 1024, 2048, 2048
-"""Values of a tile, which keep the kernels within the registers of a multiprocessor."""
-WIDE = 128
-FORWARD_WARPS, BACKWARD_WARPS, UPDATE_WARPS = 4, 8, 4
+UPDATE_VALUES, MERGED_VALUES, UPDATE_WARPS = 2048, 2048, 4
+"""Values of a tile and warps, which keep the kernels of the update within the registers of a multiprocessor."""
 
 
 def grit_pairs(given: GritInput) -> GritOutput:
@@ -37,8 +45,8 @@ def grit_pairs(given: GritInput) -> GritOutput:
         map_bias_W = torch.addmv(map_bias_W, map_WD, shift_D.to(map_WD.dtype))
         map_WD = map_WD * scale_D
     wb_PW = F.linear(u_PD, map_WD, map_bias_W)
-    tile, _ = _backward_tile(HeadColumns.of(u_PD.shape[1], given.num_heads), wb_PW.dtype)
-    nodes = _alike(given.q_ND, given.k_ND, given.v_ND)
+    tile, _ = backward_tile(HeadColumns.of(u_PD.shape[1], given.num_heads), wb_PW.dtype)
+    nodes = same_strides(given.q_ND, given.k_ND, given.v_ND)
     h_PD, value_ND, pair_ND, _ = _attend(
         wb_PW, *nodes, weights.logit_D, given.attention_dropout_mask_PH, layout.query_rows_3N,
         *layout.key_tiles(tile), given.num_heads, given.clamp,
@@ -67,11 +75,12 @@ def _attend(
 
     h, value, pair, lse = _attended(wb, q, num_heads)
     columns = HeadColumns.of(q.shape[1], num_heads)
+    tile, num_warps = forward_tile(columns)
     if len(q):
         triton_kernels.attend[(len(q),)](
             wb, q, k, v, q.stride(0), logit, mask, rows, h, value, pair, lse, len(q), *columns,
-            TILE=rows_for(columns.padded, FORWARD_VALUES), CLAMP=clamp, HAS_MASK=mask is not None, ACC=_number(lse),
-            num_warps=FORWARD_WARPS * max(1, columns.padded // WIDE),
+            TILE=tile, CLAMP=clamp, HAS_MASK=mask is not None, ACC=triton_type(lse),
+            num_warps=num_warps,
         )  # fmt: skip
     return h, value, pair, lse
 
@@ -87,12 +96,12 @@ def _attend_backward(
 
     grads = _attend_gradients(wb, k, v, tiles, num_parts, lse)
     columns = HeadColumns.of(q.shape[1], num_heads)
-    tile, num_warps = _backward_tile(columns, wb.dtype)
+    tile, num_warps = backward_tile(columns, wb.dtype)
     if len(tiles):
         triton_kernels.attend_backward[(len(tiles),)](
             wb, q, k, v, q.stride(0), logit, mask, tiles, value, pair, lse, grad_h, grad_value, grad_pair, grads[0],
             grads[3], grads[1], grads[2], grads[4], *columns, TILE=tile, CLAMP=clamp,
-            HAS_MASK=mask is not None, HAS_GRAD_H=grad_h is not None, ACC=_number(lse), num_warps=num_warps,
+            HAS_MASK=mask is not None, HAS_GRAD_H=grad_h is not None, ACC=triton_type(lse), num_warps=num_warps,
         )  # fmt: skip
     return grads
 
@@ -112,12 +121,12 @@ def _update(
     if num_pairs:
         triton_kernels.update[(num_blocks,)](
             mapped, u, scale, shift, out, parts, num_pairs, D=dim, DP=padded, ROWS=rows,
-            HAS_STATISTICS=with_statistics, ACC=_number(statistics), num_warps=UPDATE_WARPS,
+            HAS_STATISTICS=with_statistics, ACC=triton_type(statistics), num_warps=UPDATE_WARPS,
         )  # fmt: skip
     if num_pairs and with_statistics:
         triton_kernels.merge_statistics[(1,)](
             parts, statistics, num_pairs, num_blocks, D=dim, DP=padded, ROWS=rows,
-            TILE=rows_for(padded, MERGED_VALUES), ACC=_number(statistics), num_warps=UPDATE_WARPS,
+            TILE=rows_for(padded, MERGED_VALUES), ACC=triton_type(statistics), num_warps=UPDATE_WARPS,
         )  # fmt: skip
     return out, statistics
 
@@ -135,28 +144,9 @@ def _update_backward(
         triton_kernels.update_backward[(len(parts),)](
             grad_out, out, u, scale, statistics, grad_statistics, grad_mapped, grad_u, parts, num_pairs, D=dim,
             DP=padded, ROWS=rows_for(padded, UPDATE_VALUES), HAS_STATISTICS=grad_statistics is not None,
-            ACC=_number(statistics), num_warps=UPDATE_WARPS,
+            ACC=triton_type(statistics), num_warps=UPDATE_WARPS,
         )  # fmt: skip
     return grad_mapped, grad_u, parts
-
-
-def _alike(*nodes: Tensor) -> tuple[Tensor, ...]:
-    """Return tensors [N, D] whose rows are contiguous and equally far apart; columns of one array are not copied."""
-    fits = all(x.stride(1) == 1 and x.stride(0) == nodes[0].stride(0) for x in nodes)
-    return nodes if fits else tuple(x.contiguous() for x in nodes)
-
-
-def _backward_tile(columns: HeadColumns, dtype: torch.dtype) -> tuple[int, int]:
-    """Return keys of a tile and warps of `attend_backward`: half of both for wide rows and narrow types."""
-    half = 1 + (columns.padded >= WIDE or dtype.itemsize < 4)
-    return rows_for(columns.padded, BACKWARD_VALUES // half), BACKWARD_WARPS // half
-
-
-def _number(like: Tensor) -> Any:
-    """Return Triton's name of a tensor's type."""
-    from triton import language
-
-    return getattr(language, str(like.dtype).removeprefix("torch."))
 
 
 def _attended(wb: Tensor, q: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,0 +1,101 @@
+"""CSA's Triton kernels, run by Triton's interpreter on the CPU: the reference's outputs and gradients in float64."""
+
+import math
+
+import pytest
+import torch
+from test_chromatic_attention import CASES, attention_input
+from torch import Tensor
+
+from graphgps_spse.ops import triton_launch
+from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention
+from graphgps_spse.ops.pair_layout import PairLayout
+
+pytest.importorskip("triton", reason="the kernels need Triton")
+
+from graphgps_spse.ops.chromatic_attention import cuda  # noqa: E402
+
+
+def outputs_and_gradients(function, given: ChromaticInput, leaves: list[Tensor]) -> list[Tensor]:
+    """Return the output of an implementation, and the gradients of a weighted sum of it."""
+    y_ND = function(given)
+    total = (y_ND * torch.linspace(1, 2, y_ND.numel()).reshape(y_ND.shape)).sum()
+    return [y_ND, *torch.autograd.grad(total, leaves)]
+
+
+def assert_like_the_reference(given: ChromaticInput, leaves: list[Tensor]) -> None:
+    ours, theirs = (outputs_and_gradients(f, given, leaves) for f in (cuda.chromatic_attention, chromatic_attention))
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        tolerance = 1e-10 if number else 1e-12
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, dtype=torch.float64):
+    """Return a layer's input with dropout and an edge of each graph, and its tensors with a gradient."""
+    layout, dim, generator, leaves = PairLayout(sizes), dim_head * heads, torch.Generator().manual_seed(1), []
+
+    def leaf(*shape: int) -> Tensor:
+        leaves.append(torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_())
+        return leaves[-1]
+
+    nodes = [leaf(layout.num_nodes, dim) for _ in range(3)]
+    rows_E = layout.diagonal_rows[:2]
+    score, value = (PairMap(leaf(dim, 3), leaf(len(rows_E), dim)) for _ in range(2))
+    z_PC = torch.randn(layout.num_pairs, 3, generator=generator, dtype=torch.float64).to(dtype)
+    mask = (torch.rand(layout.num_pairs, 1, generator=generator) < 0.8).to(dtype) / 0.8
+    return ChromaticInput(layout, heads, *nodes, z_PC, rows_E, score, value, mask), leaves
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_reference_in_float64(name):
+    assert_like_the_reference(*attention_input(name))
+
+
+@pytest.mark.parametrize(("dim_head", "heads"), [(8, 8), (16, 4), (13, 4), (6, 8), (24, 4), (38, 8)])
+def test_head_widths_of_the_shipped_configurations(dim_head, heads):
+    assert_like_the_reference(*layer_input((1, 3), dim_head, heads))
+
+
+def test_tiles_end_within_and_between_graphs(monkeypatch):
+    """Tiles of one and two keys for graphs of one to four nodes."""
+    for values in (8, 16):
+        for name in ("FORWARD_VALUES", "BACKWARD_VALUES"):
+            monkeypatch.setattr(triton_launch, name, values)
+        assert_like_the_reference(*layer_input((1, 3, 4), 3, 2))
+
+
+def test_no_graphs_at_all():
+    given, leaves = layer_input((), 3, 2)
+    y_ND = cuda.chromatic_attention(given)
+    assert y_ND.shape == (0, 6) and all(not grad.any() for grad in torch.autograd.grad(y_ND.sum(), leaves))
+
+
+def test_nan_propagates():
+    given, _ = layer_input((2, 3), 3, 2)
+    spoilt = given._replace(q_ND=given.q_ND.detach().index_fill(0, torch.tensor([3]), math.nan))
+    assert cuda.chromatic_attention(spoilt).isnan().any(1).tolist() == [False, False, False, True, False]
+
+
+def test_automatic_mixed_precision_of_a_layer():
+    """Pairs are stored in bfloat16, the output is in float32, and a gradient has the type of its tensor."""
+    (given, leaves), (exact, wide) = (layer_input((4, 3), 8, 2, dtype) for dtype in (torch.float32, torch.float64))
+    nodes = [x.bfloat16() for x in (given.q_ND, given.k_ND, given.v_ND)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y_ND = cuda.chromatic_attention(given._replace(q_ND=nodes[0], k_ND=nodes[1], v_ND=nodes[2]))
+    assert y_ND.dtype == torch.float32
+    theirs = torch.autograd.grad(chromatic_attention(exact).sum(), wide)
+    for a, b in zip(torch.autograd.grad(y_ND.sum(), leaves), theirs, strict=True):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a.double(), b, rtol=0.1, atol=0.1 * float(b.abs().max()))
+
+
+def test_the_operator_follows_the_rules_of_pytorch(monkeypatch):
+    monkeypatch.setattr(triton_launch, "BACKWARD_VALUES", 16)  # tiles of two keys
+    given, _ = layer_input((2, 3), 3, 2)
+    ab = torch.rand(given.layout.num_pairs, 12, dtype=torch.float64, requires_grad=True)
+    nodes = [x.detach().requires_grad_() for x in (given.q_ND, given.k_ND, given.v_ND)]
+    mask, rows = given.dropout_mask_P1.flatten(), given.layout.query_rows_3N
+    arguments = (ab, *nodes, mask, rows, *given.layout.key_tiles(2), 2)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(cuda._attend, arguments, test_utils=checks)
+    assert torch.autograd.gradcheck(lambda *args: cuda._attend(*args)[0], arguments, fast_mode=True)
