@@ -2,7 +2,7 @@
 
 import gzip
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from graphgps_spse.errors import DataError
 
 def read_graphs(path: Path) -> list[np.ndarray]:
     """Return the adjacency matrices, [n, n] bool, of a file of graphs. Raises DataError for other files."""
-    opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+    opener = openers.get(path.suffix, open)
     try:
         with opener(path, "rt", encoding="ascii") as file:
             lines = [line.strip() for line in file if line.strip()]

@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+from scipy.stats import binomtest
 from scripts_at import load_script
 
 from graphgps_spse.reports.published_baselines import published_baselines_text
@@ -47,6 +49,31 @@ def test_what_the_text_says_of_the_other_graphs():
     for encoding in ("resistance", "Laplacian spectrum", "heat kernel at all times", "shortest path distance"):
         assert refined("sr25", encoding, 0) == 0
     assert record("brec_relabel")["relabelings"] == {"graphs": 800, "K": 8, "exact": 0, "dag": 794}
+
+
+FAMILIES = (
+    ("basic", 60), ("simple regular", 50), ("strongly regular", 50), ("extension", 100), ("cfi", 100),
+    ("4 vertex condition", 20), ("distance regular", 20),
+)  # fmt: skip
+
+
+def test_the_table_of_trained_models_is_that_of_the_records():
+    page = (ROOT / "docs" / "results.md").read_text()
+    shown = re.search(r"<!-- table: brec trained -->\n(.*?)<!-- end -->", page, re.S)[1]
+    families = [family for family, number in FAMILIES for _ in range(number)]
+    assert shown.strip() == load_script("brec").table(RECORDS.parent / "brec", families)
+
+
+def test_what_the_text_says_of_trained_models():
+    folder = RECORDS.parent / "brec"
+    spse, rrwp = (json.loads((folder / f"GritTransformer-{e}-0.json").read_text())["pairs"] for e in ("SPSE", "RRWP"))
+    told = [[pairs[str(i)]["distinguished"] for i in range(110, 160)] for pairs in (spse, rrwp)]
+    assert [sum(pairs) for pairs in told] == [18, 0]
+    assert binomtest(0, 18).pvalue == pytest.approx(7.6e-6, rel=0.01)
+    for pairs in (spse, rrwp):
+        assert all(pairs[str(i)]["distinguished"] for i in range(60))
+        assert all(pair["reliable"] and pair["released_within"] < 72.34 for pair in pairs.values())
+    assert sum(spse[str(i)]["released_between"] > 72.34 for i in range(110, 160)) == 22
 
 
 def test_published_baselines_are_those_of_the_command():
