@@ -179,3 +179,7 @@ def _rows() -> Iterator[tuple[str, str, Known]]:
         _molecules("AQSOL", 1, "mae"), node_input=InputSpec("types", 65), edge_input=InputSpec("types", 5)
     )
     yield "PyG-AQSOL", "none", Known(solubility, STANDARD, "Dwivedi et al. 2023, from Sorkun et al. 2019")
+    for name, width in (("none", 1), ("LocalDegreeProfile", 5)):
+        yield "PyG-MalNetTiny", name, Known(_graph_classes("MalNetTiny", 5, width), STANDARD, "Freitas et al. 2021")
+    quantum = replace(_molecules("QM9", 19, "mae", may_miss=False), node_input=floats(11), edge_input=floats(4))
+    yield "PyG-QM9", "none", Known(quantum, RANDOM, "Ramakrishnan et al. 2014")

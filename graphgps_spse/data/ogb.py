@@ -1,4 +1,4 @@
-"""Data sets with `dataset.format: OGB`, as in GraphGPS: Peptides, PCQM4Mv2 and ogbg-.. (ogb_graphs.py)."""
+"""Data sets with `dataset.format: OGB`, as in GraphGPS: Peptides, PCQM4Mv2, ogbg-.. and ogbn-..."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.molecules import count_workers
 from graphgps_spse.data.ogb_graphs import OGBGraphs, ogb_table
+from graphgps_spse.data.ogb_nodes import WIDTHS, OGBNodes
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
 from graphgps_spse.data.pyg import TrustOptions
@@ -19,17 +20,19 @@ class OGB:
     """Peptides (Dwivedi et al. 2022) from PyG's raw files, PCQM4Mv2 (Hu et al. 2021) and ogbg-.. from OGB's."""
 
     names = ("peptides-functional", "peptides-structural", *(f"PCQM4Mv2-{kind}" for kind in PCQM4Mv2.kinds))
-    """Values of `dataset.name`, besides those of ogbg-.., which the table of the library ogb lists."""
+    """Values of `dataset.name`, besides ogbg-.., which the table of the library ogb lists, and ogbn-..."""
 
     @classmethod
-    def from_cfg(cls, cfg: Any) -> PyGDataset | PCQM4Mv2 | OGBGraphs:
+    def from_cfg(cls, cfg: Any) -> PyGDataset | PCQM4Mv2 | OGBGraphs | OGBNodes:
         """Read `dataset.name` and `dataset.dir`, and of each family what it needs besides."""
         source = SourceOptions.from_cfg(cfg)
         name, root = source.name, Path(source.dir)
         if name in ogb_table():
             return OGBGraphs(name=name, folder=root)
+        if name in WIDTHS:
+            return OGBNodes(name=name, folder=root)
         if name not in cls.names:
-            known = [*cls.names, *ogb_table()]
+            known = [*cls.names, *ogb_table(), *WIDTHS]
             raise ConfigError(
                 f"dataset.name: '{name}' is not a data set of OGB.{nearest(name, known)} Known: {', '.join(known)}"
             )

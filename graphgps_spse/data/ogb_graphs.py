@@ -29,16 +29,28 @@ SOURCE = "Hu et al. 2020 (OGB)"
 
 
 @cache
-def ogb_table() -> dict[str, dict[str, str]]:
-    """Return the table of the library: name of a data set -> its properties. Data sets of other forms are left out."""
+def ogb_table(kind: str = "graphproppred") -> dict[str, dict[str, str]]:
+    """Return a table of the library: name of a data set -> its properties. Data sets of other forms are left out."""
     package = find_spec("ogb")
     if package is None or not package.submodule_search_locations:
         raise ConfigError("dataset.format: OGB needs the library ogb; install it with pip install ogb")
-    path = Path(package.submodule_search_locations[0]) / "graphproppred" / "master.csv"
+    path = Path(package.submodule_search_locations[0]) / kind / "master.csv"
     with path.open(newline="") as text:
         (_, *names), *rows = csv.reader(text)
     table = {name: {row[0]: row[column] for row in rows} for column, name in enumerate(names, 1)}
     return {name: row for name, row in table.items() if row["eval metric"] in METRICS}
+
+
+def download_ogb(row: dict[str, str], folder: Path) -> None:
+    """Download and unpack the data set of a row of the table to `folder`, which must be empty or missing."""
+    from torch_geometric.data import download_url, extract_zip  # here, because the import is slow
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        extract_zip(download_url(row["url"], temporary), temporary)
+        if folder.is_dir():
+            folder.rmdir()
+        shutil.move(str(Path(temporary) / row["download_name"]), folder)
 
 
 def know_ogb(name: str) -> Known:
@@ -84,43 +96,33 @@ class OGBGraphs:
             url=self.row["url"],
             kept=self.folder / "processed",
         )
-        arrays = raw.read(self._download, lambda: self._read(self.folder / split))
+        arrays = raw.read(lambda: download_ogb(self.row, self.folder), lambda: self._read(self.folder / split))
         return {
             split: split_from_arrays(arrays, name=self.name, split=split, may_miss_targets=self.spec.may_miss_targets)
             for split in SPLITS
         }
 
-    def _download(self) -> None:
-        from torch_geometric.data import download_url, extract_zip  # here, because the import is slow
-
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder.parent) as temporary:
-            extract_zip(download_url(self.row["url"], temporary), temporary)
-            if self.folder.is_dir():
-                self.folder.rmdir()  # empty, or RawFiles would have refused it
-            shutil.move(str(Path(temporary) / self.row["download_name"]), self.folder)
-
     def _read(self, split: Path) -> dict[str, Iterator[RawGraph]]:
         graphs = _FlatFiles(self.folder / "raw", self.spec)
         numbers = {"train": "train", "val": "valid", "test": "test"}
-        return {name: graphs.take(_read_table(split / f"{file}.csv.gz")[:, 0]) for name, file in numbers.items()}
+        return {name: graphs.take(read_table(split / f"{file}.csv.gz")[:, 0]) for name, file in numbers.items()}
 
 
 class _FlatFiles:
     """The graphs of all splits as flat arrays."""
 
     def __init__(self, folder: Path, spec: DatasetSpec) -> None:
-        sizes, num_edges = (_read_table(folder / f"num-{part}-list.csv.gz")[:, 0] for part in ("node", "edge"))
+        sizes, num_edges = (read_table(folder / f"num-{part}-list.csv.gz")[:, 0] for part in ("node", "edge"))
         self.node_ptr, self.edge_ptr = (np.concatenate([[0], np.cumsum(count)]) for count in (sizes, num_edges))
-        self.edges = _read_table(folder / "edge.csv.gz")
-        self.edge_attr = _read_table(folder / "edge-feat.csv.gz")
+        self.edges = read_table(folder / "edge.csv.gz")
+        self.edge_attr = read_table(folder / "edge-feat.csv.gz")
         is_molecule = spec.node_input.kind == "ogb"
         self.x = np.zeros((self.node_ptr[-1], 1), np.uint8)
         if is_molecule:
-            self.x = fold_chirality(_read_table(folder / "node-feat.csv.gz").astype(np.uint8))
+            self.x = fold_chirality(read_table(folder / "node-feat.csv.gz").astype(np.uint8))
         self.edge_attr = self.edge_attr.astype(np.uint8 if is_molecule else np.float32)
         is_class = spec.task == "classification"
-        self.y = _read_table(folder / "graph-label.csv.gz").astype(np.int64 if is_class else np.float32)
+        self.y = read_table(folder / "graph-label.csv.gz").astype(np.int64 if is_class else np.float32)
         if len(self.edges) != self.edge_ptr[-1] or len(self.x) != self.node_ptr[-1] or len(self.y) != len(sizes):
             raise ValueError("the numbers of nodes, edges and labels do not fit together")
 
@@ -139,7 +141,7 @@ class _FlatFiles:
             )
 
 
-def _read_table(path: Path) -> np.ndarray:
+def read_table(path: Path) -> np.ndarray:
     """Return the numbers of a CSV without header, [rows, columns]; empty cells are NaN."""
     table = arrow_csv.read_csv(path, read_options=arrow_csv.ReadOptions(autogenerate_column_names=True))
     return np.stack([column.to_numpy() for column in table.columns], axis=1)

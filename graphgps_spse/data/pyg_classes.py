@@ -10,6 +10,7 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -62,6 +63,8 @@ class PyGClass(NamedTuple):
     """Further arguments of the class."""
     others: str = ""
     """Pattern of further raw files that are read if they exist."""
+    takes_name: bool = True
+    """Whether `dataset.name` is an argument of the class, unless it is spelt ""; otherwise it selects features."""
     any_name: bool = False
     """Whether the class has more data sets than the catalogue."""
     root: str = ""
@@ -135,6 +138,17 @@ def _read_tu(opened: Opened) -> dict[str, Iterator[RawGraph]]:
     """Read one-hot labels of nodes and edges, or attributes where there are no labels."""
     has = {what: (opened.folder / f"{opened.name}_{what}_labels.txt").is_file() for what in ("node", "edge")}
     return {"all": process(opened, use_node_attr=not has["node"], use_edge_attr=not has["edge"])}
+
+
+def _read_malnet(opened: Opened) -> dict[str, Iterator[RawGraph]]:
+    """Read call graphs, which have no features. The name selects the transform that makes some, as in GraphGPS."""
+    from torch_geometric.transforms import LocalDegreeProfile
+
+    features = {"pre_transform": LocalDegreeProfile()} if opened.name == "LocalDegreeProfile" else {}
+    graphs = process(opened._replace(name=""), **features)
+    files = {split: opened.folder / "split_info_tiny" / "type" / f"{split}.txt" for split in SPLITS}
+    sizes = {split: len(path.read_text().splitlines()) for split, path in files.items()}
+    return {split: islice(graphs, size) for split, size in sizes.items()}  # the class lists split after split
 
 
 _MOLECULE_NET = {  # name -> file, column of SMILES, first column of targets and their number, as in PyTorch Geometric
@@ -280,6 +294,23 @@ def pyg_classes() -> dict[str, PyGClass]:
             url=lambda name: "https://www.dropbox.com/s/lzu9lmukwov12kt/aqsol_graph_raw.zip?dl=1",
             read=lambda opened: pickled_files.read_aqsol(opened.folder, trusted=opened.trusted),
             split="standard",
+            spell=lambda name: "",
+        ),
+        "MalNetTiny": PyGClass(
+            folder="raw",
+            files=lambda name: tuple(f"split_info_tiny/type/{split}.txt" for split in SPLITS),
+            url=lambda name: "http://malnet.cc.gatech.edu (malnet-graphs-tiny.tar.gz and split_info_tiny.zip)",
+            read=_read_malnet,
+            split="standard",
+            others="malnet-graphs-tiny/**/*.edgelist",
+            takes_name=False,
+        ),
+        "QM9": PyGClass(
+            folder="raw",
+            files=lambda name: ("gdb9.sdf", "gdb9.sdf.csv", "uncharacterized.txt"),
+            url=lambda name: "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/molnet_publish/qm9.zip",
+            read=_read_all,
+            split="random",
             spell=lambda name: "",
         ),
     }

@@ -157,10 +157,10 @@ class PyGDataset:
             folder=folder,
             files=listed.files(self.name),
             url=listed.url(self.name),
-            kept=folder.parent,
+            kept=folder.parent if listed.takes_name else folder.parent / self.name,
             others=listed.others,
         )
-        options = {"name": self.name} if self.name else {}
+        options = {"name": self.name} if self.name and listed.takes_name else {}
         return raw.read(
             lambda: download_raw_files(self.class_name, self.root, **options, **listed.options),
             lambda: listed.read(opened._replace(folder=folder, options=listed.options)),

@@ -100,3 +100,24 @@ def lay_ogbg(root: Path, name: str, *, num_graphs: Sequence[int] = (8, 4, 4)) ->
         folder = split if part in ("train", "valid", "test") else raw
         with gzip.open(folder / f"{part}.csv.gz", "wt", newline="") as file:
             csv.writer(file).writerows(rows)
+
+
+def lay_ogbn(root: Path, name: str, *, width: int, classes: int, size: int = 12) -> None:
+    """Lay ogbn-arxiv or ogbn-products: a path of `size` nodes; half of them train."""
+    split = {"ogbn-arxiv": "time", "ogbn-products": "sales_ranking"}[name]
+    raw, parts = (root / name.replace("-", "_") / part for part in ("raw", f"split/{split}"))
+    features = np.random.default_rng(0).random((size, width)).round(3)
+    tables = {
+        raw / "edge": [[i, i + 1] for i in range(size - 1)],
+        raw / "node-feat": features.tolist(),
+        raw / "node-label": [[i % classes] for i in range(size)],
+        raw / "num-node-list": [[size]],
+        raw / "num-edge-list": [[size - 1]],
+        parts / "train": [[i] for i in range(size // 2)],
+        parts / "valid": [[i] for i in range(size // 2, size - 3)],
+        parts / "test": [[i] for i in range(size - 3, size)],
+    }
+    for path, rows in tables.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(f"{path}.csv.gz", "wt", newline="") as file:
+            csv.writer(file).writerows(rows)

@@ -169,3 +169,38 @@ def lay_planetoid(root: Path, name: str, *, gap: int = 0, dim: int = 5) -> None:
     for part, content in parts.items():
         (folder / f"ind.{name.lower()}.{part}").write_bytes(pickle.dumps(content, protocol=2))
     (folder / f"ind.{name.lower()}.test.index").write_text("\n".join(map(str, tested)) + "\n")
+
+
+def lay_malnet(root: Path, num_graphs: Sequence[int] = (10, 5, 5)) -> None:
+    """Write MalNetTiny: five types, each graph a directed ring with chords."""
+    raw, numbers = root / "MalNetTiny" / "raw", iter(range(sum(num_graphs)))
+    (raw / "split_info_tiny" / "type").mkdir(parents=True)
+    for split, number in zip(SPLITS, num_graphs):
+        names = []
+        for k in (next(numbers) for _ in range(number)):
+            path = raw / "malnet-graphs-tiny" / f"type{k % 5}" / f"graph{k}.edgelist"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            edges = [f"{i} {(i + 1) % (6 + k)}" for i in range(6 + k)] + [f"{k % 4} 5"]
+            path.write_text("\n".join(["# header"] * 5 + edges) + "\n")
+            names.append(f"type{k % 5}/graph{k}")
+        (raw / "split_info_tiny" / "type" / f"{split}.txt").write_text("\n".join(names) + "\n")
+
+
+def lay_qm9(root: Path, smiles: Sequence[str]) -> None:
+    """Write QM9: molecules with hydrogens; the second is uncharacterized."""
+    from rdkit import Chem
+    from rdkit.Chem.rdDepictor import Compute2DCoords
+
+    raw = root / "QM9" / "raw"
+    raw.mkdir(parents=True)
+    writer = Chem.SDWriter(str(raw / "gdb9.sdf"))
+    writer.SetKekulize(False)
+    for number, text in enumerate(smiles):
+        molecule = Chem.AddHs(Chem.MolFromSmiles(text))
+        Compute2DCoords(molecule)
+        molecule.SetProp("_Name", f"gdb_{number}")
+        writer.write(molecule)
+    writer.close()
+    rows = [",".join([f"gdb_{k}", *(f"{k + c / 20:.3f}" for c in range(19))]) for k in range(len(smiles))]
+    (raw / "gdb9.sdf.csv").write_text("\n".join(["mol_id" + ",t" * 19, *rows]) + "\n")
+    (raw / "uncharacterized.txt").write_text("\n".join([*["header"] * 9, "     2  x", "footer", ""]))

@@ -6,6 +6,7 @@ import pytest
 
 from graphgps_spse.data.catalogue import catalogue
 from graphgps_spse.data.ogb_graphs import know_ogb, ogb_table
+from graphgps_spse.data.ogb_nodes import WIDTHS, know_ogb_nodes
 from graphgps_spse.data.split_rules import SplitOptions
 from graphgps_spse.registry import edge_encoders, node_encoders, tasks
 
@@ -13,6 +14,7 @@ DOCS = (Path(__file__).parents[2] / "docs/datasets.md").read_text().splitlines()
 
 
 EVERY = catalogue() | {("OGB", name): know_ogb(name) for name in ogb_table()}
+EVERY |= {("OGB", name): know_ogb_nodes(name) for name in WIDTHS}
 
 
 @pytest.mark.parametrize(("data_format", "name"), EVERY)

@@ -8,8 +8,27 @@ import urllib.error
 import numpy as np
 import pytest
 import torch
-from lay_pyg import MOLECULE_HEADERS, RINGS, SIZE, lay_geom_gcn, lay_heterophilous, lay_molecule_net, lay_tu
-from torch_geometric.datasets import Actor, HeterophilousGraphDataset, TUDataset, WebKB, WikipediaNetwork
+from lay_pyg import (
+    MOLECULE_HEADERS,
+    RINGS,
+    SIZE,
+    lay_geom_gcn,
+    lay_heterophilous,
+    lay_malnet,
+    lay_molecule_net,
+    lay_qm9,
+    lay_tu,
+)
+from torch_geometric.datasets import (
+    QM9,
+    Actor,
+    HeterophilousGraphDataset,
+    MalNetTiny,
+    TUDataset,
+    WebKB,
+    WikipediaNetwork,
+)
+from torch_geometric.transforms import Constant, LocalDegreeProfile
 
 from graphgps_spse.config import load_config
 from graphgps_spse.data.opening import load_splits, require_targets
@@ -242,3 +261,31 @@ def test_unknown_labels_of_molecules_are_kept(tmp_path):
     y = torch.cat([graphs.y for graphs in splits.values()])
     assert int(y[:, 1].isnan().sum()) == 1
     assert not y[:, 0].isnan().any()
+
+
+@pytest.mark.parametrize("name", ["none", "LocalDegreeProfile"])
+def test_call_graphs(tmp_path, name):
+    lay_malnet(tmp_path)
+    splits = load_splits(open_data(tmp_path, "PyG-MalNetTiny", name))
+    transform = LocalDegreeProfile() if name == "LocalDegreeProfile" else Constant()
+    for split, graphs in splits.items():
+        reference = MalNetTiny(str(tmp_path / "MalNetTiny"), split=split, transform=transform)
+        assert len(graphs) == len(reference)
+        for row, graph in enumerate(reference):
+            graph.y = torch.tensor([graph.y])
+            assert_equal_graphs(graphs, row, graph)
+    other = open_data(tmp_path, "PyG-MalNetTiny", "LocalDegreeProfile" if name == "none" else "none")
+    assert load_splits(other)["train"].x_NF.shape != splits["train"].x_NF.shape  # features of their own
+
+
+def test_small_organic_molecules(tmp_path):
+    lay_qm9(tmp_path, [smiles for smiles in RINGS if "s" not in smiles])
+    dataset = open_data(tmp_path, "PyG-QM9", "none", "seed=5", "dataset.split=[0.5, 0.25, 0.25]")
+    splits, reference = load_splits(dataset), QM9(str(tmp_path / "QM9"))
+    rows = dataset._divide(np.zeros(8), [])
+    assert sum(len(part) for part in rows.values()) == len(reference) == 8
+    for split, graphs in splits.items():
+        for row, number in enumerate(rows[split].tolist()):
+            graph = reference[number]
+            graph.y = graph.y[0]
+            assert_equal_graphs(graphs, row, graph)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from graphgps_spse.errors import ConfigError
 
 OGB_NAMES = ("peptides-functional", "peptides-structural", "PCQM4Mv2-full", "PCQM4Mv2-subset", "PCQM4Mv2-inference")
-"""Names of data sets with `dataset.format: OGB` that are here, besides those that begin with ogbg-."""
+"""Names of data sets with `dataset.format: OGB` that are here, besides those that begin with ogbg- or ogbn-."""
 
 SAME_DATA = {
     ("PyG-VOCSuperpixels", "edge_wt_region_boundary"): ("PyG-LRGBDataset", "PascalVOC-SP"),
@@ -49,11 +49,11 @@ def check_dataset(leaves: Mapping[str, tuple[Any, str]]) -> None:
     data_format, name = str(data_format), str(leaves.get("dataset.name", ("none", ""))[0])
     pair, variants = (data_format, name), [known for known in SAME_DATA if known[0] == data_format != "OGB"]
     is_listed = pair in SAME_DATA or (data_format.startswith("PyG-") and not variants)
-    if is_listed or (data_format == "OGB" and (name in OGB_NAMES or name.startswith("ogbg"))):
+    if is_listed or (data_format == "OGB" and (name in OGB_NAMES or name.startswith(("ogbg", "ogbn-")))):
         return
     if data_format != "OGB" and not data_format.startswith("PyG"):
         return  # one of ours, or a plugin's
-    known_names = f"PyG-<Class>, OGB: ogbg-.., {', '.join(OGB_NAMES)}; "
+    known_names = f"PyG-<Class>, OGB: ogbg-.., ogbn-.., {', '.join(OGB_NAMES)}; "
     known_names += "; ".join(f"{known_format}: {known_name}" for known_format, known_name in SAME_DATA)
     raise ConfigError(
         f"{where}: 'dataset.format: {data_format}' with 'dataset.name: {name}' is not offered here. Known are "
@@ -77,7 +77,8 @@ def translate_data(settings: TranslatedKeys) -> None:
             note = "" if raw == "Dummy" else f"'{key}: {name}' is read as {ENCODERS[raw]}{plus}{rest}"
             settings.put(key, f"{ENCODERS[raw]}{plus}{rest}", where, note)
     head, where = settings.leaves["gnn.head"]
-    has_nodes = settings.get("dataset.format") in NODE_FORMATS or settings.get("dataset.name") in NODE_NAMES
+    name = str(settings.get("dataset.name"))
+    has_nodes = settings.get("dataset.format") in NODE_FORMATS or name in NODE_NAMES or name.startswith("ogbn-")
     new = {"default": "inductive_node" if has_nodes else "graph", "node": "inductive_node"}.get(head, head)
     if new != head:
         settings.put("gnn.head", new, where, f"'gnn.head: {head}' is read as {new}")
