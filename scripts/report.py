@@ -25,6 +25,12 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--select", choices=["val"], help="only print the best configuration on validation, with its test score"
     )
+    parser.add_argument(
+        "--predictions",
+        type=Path,
+        metavar="FILE",
+        help="file of scripts/predict.py with true targets: adds parity plots, or ROC and precision-recall curves",
+    )
     parser.add_argument("--no-literature", action="store_true", help="leave out rows from the literature")
     parser.add_argument(
         "--paper",
@@ -54,7 +60,12 @@ def write_report(arguments: argparse.Namespace) -> None:
         report, paths = build_report(collect_runs(arguments.results)), []
         print("\n".join(describe_best(report.cells)))
     else:
-        report, paths = make_report(arguments.results, arguments.out, literature=not arguments.no_literature)
+        report, paths = make_report(
+            arguments.results,
+            arguments.out,
+            literature=not arguments.no_literature,
+            predictions=arguments.predictions,
+        )
         print("\n".join(outcome_lines(report)))
     for title, lines in remark_sections(report):
         for line in lines:

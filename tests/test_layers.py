@@ -65,6 +65,7 @@ LAYERS = {
         {"errors", "files", "results", "sweeps.launch", "sweeps.sweep"},
         {"numpy", "scipy", "matplotlib"},
     ),
+    "reports.prediction_figures": ({"errors"}, {"numpy", "matplotlib", "pyarrow"}),
     "reports.wandb_aggregate": ({"errors", "results"}, {"wandb"}),
     "encode": (CORE | {"encodings", "data.base", "human_readable", "memory"}, {"tqdm"}),
     "command": ({"errors", "extras", "memory", "training.signals"}, STDLIB_ONLY),

@@ -42,6 +42,7 @@ TITLES = {
     "targets": "Parts of the metric",
     "differences": "Differences",
     "costs": "Time and memory",
+    "predictions": "Predictions against true targets",
 }
 
 

@@ -8,21 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_atomic
 from graphgps_spse.reports.cells import Cell, best_epochs
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import Pair, Report, build_report
-from graphgps_spse.reports.curves import History, read_histories
+from graphgps_spse.reports.curves import read_histories
 from graphgps_spse.reports.figures import draw_figures, save_figures
 from graphgps_spse.reports.latex import cells_table, latex_table, standalone
 from graphgps_spse.reports.markdown import report_text
 from graphgps_spse.reports.page import report_page
+from graphgps_spse.reports.prediction_figures import draw_predictions
 from graphgps_spse.reports.table import Table, TableEntry, build_table
 
 
-def make_report(results_dir: Path, out_dir: Path, *, literature: bool = True) -> tuple[Report, list[Path]]:
+def make_report(
+    results_dir: Path, out_dir: Path, *, literature: bool = True, predictions: Path | None = None
+) -> tuple[Report, list[Path]]:
     """Write the report of all runs below `results_dir` to `out_dir`. Return the report and the paths of its files.
+
+    `predictions` is a file of scripts/predict.py with true targets, of which the report then has pictures.
 
     Raises DataError if `results_dir` is not a folder of runs or holds no finished run, or if `out_dir` cannot be
     written.
@@ -31,15 +38,16 @@ def make_report(results_dir: Path, out_dir: Path, *, literature: bool = True) ->
     table = build_table(report, literature=literature)
     histories, missing = read_histories(report.cells)
     report = replace(report, notes=report.notes + missing)
+    figures = draw_figures(report, histories) | ({"predictions": draw_predictions(predictions)} if predictions else {})
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
-        return report, _write_files(report, table, histories, out_dir)
+        return report, _write_files(report, table, figures, out_dir)
     except OSError as err:
         raise DataError(f"{out_dir} cannot be written ({err.strerror}); choose another --out") from err
 
 
-def _write_files(report: Report, table: Table, histories: dict[str, list[History]], out_dir: Path) -> list[Path]:
-    pictures = save_figures(draw_figures(report, histories), out_dir)
+def _write_files(report: Report, table: Table, figures: dict[str, Figure], out_dir: Path) -> list[Path]:
+    pictures = save_figures(figures, out_dir)
     inline = {
         name: path.read_bytes() for name, path in pictures.items() if name != "overview"
     }  # the overview repeats other figures

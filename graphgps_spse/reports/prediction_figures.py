@@ -1,0 +1,149 @@
+"""Figures of predictions with known targets: parity, ROC and precision-recall curves, and errors by similarity."""
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.reports.figures import PATHS_COLOUR, WALKS_COLOUR, style_axes
+
+SIMILARITY = "nearest_training_similarity"
+"""Column of `predict.py --similarity`."""
+MAX_TARGETS = 12
+"""Largest number of targets that are drawn."""
+
+
+def draw_predictions(path: Path) -> Figure:
+    """Return a figure of a file of scripts/predict.py, with a row of panels for each target.
+
+    Values have predicted against true values and, with the column of similarities, errors against the similarity of the
+    nearest training molecule. Labels and classes have the ROC and the precision-recall curve of each class. Raises
+    DataError if the file cannot be read or has no known targets.
+    """
+    table = read_predictions(path)
+    targets = [name for name in table if f"{name}_predicted" in table and _scores(table, name)]
+    known = [name for name in targets if any(table[name])][:MAX_TARGETS]
+    if not known:
+        raise DataError(
+            f"{path} has no column with the true values of a prediction; predict a split, or add the targets"
+        )
+    figure = Figure(figsize=(7.5, 3.2 * len(known)), layout="constrained")
+    axes = figure.subplots(len(known), 2, squeeze=False)
+    for name, (left, right) in zip(known, axes):
+        if f"{name}_predicted" in _scores(table, name):
+            _draw_values(table, name, left, right)
+        else:
+            _draw_classes(table, name, left, right)
+        for panel in (left, right):
+            style_axes(panel)
+    return figure
+
+
+def read_predictions(path: Path) -> dict[str, list[str]]:
+    """Return the columns of a file of predictions as text. Raises DataError if it cannot be read."""
+    try:
+        if path.suffix == ".parquet":
+            from pyarrow import parquet
+
+            columns = parquet.read_table(path).to_pydict()
+            return {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
+        with path.open(newline="", encoding="utf-8") as file:
+            head, *rows = csv.reader(file)
+            return {name: [row[at] for row in rows] for at, name in enumerate(head)}
+    except (OSError, ValueError, IndexError) as err:
+        raise DataError(f"{path} is not a readable file of predictions: {err}") from err
+
+
+def roc_curve(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return false positive rates and true positive rates, from (0, 0) to (1, 1); equal scores are one step."""
+    true, false = _counts_from_the_top(positive, score)
+    return np.append(0, false / false[-1]), np.append(0, true / true[-1])
+
+
+def precision_recall_curve(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return recall and precision at each threshold, the highest first; equal scores are one threshold."""
+    true, false = _counts_from_the_top(positive, score)
+    return true / true[-1], true / (true + false)
+
+
+def _counts_from_the_top(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of positives and of negatives with at least each different score, the highest first."""
+    order = np.argsort(-score, kind="stable")
+    last = np.append(np.diff(score[order]) != 0, True)
+    return np.cumsum(positive[order])[last], np.cumsum(~positive[order])[last]
+
+
+def _scores(table: dict[str, list[str]], target: str) -> list[str]:
+    """Return the columns of a target's probabilities, or of its predicted values if there are none."""
+    found = [name for name in table if name == f"{target}_probability" or name.startswith(f"{target}_probability_")]
+    return [name for name in found if not name.endswith("_deviation")] or [f"{target}_predicted"]
+
+
+def _draw_values(table: dict[str, list[str]], name: str, left: Axes, right: Axes) -> None:
+    true, predicted = _numbers(table[name]), _numbers(table[f"{name}_predicted"])
+    known = np.isfinite(true) & np.isfinite(predicted)
+    if not known.any():
+        return
+    left.plot(true[known], predicted[known], ".", color=PATHS_COLOUR, markersize=4, alpha=0.6)
+    left.axline((float(true[known][0]), float(true[known][0])), slope=1, color="#666666", linewidth=1)
+    error = predicted - true
+    mae, rmse = np.abs(error[known]).mean(), math.sqrt(np.square(error[known]).mean())
+    left.set(
+        xlabel=f"true {name}", ylabel=f"predicted {name}", title=f"MAE {mae:.3g}, RMSE {rmse:.3g}, n {known.sum():,}"
+    )
+    similarity = _numbers(table[SIMILARITY]) if SIMILARITY in table else np.full(len(true), np.nan)
+    both = known & np.isfinite(similarity)
+    right.plot(similarity[both], error[both], ".", color=PATHS_COLOUR, markersize=4, alpha=0.6)
+    right.axhline(0, color="#666666", linewidth=1)
+    right.set(
+        xlabel="Tanimoto similarity of the nearest training molecule", ylabel=f"predicted - true {name}", xlim=(0, 1.02)
+    )
+    if not both.any():
+        right.text(0.5, 0.5, "predict.py --similarity adds\nthis picture", transform=right.transAxes, ha="center")
+
+
+def _draw_classes(table: dict[str, list[str]], name: str, left: Axes, right: Axes) -> None:
+    columns = _scores(table, name)
+    for number, column in enumerate(columns):
+        kind = column.removeprefix(f"{name}_probability").removeprefix("_")
+        score = _numbers(table[column])
+        positive = np.array([_is_class(text, kind or "1") for text in table[name]])
+        known = np.array([bool(text) for text in table[name]]) & np.isfinite(score)
+        positive, score = positive[known], score[known]
+        if positive.all() or not positive.any():
+            continue  # neither curve is defined
+        style = {"color": PATHS_COLOUR} if len(columns) == 1 else {"color": f"C{number}", "label": kind}
+        fpr, tpr = roc_curve(positive, score)
+        left.plot(fpr, tpr, **style)
+        right.plot(*precision_recall_curve(positive, score), **style)
+        right.axhline(positive.mean(), color=style["color"], linewidth=0.7, linestyle=":")
+        if len(columns) == 1:
+            area = (np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2).sum()
+            left.set_title(f"{name}: ROC-AUC {area:.3f}, n {len(score):,}")
+    left.axline((0, 0), slope=1, color=WALKS_COLOUR, linewidth=0.7, linestyle=":")
+    left.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1.02))
+    right.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+    if len(columns) > 1:
+        right.legend(title=name, fontsize=7)
+
+
+def _is_class(text: str, name: str) -> bool:
+    """Return whether a true value is this class; tables with missing values write integers as 1.0."""
+    return text == name or (math.isfinite(value := float(_numbers([text])[0])) and f"{value:g}" == name)
+
+
+def _numbers(cells: Sequence[str]) -> np.ndarray:
+    """Return numbers, NaN for cells that are none."""
+
+    def read(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            return math.nan
+
+    return np.array([read(text) for text in cells])

@@ -1,0 +1,56 @@
+"""Pictures of predictions: curves by hand, and figures of files as predict.py writes them."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from records import write_cell
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.reports.prediction_figures import draw_predictions, precision_recall_curve, roc_curve
+from graphgps_spse.reports.report import make_report
+
+
+def test_curves_by_hand():
+    """Scores 4, 3, 3, 1 of the classes 1, 1, 0, 0: the tie is one step of both curves."""
+    positive, score = np.array([False, True, False, True]), np.array([1.0, 3.0, 3.0, 4.0])
+    fpr, tpr = roc_curve(positive, score)
+    assert fpr.tolist() == [0, 0, 0.5, 1] and tpr.tolist() == [0, 0.5, 1, 1]
+    recall, precision = precision_recall_curve(positive, score)
+    assert recall.tolist() == [0.5, 1, 1] and precision.tolist() == pytest.approx([1, 2 / 3, 0.5])
+
+
+def test_values_have_a_parity_plot_and_errors_by_similarity(tmp_path):
+    rows = ["row,smiles,y,y_predicted,y_deviation,nearest_training_similarity", "2,C,1,1.5,0.1,0.5", "3,N,,2,0.1,0.2"]
+    (tmp_path / "p.csv").write_text("\n".join([*rows, "4,O,3,2.5,0.1,1"]) + "\n")
+    left, right = draw_predictions(tmp_path / "p.csv").axes
+    assert left.lines[0].get_xydata().tolist() == [[1, 1.5], [3, 2.5]]
+    assert left.get_title() == "MAE 0.5, RMSE 0.5, n 2"
+    assert right.lines[0].get_xydata().tolist() == [[0.5, 0.5], [1, -0.5]]
+
+
+def test_labels_and_classes_have_curves(tmp_path):
+    labels = {"a": ["0", "1.0", ""], "a_predicted": [0, 1, 1], "a_probability": [0.2, 0.7, 0.9]}
+    classes = {"k": ["x", "y", "x"], "k_predicted": ["x", "y", "x"], "k_probability_x": [0.9, 0.2, 0.8]}
+    classes |= {"k_probability_y": [0.1, 0.8, 0.2]}
+    pq.write_table(pa.table(labels | classes), tmp_path / "p.parquet")
+    roc, _, of_classes, precision = draw_predictions(tmp_path / "p.parquet").axes
+    assert roc.get_title() == "a: ROC-AUC 1.000, n 2"
+    assert roc.lines[0].get_xydata().tolist() == [[0, 0], [0, 1], [1, 1]]
+    assert len(of_classes.lines) == 3 and [t.get_text() for t in precision.get_legend().get_texts()] == ["x", "y"]
+
+
+def test_files_without_true_values_are_refused(tmp_path):
+    (tmp_path / "p.csv").write_text("row,y_predicted\n2,1\n")
+    with pytest.raises(DataError, match="has no column with the true values"):
+        draw_predictions(tmp_path / "p.csv")
+    with pytest.raises(DataError, match="is not a readable file of predictions"):
+        draw_predictions(tmp_path / "none.csv")
+
+
+def test_the_report_shows_them(tmp_path):
+    write_cell(tmp_path / "results", [0.1])
+    (tmp_path / "p.csv").write_text("y,y_predicted\n1,1.5\n2,2\n")
+    _, paths = make_report(tmp_path / "results", tmp_path / "out", predictions=tmp_path / "p.csv")
+    assert tmp_path / "out" / "predictions.png" in paths
+    assert "Predictions against true targets" in (tmp_path / "out" / "report.html").read_text()
