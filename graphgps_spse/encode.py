@@ -71,8 +71,9 @@ def _find_twin(graphs: GraphDataset, splits: dict[str, GraphDataset], encoded: I
 
 def split_of(graphs: GraphDataset) -> Split:
     """Return the graphs of a split as encodings read them."""
-    attr = None if graphs.edge_attr_EF is None else graphs.edge_attr_EF.numpy()
-    arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)), attr)
+    arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
+    if graphs.edge_attr_EF is not None:
+        arrays = arrays._replace(edge_attr=graphs.edge_attr_EF.numpy())
     return Split(arrays, graphs.name, graphs.split)
 
 

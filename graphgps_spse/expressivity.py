@@ -103,7 +103,8 @@ def homomorphism_view(adjacency: np.ndarray, max_cycle: int, trees: Sequence[Seq
     n, views = len(adjacency), []
     steps = adjacency.astype(np.int64)
     for prime in PRIMES:
-        counts, below = [], []
+        counts: list[np.ndarray] = []
+        below: list[np.ndarray] = []
         for children in trees:
             count = np.ones(n, np.int64)
             for child in children:

@@ -1,6 +1,6 @@
 """Laplacian positional encoding (Dwivedi et al. 2023), as in GraphGPS: the eigenpairs of smallest eigenvalue."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from graphgps_spse.encodings.laplacian import (
     single_threaded_lapack,
 )
 from graphgps_spse.jit import kernel
-from graphgps_spse.options import option
+from graphgps_spse.options import Options, option
 from graphgps_spse.registry import encodings
 
 LAPLACIANS = ("none", "sym", "rw")
@@ -23,7 +23,7 @@ NORMS = ("L1", "L2", "abs-max", "wavelength", "wavelength-asin", "wavelength-sof
 class LapPEOptions(EncodingOptions, section="posenc_LapPE"):
     """Options of LapPE."""
 
-    includes = (DeepSetOptions,)
+    includes: ClassVar[tuple[type[Options], ...]] = (DeepSetOptions,)
     laplacian_norm: str = option(
         "none", "none: D - A; sym: I - D^-1/2 A D^-1/2; rw: I - D^-1 A", key="eigen.laplacian_norm", choices=LAPLACIANS
     )

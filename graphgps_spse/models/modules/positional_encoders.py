@@ -103,9 +103,10 @@ class DegreeEmbedding(nn.Module):
     def __init__(self, num_degrees: Sequence[int], dim: int) -> None:
         """Weights start as N(0, 0.02^2), as in Graphormer."""
         super().__init__()
-        self.embeddings = nn.ModuleList(nn.Embedding(number, dim) for number in num_degrees)
-        for embedding in self.embeddings:
+        embeddings = [nn.Embedding(number, dim) for number in num_degrees]
+        for embedding in embeddings:
             nn.init.normal_(embedding.weight, std=0.02)
+        self.embeddings = nn.ModuleList(embeddings)
 
     def forward(self, node_N2: Tensor) -> Tensor:
         """Return the sum of the vectors, [N, dim]."""
