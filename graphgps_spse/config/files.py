@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.config.yaml_reader import Node, check_key, mapping_of, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, show
 
@@ -16,9 +17,6 @@ Leaves = dict[str, tuple[Any, str]]
 
 Chain = list[tuple[Path, Leaves]]
 """A configuration file and those that it inherits from, nearest first."""
-
-OWN_DATA = ("folder", "smiles")
-"""Formats of one's own data, which `dataset.name` may call what it likes; elsewhere it says which data is meant."""
 
 IN_PYTHON = "dict"
 """Stands for the file of a configuration that is given as a dict, in messages and as the start of relative bases."""

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+OWN_DATA = ("folder", "smiles")
+"""Formats of user data, whose `dataset.name` is free. With other formats, it names a data set."""
+
 RUNTIME_KEYS = (
     "accelerator",
     "dataset.dir",
@@ -81,6 +84,9 @@ NEUTRAL_VALUES: dict[str, Any] = {
 }
 """Keys that count for nothing at these values. Runs from before such a key stay the same runs."""
 
+NEUTRAL_FOR_OWN_DATA: dict[str, Any] = {"dataset.standardise": "off"}
+"""Values of keys that replace the neutral ones for user data, whose earlier runs did not standardise targets."""
+
 FIRST_ENCODINGS = ("LapPE", "RRWP", "RWSE", "Rings", "SPD", "SPSE")
 """Encodings whose keys always belong to the identity. Keys of other encodings belong to it if the encoding is on."""
 
@@ -116,10 +122,13 @@ def identity_of(config: dict[str, Any]) -> dict[str, Any]:
 
     RUNTIME_KEYS, keys at their neutral values, and encodings that are off count for nothing (but see FIRST_ENCODINGS).
     """
+    values = flatten({name: part for name, part in config.items() if not _is_off(name, part)})
+    is_own = values.get("dataset.format") in OWN_DATA
+    neutral = NEUTRAL_VALUES | (NEUTRAL_FOR_OWN_DATA if is_own else {})
     return {
         key: value
-        for key, value in flatten({name: part for name, part in config.items() if not _is_off(name, part)}).items()
-        if not is_runtime_key(key) and not (key in NEUTRAL_VALUES and NEUTRAL_VALUES[key] == value)
+        for key, value in values.items()
+        if not is_runtime_key(key) and not (key in neutral and neutral[key] == value)
     }
 
 

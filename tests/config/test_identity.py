@@ -10,3 +10,15 @@ def test_keys_of_later_encodings_count_only_where_the_encoding_is_on():
     on = before | {"posenc_PPR": {"enable": True, "alphas": [0.1]}}
     assert identity_of(on)["posenc_PPR.alphas"] == [0.1]
     assert [key for key, *_ in differing_keys(before, on)] == ["posenc_PPR.alphas", "posenc_PPR.enable"]
+
+
+def test_user_data_of_earlier_versions_were_not_standardised():
+    """Seeds with and without standardised targets must not meet in one experiment; elsewhere nothing changed."""
+    for form in ("smiles", "folder"):
+        earlier = {"dataset": {"format": form}}
+        assert not differing_keys(earlier, {"dataset": {"format": form, "standardise": "off"}})
+        (found,) = differing_keys(earlier, {"dataset": {"format": form, "standardise": "auto"}})
+        assert found == ("dataset.standardise", None, "auto")
+    assert not differing_keys(
+        {"dataset": {"format": "PyG-ZINC"}}, {"dataset": {"format": "PyG-ZINC", "standardise": "auto"}}
+    )

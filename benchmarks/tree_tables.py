@@ -1,0 +1,110 @@
+"""Tables of the studies of gradient-boosted trees in docs/results.md, from their records.
+
+    python benchmarks/tree_tables.py benchmarks/results/trees
+
+The first table has the test scores, mean ± sample standard deviation over seeds, and the number of seeds. The second
+has the comparisons of the design: Welch's two-sided t-test, and Holm's correction over all comparisons of a study.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphgps_spse.reports.markdown import format_p, markdown_table
+from graphgps_spse.reports.stats import MIN_SEEDS, compare_scores, holm, summarize
+from graphgps_spse.results import RunResult
+
+FEATURES = ("fingerprints", "fingerprints+SPSE", "descriptors", "RRWP", "SPSE", "RRWP+SPSE")
+METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
+METRICS["Peptides-func"] = "ap"
+"""Data set -> the metric of its design."""
+COMPARISONS = (("SPSE", "RRWP"), ("RRWP+SPSE", "RRWP"), ("fingerprints+SPSE", "fingerprints"))
+STUDIES = (("Peptides-func",), ("ESOL", "FreeSolv", "Lipophilicity", "BACE", "BBBP"))
+"""Data sets whose comparisons are corrected together."""
+
+Scores = Mapping[tuple[str, str], Mapping[int, float]]
+"""(data set, features) -> seed -> test score."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison of two kinds of features on one data set."""
+
+    dataset: str
+    first: str
+    second: str
+    num_seeds: tuple[int, int]
+    difference: float
+    p: float
+    p_holm: float
+
+    @property
+    def verdict(self) -> str:
+        """Better, worse or no effect, by the corrected p-value."""
+        if self.p_holm > 0.05:
+            return "no effect"
+        return "better" if (self.difference < 0) == (METRICS[self.dataset] == "rmse") else "worse"
+
+
+def read_scores(folder: Path) -> Scores:
+    """Read the test scores of all records in `folder`/NAME/SEED/result.json."""
+    scores: dict[tuple[str, str], dict[int, float]] = {}
+    for path in sorted(folder.glob("*/*/result.json")):
+        result = RunResult.read(path)
+        score = result.best["test"][METRICS[result.dataset]]
+        scores.setdefault((result.dataset, result.encoding), {})[result.seed] = score
+    return scores
+
+
+def compare(scores: Scores, datasets: Sequence[str]) -> list[Row]:
+    """Return the comparisons of one study for which there are records of both sides."""
+    cases = [
+        (dataset, first, second)
+        for dataset in datasets
+        for first, second in COMPARISONS
+        if min(len(scores.get((dataset, features), ())) for features in (first, second)) >= MIN_SEEDS
+    ]
+    found = [compare_scores(scores[dataset, second], scores[dataset, first]) for dataset, first, second in cases]
+    corrected = holm([comparison.welch_p for comparison in found])
+    return [
+        Row(*case, (comparison.n[1], comparison.n[0]), comparison.difference, comparison.welch_p, p)
+        for case, comparison, p in zip(cases, found, corrected)
+    ]
+
+
+def tables(scores: Scores, datasets: Sequence[str]) -> Iterator[str]:
+    """Yield the two tables of one study as Markdown."""
+    known = [dataset for dataset in datasets if any(key[0] == dataset for key in scores)]
+    head = ["features", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
+    rows = [[features, *(_cell(scores.get((dataset, features), {})) for dataset in known)] for features in FEATURES]
+    yield "\n".join(markdown_table(head, [row for row in rows if any(cell != "-" for cell in row[1:])]))
+    head = ["data set", "comparison", "seeds", "difference", "welch", "holm", "finding"]
+    lines = [
+        [
+            row.dataset,
+            f"{row.first} - {row.second}",
+            f"{row.num_seeds[0]}, {row.num_seeds[1]}",
+            f"{row.difference:+.4f}",
+            format_p(row.p),
+            format_p(row.p_holm),
+            row.verdict,
+        ]
+        for row in compare(scores, datasets)
+    ]
+    yield "\n".join(markdown_table(head, lines))
+
+
+def _cell(by_seed: Mapping[int, float]) -> str:
+    if not by_seed:
+        return "-"
+    summary = summarize(list(by_seed.values()))
+    return f"{summary.mean:.4f} ± {summary.std:.4f} ({summary.n})"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="records: NAME/SEED/result.json below this folder")
+    all_scores = read_scores(parser.parse_args().folder)
+    for study in STUDIES:
+        print(*tables(all_scores, study), sep="\n\n", end="\n\n")
