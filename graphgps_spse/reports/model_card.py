@@ -1,0 +1,98 @@
+"""The model card of a finished run: what the model is, what it was trained on, how good it is, and how to use it."""
+
+from pathlib import Path
+from typing import Any
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.files import write_new
+from graphgps_spse.reports.markdown import escape_markdown, markdown_table
+from graphgps_spse.results import RunResult
+
+NAME = "MODEL_CARD.md"
+COSTS = ("epoch", "time_epoch", "time_iter", "eta", "eta_hours", "lr", "params", "graphs_per_second")
+"""Values of stats.json that are no scores."""
+MODEL_KEYS = ("gt.layers", "gt.dim_hidden", "gt.n_heads", "gnn.dim_inner", "optim.base_lr", "optim.max_epoch")
+"""Keys of the configuration that a card shows, where a run has them; config.yaml has all."""
+
+
+def write_model_card(run_dir: Path) -> Path:
+    """Write MODEL_CARD.md beside the result.json of a run and return its path.
+
+    Raises DataError if there is no valid result, if there is a card already, which may have been edited, or if the
+    folder cannot be written.
+    """
+    path = run_dir / NAME
+    text = model_card(RunResult.read(run_dir / "result.json"), str(run_dir))
+    try:
+        with write_new(path) as file:
+            file.write(text)
+    except FileExistsError as err:
+        raise DataError(f"{path} exists and is not replaced; move it aside to write a new one") from err
+    except OSError as err:
+        raise DataError(f"{path} cannot be written ({err.strerror})") from err
+    return path
+
+
+def model_card(result: RunResult, run_dir: str) -> str:
+    """Return the card of a run as Markdown. `run_dir` is the path that its commands name."""
+    title = escape_markdown(f"{result.model} on {result.dataset} with {result.encoding or 'no encoding'}")
+    sections = [
+        [f"# {title}", "", f"Run `{_code(result.name)}`, seed {result.seed}. Made from `result.json`."],
+        ["## Scores", "", *_scores(result), "", _selection(result)],
+        ["## Model and training", "", *_table(_facts(result))],
+        ["## Data", "", *_table([(split, f"`{_code(digest)}`") for split, digest in result.fingerprints.items()])],
+        ["The data set is identified by a digest of the arrays of each split."],
+        ["## Use", "", "```python", "import graphgps_spse as gs", "", f"run = gs.load_run({_code(run_dir)!r})"]
+        + ["run.predict(graphs)  # SMILES for molecules, otherwise PyG graphs with the features of training", "```"],
+        ["## Limits", "", *_limits(result)],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections) + "\n"
+
+
+def _scores(result: RunResult) -> list[str]:
+    splits = [split for split in ("train", "val", "test") if split in result.best]
+    names = dict.fromkeys(("loss", result.metric, *(result.best[splits[0]] if splits else ())))
+    shown = [name for name in names if any(name in result.best[split] for split in splits) and name not in COSTS]
+    rows = [[escape_markdown(name), *(_number(result.best[split].get(name)) for split in splits)] for name in shown]
+    return markdown_table(["metric", *splits], rows)
+
+
+def _selection(result: RunResult) -> str:
+    selected = result.selection_metric or result.metric
+    return (
+        f"Scores are those of epoch {result.best_epoch} of {result.epochs} (counted from 0), the best by "
+        f"{escape_markdown(selected)} on validation ({'lower' if result.direction == 'min' else 'higher'} is better)."
+    )
+
+
+def _facts(result: RunResult) -> list[tuple[str, str]]:
+    facts: list[tuple[str, Any]] = [("parameters", f"{result.num_params:,}"), ("encoding", result.encoding)]
+    facts += [(key, result.config[key]) for key in MODEL_KEYS if key in result.config]
+    facts += [("time of training", f"{result.seconds:.0f} s"), ("configuration", result.config_hash)]
+    wanted = ("device", "python", "torch", "graphgps_spse", "commit")
+    facts += [(key, result.environment[key]) for key in wanted if result.environment.get(key)]
+    facts += [("initial weights", "those of another run")] if result.initial_weights else []
+    return [(name, escape_markdown(str(value))) for name, value in facts]
+
+
+def _limits(result: RunResult) -> list[str]:
+    return [
+        "- This is one seed. The deviation over seeds says how far a score is luck.",
+        "- Graphs that differ from the training data in size, features or origin may be predicted badly, and the model "
+        "does not say so.",
+        f"- Scores hold for {escape_markdown(result.dataset)} and its splits only.",
+        "- Add here what the model is for, who made it, and the licence of model and data.",
+    ]
+
+
+def _table(rows: list[tuple[str, str]]) -> list[str]:
+    return markdown_table(["", ""], rows)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _code(text: str) -> str:
+    """Return text for a code span: on one line, without backticks."""
+    return " ".join(text.replace("`", "'").split())

@@ -1,0 +1,38 @@
+"""The model card of a run: its scores and facts, names escaped, and no card is ever replaced."""
+
+import re
+
+import pytest
+from records import record, write_run
+from scripts_at import load_script
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.reports.model_card import model_card, write_model_card
+
+
+def test_card_of_a_run(tmp_path, capsys):
+    folder = write_run(tmp_path, record(0.07, 3, name="zinc-SPSE", config={"gt.layers": 10}))
+    assert load_script("model_card").main([str(folder)]) == 0
+    path = folder / "MODEL_CARD.md"
+    assert capsys.readouterr().out == f"wrote {path}\n"
+    text = path.read_text()
+    assert text.startswith("# GritTransformer on ZINC with SPSE\n\nRun `zinc-SPSE`, seed 3.")
+    assert "| mae | 0.07 | 0.07 | 0.07 |" in text and "| loss | 0.2 | 0.2 | 0.2 |" in text
+    assert "epoch 3 of 5 (counted from 0), the best by mae on validation (lower is better)" in text
+    assert "| parameters | 473,473 |" in text and "| gt.layers | 10 |" in text and "| train | `f` |" in text
+    assert f"gs.load_run({str(folder)!r})" in text
+
+
+def test_a_card_is_never_replaced_and_a_run_without_a_result_is_an_error(tmp_path, capsys):
+    folder = write_run(tmp_path, record())
+    (folder / "MODEL_CARD.md").write_text("edited")
+    assert load_script("model_card").main([str(folder)]) == 2
+    assert "exists and is not replaced" in capsys.readouterr().err
+    assert (folder / "MODEL_CARD.md").read_text() == "edited"
+    with pytest.raises(DataError, match=r"result\.json is not a valid result"):
+        write_model_card(tmp_path)
+
+
+def test_names_are_no_markup():
+    text = model_card(record(name="a`b\n# c", dataset="<b>x|y</b>", encoding="*z*"), "results/a`b")
+    assert "<b>" not in text and "\n# c" not in text and re.search(r"^# .*\\<b\\>x", text) and "`a'b # c`" in text
