@@ -42,6 +42,18 @@ def test_what_the_text_says_of_brec():
     assert (regular[6], regular[7], max(regular.values())) == (50, 100, 100)
 
 
+def test_other_walks_see_what_walks_see():
+    def by_category(name, encoding, k):
+        rows = record(name)["rows"]
+        return {row["category"]: row["refined"] for row in rows if (row["encoding"], row["K"]) == (encoding, k)}
+
+    for other, walks in (("non-backtracking walks", "RRWP"), ("homomorphisms", "RWSE")):
+        for k in range(6, 21):
+            assert by_category("brec_walks", other, k) == by_category("brec", walks, k), (other, k)
+    assert [refined("brec_walks", "non-backtracking walks", k) for k in (8, 20)] == [226, 236]
+    assert [refined("brec_walks", "homomorphisms", k) for k in (8, 20)] == [209, 217]
+
+
 def test_what_the_text_says_of_the_other_graphs():
     assert [refined("sr25", "SPSE", k) for k in (6, 7)] == [0, 105]
     for encoding in ("RRWP", "RWSE"):
