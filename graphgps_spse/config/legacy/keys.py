@@ -169,7 +169,7 @@ CONVOLUTIONS = {
 """Layer types of the message passing models of GraphGPS, with -conv, and of GNN+, whose defaults differ."""
 
 LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
-ATTENTION_PARTS = ("Transformer", "CSA", "None")
+ATTENTION_PARTS = ("Transformer", "Performer", "CSA", "None")
 """What gt.layer_type may name before and after its +."""
 
 MINIMISED = ("mae", "mse", "rmse", "loss")

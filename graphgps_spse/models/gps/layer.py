@@ -25,7 +25,8 @@ class LayerOptions(Options, section="gt"):
     """What a layer of GPS or CSA is made of."""
 
     layer_type: str = option(
-        "GINE+Transformer", "local part (GINE, CustomGatedGCN, GCN, GAT, None) + global part (Transformer, CSA, None)"
+        "GINE+Transformer",
+        "local part (GINE, CustomGatedGCN, GCN, GAT, None) + global part (Transformer, Performer, CSA, None)",
     )
 
 
@@ -100,7 +101,7 @@ def build_layer_type(cfg: Any, global_parts: tuple[str, ...]) -> tuple[str, str]
         raise ConfigError("gt.layer_type: None+None leaves layers that never look at other nodes")
     if plus and local in LOCAL_PARTS and attention in global_parts:
         return local, attention
-    other = {"CSA": "CSAModel", "Transformer": "GPSModel"}.get(attention, "")
+    other = {"CSA": "CSAModel", "Transformer": "GPSModel", "Performer": "GPSModel"}.get(attention, "")
     hint = f" Set model.type={other} for this one." if other and local in LOCAL_PARTS else ""
     raise ConfigError(
         f"gt.layer_type: '{layer_type}' must be a local part ({', '.join(LOCAL_PARTS)}) + a global part "

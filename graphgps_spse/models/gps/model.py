@@ -10,6 +10,7 @@ from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.gps.attention import GraphAttention
 from graphgps_spse.models.gps.layer import GATED_PARTS, WITHOUT_EDGE_FEATURES, build_layer_type, build_layers
+from graphgps_spse.models.gps.performer import PerformerAttention
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
@@ -46,7 +47,7 @@ class GPSModel(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GPSModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
-        local, attention = build_layer_type(cfg, ("Transformer", "None"))
+        local, attention = build_layer_type(cfg, ("Transformer", "Performer", "None"))
         dim, reads_edges = TransformerOptions.from_cfg(cfg).dim_hidden, local not in WITHOUT_EDGE_FEATURES
         kernels = KernelOptions.from_cfg(cfg).kernels
         encoders = EncoderOptions.from_cfg(cfg)
@@ -64,7 +65,11 @@ class GPSModel(nn.Module):
             head=build_head(cfg, spec, dim, dim_out),
             layers=build_layers(
                 cfg,
-                None if attention == "None" else partial(GraphAttention, kernels=kernels),
+                {
+                    "None": None,
+                    "Performer": PerformerAttention,
+                    "Transformer": partial(GraphAttention, kernels=kernels),
+                }[attention],
                 gated=stable is not None,
             ),
             stable_distance=stable,

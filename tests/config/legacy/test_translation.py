@@ -329,7 +329,7 @@ def test_an_official_file_may_be_a_base(tmp_path):
         ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-<Class>"]),
         ({"model.type": "SANTransformer"}, ["SANTransformer", "GPSModel"]),
         ({"model.type": "custom_gnn", "gnn.layer_type": "generalconv"}, ["generalconv", "gatedgcnconv"]),
-        ({"gt.layer_type": "CustomGatedGCN+Performer"}, ["Performer", "CSA"]),
+        ({"gt.layer_type": "CustomGatedGCN+BigBird"}, ["BigBird", "Performer", "CSA"]),
         ({"gt.layer_type": "GINE"}, ["'GINE'", "Transformer"]),
         ({"train.mode": "PCQM4Mv2-inference"}, ["train.mode", "scripts/predict.py"]),
         ({"metric_best": "mae", "metric_agg": "argmax"}, ["metric_agg", "minimum"]),
