@@ -93,6 +93,7 @@ LAYERS = {
     "predictions": (None, None),
     "prediction_file": ({"errors", "files"}, STDLIB_ONLY),
     "nearest_molecules": ({"baselines.features"}, STDLIB_ONLY),
+    "attribution": (None, None),
     "tables": (set(), {"numpy"}),
     "python_api": (None, None),
     "__main__": (None, None),

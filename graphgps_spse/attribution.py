@@ -1,0 +1,124 @@
+"""Which pairs, path lengths and nodes a prediction rests on: gradient times input of the encodings of pairs.
+
+For output y and an encoding x of pairs (i, j) and channels c, the share of (i, j, c) is
+
+    a_ijc = dy/dx_ijc (x_ijc - x0_c),
+
+x0 being the encoding of a pair without any path or walk (gradient times input, Shrikumar et al. 2016). It is exact for
+a linear model and a first approximation for others. A channel's share is the sum over pairs, a pair's the sum over
+channels, and a node's half of the sum over the pairs that it begins and half over those that it ends: so pairs, lengths
+and nodes add up to the same total. Other inputs, such as the features of atoms, have no share.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from graphgps_spse import predictions
+from graphgps_spse.data.base import GraphBatch
+from graphgps_spse.data.molecule_splits import molecule_split
+from graphgps_spse.encode import encode
+from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import nearest
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Shares of a prediction."""
+
+    prediction: float
+    """Output of the model: a value, or the logit of a class."""
+    target: str
+    by_channel: dict[str, float]
+    """Name of an encoding and length, e.g. "SPSE 3" -> share."""
+    pairs: np.ndarray
+    """[n, n]: share of each pair, query i and key j."""
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """Share of each node, [n]."""
+        return (self.pairs.sum(0) + self.pairs.sum(1)) / 2
+
+    @property
+    def undirected(self) -> dict[tuple[int, int], float]:
+        """Share of each pair i <= j in both directions, the largest absolute one first."""
+        both = {(i, j): self.pairs[i, j] + (self.pairs[j, i] if i < j else 0.0) for i, j in _upper(len(self.pairs))}
+        return {pair: float(both[pair]) for pair in sorted(both, key=lambda pair: -abs(both[pair]))}
+
+
+def load_for_attribution(path: Path) -> predictions.TrainedRun:
+    """Return a run whose model is computed in plain PyTorch, which has gradients for all inputs.
+
+    Raises ConfigError if the model reads no encoding of pairs.
+    """
+    run = predictions.load_run(path, {"train.kernels": "plain"})
+    if not any(encoding.dim_pair for encoding in run.parts.encodings):
+        raise ConfigError(f"{path}: the model reads no encoding of pairs, so there is nothing to attribute to lengths")
+    return run
+
+
+def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "") -> Attribution:
+    """Return the shares of the prediction for a molecule. `target` names a column of outputs; the first by default.
+
+    Raises DataError for a text that is no molecule, and ConfigError for a run on other graphs.
+    """
+    spec = run.parts.dataset.spec
+    if spec.node_input != ("ogb", 9) or spec.level != "graph":
+        raise ConfigError(f"{run.path} was trained on {spec.name}, not on molecules, so it cannot read SMILES")
+    block = run.featurise([smiles])
+    if block.bad:
+        raise DataError(block.bad[0][1])
+    unknown = torch.full((1, spec.num_targets), torch.nan)
+    graphs = molecule_split(block, unknown, spec=replace(spec, may_miss_targets=True), split="molecule")
+    splits, _ = encode({"molecule": graphs}, run.parts.encodings, 1, run.parts.storage.without_store())
+    return attribute(run, splits["molecule"].batch([0]), target)
+
+
+def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") -> Attribution:
+    """Return the shares of the prediction for the single graph of a batch with encodings.
+
+    Raises ConfigError for an unknown target, and for an encoding of categories, which has no gradient.
+    """
+    assert batch.num_graphs == 1, "attributions are of one graph"
+    batch = batch.to(run.device)
+    read = [encoding for encoding in run.parts.encodings if encoding.dim_pair]
+    for encoding in read:
+        if encoding.pair_categories:
+            raise ConfigError(f"{run.path}: {encoding.name} holds categories of pairs, which have no gradient")
+    inputs = {encoding.name: batch.pair[encoding.name].float().requires_grad_() for encoding in read}
+    names, column = _find_output(run, target)
+    output_R = run.parts.model(replace(batch, pair={**batch.pair, **inputs}))[:, column]
+    found = torch.autograd.grad(output_R.sum(), list(inputs.values()), allow_unused=True)
+    size, by_channel, pairs = batch.sizes[0], dict[str, float](), np.zeros((batch.sizes[0],) * 2)
+    for encoding, gradient in zip(read, found):
+        if gradient is None:  # nothing in the model depends on it
+            continue
+        share = (gradient * (inputs[encoding.name].detach() - _without_paths(encoding).to(gradient))).double().cpu()
+        first = 0 if encoding.has_identity else 1
+        by_channel |= {f"{encoding.name} {first + c}": float(value) for c, value in enumerate(share.sum(0))}
+        pairs += share.sum(1).view(size, size).numpy()
+    return Attribution(float(output_R.detach().sum()), names[column], by_channel, pairs)
+
+
+def _find_output(run: predictions.TrainedRun, target: str) -> tuple[list[str], int]:
+    """Return a name for each output of the model, and the number of the one that is asked for."""
+    task = run.parts.task
+    names = list(task.column_names) if len(task.column_names) == task.dim_out else []
+    names = names or [f"output {number}" for number in range(task.dim_out)]
+    if target and target not in names:
+        raise ConfigError(f"unknown target '{target}'.{nearest(target, names)} Known: {', '.join(names)}")
+    return names, names.index(target) if target else 0
+
+
+def _without_paths(encoding: Encoding) -> torch.Tensor:
+    """Return the channels of a pair without any path or walk, [C]: f(0) = beta for path counts, otherwise 0."""
+    channels = torch.full((encoding.dim_pair,), float(getattr(encoding, "beta", 0.0)))
+    channels[: int(encoding.has_identity)] = 0
+    return channels
+
+
+def _upper(size: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(size) for j in range(i, size)]

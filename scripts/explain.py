@@ -1,0 +1,65 @@
+"""Draw what a prediction rests on: python scripts/explain.py results/mine/0 "c1ccccc1O" --out phenol.html."""
+
+if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
+    from graphgps_spse.training.signals import exit_at_once, listen
+
+    listen(exit_at_once)
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphgps_spse.arguments import check_out
+from graphgps_spse.command import run_command
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse `words`, by default the command line."""
+    parser = argparse.ArgumentParser(
+        description="Draw which pairs of atoms, which lengths of paths and which atoms a prediction rests on: gradient "
+        "times input of the encodings of pairs, at the best epoch of a run.",
+        epilog="exit codes: 0 done, 2 bad input",
+    )
+    parser.add_argument("run", type=Path, help="run directory, results/NAME/SEED, of a run on molecules")
+    parser.add_argument("smiles", help="a SMILES in quotes")
+    parser.add_argument("--target", default="", metavar="NAME", help="target to explain (default: the first)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="picture .svg or page .html")
+    arguments = parser.parse_args(words)
+    if arguments.out.suffix not in (".svg", ".html"):
+        parser.error(f"--out: {arguments.out} must end with .svg or .html")
+    check_out(parser, arguments.out)
+    return arguments
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit code."""
+    arguments = parse_arguments(words)
+    return run_command(lambda: explain(arguments))
+
+
+def explain(arguments: argparse.Namespace) -> None:
+    """Write the picture or the page, and print the shares of the lengths."""
+    from graphgps_spse.attribution import explain_molecule, load_for_attribution
+    from graphgps_spse.drawing.explanation import explanation_page, explanation_svg
+    from graphgps_spse.drawing.graph import graph_of_smiles
+    from graphgps_spse.errors import DataError
+    from graphgps_spse.files import write_atomic
+
+    graph = graph_of_smiles(arguments.smiles)
+    found = explain_molecule(load_for_attribution(arguments.run), arguments.smiles, arguments.target)
+    if len(found.pairs) != graph.num_nodes:
+        raise DataError(f"{arguments.run} keeps a part of this molecule only, such as its largest fragment; give that")
+    shown = (graph, found.nodes, found.undirected, found.by_channel)
+    heading = f"{found.target}: output {found.prediction:.6g} of {arguments.run}"
+    is_page = arguments.out.suffix == ".html"
+    content = explanation_page(*shown, heading) if is_page else explanation_svg(*shown)
+    write_atomic(arguments.out, content.encode())
+    print(heading)
+    for name, value in found.by_channel.items():
+        print(f"  {name:12s} {value:+.4g}")
+    print(f"written: {arguments.out}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

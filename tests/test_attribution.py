@@ -1,0 +1,106 @@
+"""Attributions: shares add up, are exact for a linear model, and find the motif that a trained model must see."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from scripts_at import load_script
+from test_predictions import CONFIG
+from test_python_api import lay, places
+from torch_geometric.utils import from_networkx
+
+import graphgps_spse as gs
+from graphgps_spse.attribution import Attribution, attribute, explain_molecule, load_for_attribution
+from graphgps_spse.errors import ConfigError, DataError
+
+script = load_script("explain")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explained")
+    return gs.train(lay(folder), {**places(folder, "r"), "posenc_SPSE.beta": -0.2}).path
+
+
+def test_shares_of_pairs_lengths_and_nodes_add_up(trained):
+    run = load_for_attribution(trained)
+    found = explain_molecule(run, "CC(=O)O", "a")
+    assert found.pairs.shape == (4, 4) and list(found.by_channel) == [f"SPSE {length}" for length in range(5)]
+    total = found.pairs.sum()
+    assert total != 0 and sum(found.by_channel.values()) == pytest.approx(total)
+    assert found.nodes.sum() == pytest.approx(total) and sum(found.undirected.values()) == pytest.approx(total)
+    assert found.by_channel["SPSE 4"] == 0, "acetic acid has no path of four edges, and f(0) = beta counts for nothing"
+    assert found.prediction == pytest.approx(gs.load_run(trained).predict("CC(=O)O").iloc[0, 1], rel=1e-5)
+
+
+def test_a_linear_model_is_explained_exactly(trained, monkeypatch):
+    run, weight = load_for_attribution(trained), torch.tensor([0.0, 1.0, -2.0, 0.5, 3.0])
+    monkeypatch.setattr(run.parts.model, "forward", lambda batch: (batch.pair["SPSE"] @ weight).sum().view(1, 1))
+    found = explain_molecule(run, "C1CC1")
+    # A triangle has 6 ordered pairs, each with a path of one edge and one of two edges; f(1) - f(0) = 0.5 ln 2. Outputs
+    # are in units of the targets, whose deviation in training (0, 1, 1) is the last factor.
+    unit = 0.5 * np.log(2) * np.std([0, 1, 1])
+    assert found.by_channel["SPSE 1"] == pytest.approx(6 * unit)
+    assert found.by_channel["SPSE 2"] == pytest.approx(-12 * unit)
+    assert found.pairs == pytest.approx((unit - 2 * unit) * (1 - np.eye(3)))
+
+
+def test_pairs_are_ordered_by_size():
+    found = Attribution(0.0, "a", {}, np.array([[1.0, 2.0], [-5.0, 0.5]]))
+    assert found.undirected == {(0, 1): -3.0, (0, 0): 1.0, (1, 1): 0.5} and found.nodes.tolist() == [-0.5, -1.0]
+
+
+def test_what_cannot_be_explained_is_named(trained):
+    run = load_for_attribution(trained)
+    with pytest.raises(ConfigError, match="unknown target 'b'.*Known: a"):
+        explain_molecule(run, "C", "b")
+    with pytest.raises(DataError, match="C1CC"):
+        explain_molecule(run, "C1CC")
+
+
+def test_the_script_writes_picture_and_page(trained, tmp_path, capsys):
+    for name in ("a.svg", "a.html"):
+        assert script.main([str(trained), "CC(=O)Oc1ccccc1", "--out", str(tmp_path / name)]) == 0
+    assert "SPSE 3" in capsys.readouterr().out
+    assert (tmp_path / "a.svg").read_text().startswith("<svg") and "share" in (tmp_path / "a.html").read_text()
+    assert script.main([str(trained), "C1CC", "--out", str(tmp_path / "b.svg")]) == 2
+
+
+def planted(number, seed):
+    """A random tree of eight nodes; every second one has a square at its first node. Return it and the square."""
+    graph = nx.random_labeled_tree(8, seed=seed)
+    motif = set()
+    if number % 2:
+        graph.add_edges_from([(0, 8), (8, 9), (9, 10), (10, 0)])
+        motif = {0, 8, 9, 10}
+    else:  # a path of the same size
+        graph.add_edges_from([(0, 8), (8, 9), (9, 10)])
+    data = from_networkx(graph)
+    data.x, data.y = torch.zeros(11, 1, dtype=torch.int64), torch.tensor([[float(number % 2)]])
+    return data, motif
+
+
+def test_the_planted_motif_is_found(tmp_path):
+    """GRIT learns whether a square is there; the pairs of largest shares lie in the square."""
+    graphs, motifs = zip(*(planted(number, seed=number) for number in range(96)))
+    split = {"train": range(64), "val": range(64, 80), "test": range(80, 96)}
+    gs.save_folder(graphs, split, tmp_path / "squares")
+    config = {**CONFIG, "name": "squares", "out_dir": tmp_path / "r", "train.batch_size": 16, "optim.max_epoch": 40}
+    config.pop("train"), config.pop("optim")
+    config["posenc_SPSE"] = {"enable": True, "max_length": 4, "node_pe": "none"}
+    config["optim.base_lr"], config["optim.num_warmup_epochs"] = 0.005, 2
+    config["dataset"] = {
+        "format": "folder", "folder": {"dir": tmp_path / "squares"}, "dir": tmp_path,
+        "node_encoder_name": "TypeDictNode", "edge_encoder_name": "DummyEdge",
+    }  # fmt: skip
+    run = gs.train(config)
+    assert run.metrics["test"]["mae"] < 0.25, "the task is learned"
+    explained = load_for_attribution(run.path)
+    inside = total = 0
+    for number in range(81, 96, 2):
+        (batch,) = run.batches([graphs[number]])
+        found = attribute(explained, batch)
+        pairs = [pair for pair in found.undirected if pair[0] != pair[1]][:4]
+        inside, total = inside + sum(set(pair) <= motifs[number] for pair in pairs), total + 4
+        assert len(set(np.argsort(-found.nodes)[:4].tolist()) & motifs[number]) >= 3
+    assert inside >= 0.75 * total, f"{inside} of {total}; by chance 6 of 55 pairs lie in the square"
