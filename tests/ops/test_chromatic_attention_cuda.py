@@ -46,7 +46,7 @@ def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, dtype=torch.f
     return ChromaticInput(layout, heads, *nodes, z_PC, rows_E, score, value, mask), leaves
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name != "odd sizes"])  # slow; tiles are tested below
 def test_the_reference_in_float64(name):
     assert_like_the_reference(*attention_input(name))
 

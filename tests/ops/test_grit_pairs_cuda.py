@@ -52,7 +52,7 @@ def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, clamp: float 
     return GritInput(layout, heads, pairs, *nodes, weights, clamp, mask, None, with_statistics=True), leaves
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name != "odd sizes"])  # slow; tiles are tested below
 def test_the_reference_in_float64(name):
     assert_like_the_reference(*pair_input(name))
 
