@@ -12,9 +12,9 @@ from graphgps_spse.errors import DataError
 
 KINDS = {
     "mixture": "salts or mixtures (dataset.smiles.largest_fragment=True reads the largest molecule of each)",
-    "wildcard": "with wildcard atoms (*), which are no element",
-    "isotope": "with isotopes, which the atom features do not distinguish",
-    "metal": "with metals, whose bonds SMILES describe in several ways",
+    "wildcard": "wildcard atoms (*), which are no element",
+    "isotope": "isotopes, which the atom features do not distinguish",
+    "metal": "metals, whose bonds SMILES describe in several ways",
 }
 """Unusual properties of a molecule, and their descriptions in warnings."""
 
@@ -114,7 +114,7 @@ class MoleculeChecks:
             rows = [row for row, molecule in enumerate(self.examined) if kind in molecule.kinds]
             if rows:
                 where = show_rows([self.numbers[row] for row in rows])
-                lines.append(f"{len(rows):,} {description}: {where}, for example {show_smiles(self.smiles[rows[0]])}")
+                lines.append(f"{description}: {len(rows):,}, {where}, for example {show_smiles(self.smiles[rows[0]])}")
         return lines
 
     def describe_duplicates(self, splits: dict[str, list[int]] | None = None) -> str:
