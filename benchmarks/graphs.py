@@ -72,8 +72,11 @@ def zinc(data: Path) -> GraphArrays:
     graphs = []
     for split in ("train", "val", "test"):
         nodes, ptr = found[f"{split}_node_ptr"], found[f"{split}_edge_ptr"]
-        edges = found[f"{split}_edge_uv"]
-        graphs += [(edges[:, ptr[g] : ptr[g + 1]], int(nodes[g + 1] - nodes[g])) for g in range(len(nodes) - 1)]
+        edges = found[f"{split}_edge_uv"]  # each bond once
+        graphs += [
+            (_both_directions(edges[:, ptr[g] : ptr[g + 1]]), int(nodes[g + 1] - nodes[g]))
+            for g in range(len(nodes) - 1)
+        ]
     return flatten(graphs)
 
 
@@ -116,4 +119,9 @@ def _bonds(smiles: str) -> tuple[np.ndarray, int]:
 
     molecule = Chem.MolFromSmiles(smiles)
     ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
-    return np.array(ends, dtype=np.int64).reshape(-1, 2).T, molecule.GetNumAtoms()
+    return _both_directions(np.array(ends, dtype=np.int64).reshape(-1, 2).T), molecule.GetNumAtoms()
+
+
+def _both_directions(edges_2E: np.ndarray) -> np.ndarray:
+    """Add the reverse of each edge. Random walks would otherwise go along each bond in one direction only."""
+    return np.concatenate([edges_2E, edges_2E[::-1]], axis=1)

@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -117,7 +118,7 @@ def _draw_classes(table: dict[str, list[str]], name: str, left: Axes, right: Axe
         positive, score = positive[known], score[known]
         if positive.all() or not positive.any():
             continue  # neither curve is defined
-        style = {"color": PATHS_COLOUR} if len(columns) == 1 else {"color": f"C{number}", "label": kind}
+        style: dict[str, Any] = {"color": PATHS_COLOUR} if len(columns) == 1 else {"color": f"C{number}", "label": kind}
         fpr, tpr = roc_curve(positive, score)
         left.plot(fpr, tpr, **style)
         right.plot(*precision_recall_curve(positive, score), **style)

@@ -60,7 +60,10 @@ class RowDropout(nn.Module):
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """Return [N, D]."""
-        return x_ND * draw_dropout_mask(*x_ND.shape, self.rate, x_ND) if self.training and self.rate else x_ND
+        if not (self.training and self.rate):
+            return x_ND
+        num_rows, dim = x_ND.shape
+        return x_ND * draw_dropout_mask(num_rows, dim, self.rate, x_ND)
 
     def extra_repr(self) -> str:
         """Return the rate, for `--describe`."""
