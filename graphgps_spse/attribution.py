@@ -63,7 +63,7 @@ def load_for_attribution(path: Path) -> predictions.TrainedRun:
 def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "") -> Attribution:
     """Return the shares of the prediction for a molecule. `target` names a column of outputs; the first by default.
 
-    Raises DataError for a text that is no molecule, and ConfigError for a run on other graphs.
+    Raises DataError for a text that is not a molecule, and ConfigError for a run on other graphs.
     """
     spec = run.parts.dataset.spec
     if spec.node_input != ("ogb", 9) or spec.level != "graph":

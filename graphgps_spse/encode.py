@@ -165,9 +165,7 @@ def _stores(
 
 
 def _progress_bar(name: str, num_graphs: int) -> tqdm:
-    is_wanted = sys.stderr.isatty() and log.isEnabledFor(
-        logging.INFO
-    )  # a program that asks for no messages gets no bar
+    is_wanted = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)  # a program without log messages gets no bar
     return tqdm(total=num_graphs, desc=name, unit="graph", disable=not is_wanted)
 
 

@@ -1,7 +1,7 @@
 """The first batch of a run on a GPU, computed by the kernels of the device and by PyTorch alone.
 
 Kernels that were compiled for this very device may be wrong or fail where they were right elsewhere. So a run compares
-both before its first step, and goes on without the kernels where they disagree.
+both before its first step, and continues without the kernels if they disagree.
 """
 
 import logging
@@ -63,7 +63,7 @@ def check_first_batch(
         record |= {"kernels": "plain", "reason": reason}
     if "fused" in wanted:
         raise ConfigError(f"train.kernels: fused, but {reason}; set train.kernels to plain")
-    log.warning("%s. This run goes on with train.kernels=plain; python scripts/check_gpu.py tells more", reason)
+    log.warning("%s. This run continues with train.kernels=plain; for details: python scripts/check_gpu.py", reason)
     for module in switched:
         module.kernels = "plain"  # type: ignore[assignment]
     return record

@@ -167,7 +167,7 @@ def _without_gpu(files: Sequence[Path], report: GpuReport) -> Iterator[str]:
     """Compile the kernels of GPUs for the configurations; say what is left to a GPU."""
     from graphgps_spse.ops.ahead_of_time import COMPILE
 
-    yield "no GPU: the kernels of the CPU were compared in place of a GPU's"
+    yield "no GPU: the CPU kernels were compared instead"
     if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") == "1":
         yield "kernels of GPUs are not compiled: Triton is not installed, or TRITON_INTERPRET is set"
     else:

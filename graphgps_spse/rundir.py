@@ -229,7 +229,7 @@ def version_note(path: Path) -> str:
     commit = f", commit {session['commit']}" if session.get("commit") else ""
     return (
         f"\n{path} was written by version {there} of this program{commit}, and this is version {__version__}: install "
-        "that version to go on with the run, or start beside it with --fresh"
+        "that version to continue the run, or start a new one with --fresh"
     )
 
 

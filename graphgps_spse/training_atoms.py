@@ -64,7 +64,7 @@ def warn_of_new_atoms(block: MoleculeBlock, known: frozenset[int], names: Sequen
 
 
 def _symbols(numbers: np.ndarray) -> str:
-    """Return the symbols of elements; OGB has one class for all atoms that are no element."""
+    """Return the symbols of elements; OGB has one class for all atoms that are not an element."""
     from rdkit.Chem import GetPeriodicTable
 
     table = GetPeriodicTable()

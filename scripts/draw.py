@@ -18,7 +18,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
         description="Draw a graph with the simple paths of a pair of nodes, and heat maps of random walks (RRWP) "
-        "beside simple paths (SPSE). On an HTML page a person picks pair and length.",
+        "beside simple paths (SPSE). On an HTML page, the pair and the length can be chosen.",
         epilog="exit codes: 0 done, 2 bad input",
     )
     parser.add_argument("graph", help="a SMILES in quotes, or a file of graphs in graph6 format (.g6, also .gz)")

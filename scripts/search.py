@@ -28,10 +28,10 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
         description="Do the trials of a search file with Optuna. Each trial is a run in a separate process, without "
-        "evaluation of the test split. The same command goes on after an interruption. At the end there are a table of "
+        "evaluation of the test split. The same command continues after an interruption. The results are a table of "
         "trials, a figure of importances, and a configuration and a sweep file for the best values.",
         epilog="exit codes: 0 all trials have ended; 2 bad input, or the first trials have all failed; 75 not all "
-        "trials have ended yet, the same command goes on. Docs: docs/search.md",
+        "trials have ended yet, the same command continues. Docs: docs/search.md",
     )
     parser.add_argument("search", type=Path, help="search file, e.g. configs/searches/quickstart.yaml")
     parser.add_argument("--plan", action="store_true", help="only print how many trials are done, and the best values")
@@ -89,7 +89,7 @@ def search(arguments: argparse.Namespace) -> int:
         print(f"written: {path}")
     if is_done(spec, study):
         return 0
-    log.info("not all trials have ended; the same command goes on")
+    log.info("not all trials have ended; the same command continues the search")
     return RESUMABLE
 
 

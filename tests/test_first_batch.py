@@ -67,7 +67,7 @@ def test_a_run_goes_on_without_kernels_that_fail(fault, monkeypatch, caplog):
         fault
     ]
     assert record["kernels"] == "plain" and words in record["reason"] and kernels_of(model) == {"plain"}
-    assert len(caplog.records) == 1 and "goes on with train.kernels=plain" in caplog.text
+    assert len(caplog.records) == 1 and "continues with train.kernels=plain" in caplog.text
     with pytest.raises(ConfigError, match=r"train.kernels: fused, but .*set train.kernels to plain"):
         check_first_batch(model_of(kernels="fused"), graphs, numbers, F.mse_loss, META, amp="off")
     assert check_first_batch(model, graphs, numbers, F.mse_loss, META, amp="off") == {}, "plain has nothing to compare"

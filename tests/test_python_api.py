@@ -192,7 +192,7 @@ def test_a_dict_is_a_configuration(tmp_path):
         ({"name": "x", "gt.layrs": 2}, {}, "^dict: unknown key 'gt.layrs'. Did you mean 'gt.layers'"),
         ({"name": "x", "gt.layers": 2, "gt": {"layers": 3}}, {}, "^dict: 'gt.layers' is set twice"),
         ({"name": "x", "gt.layers": "two"}, {}, "^dict: gt.layers: must be of type int"),
-        ({"name": "x", "gt": object()}, {}, "^dict: <object .* of type object is no bool, number"),
+        ({"name": "x", "gt": object()}, {}, "^dict: <object .* of type object is not a bool, number"),
         ({"name": "x", "base": "none.yaml"}, {}, "^dict: base: no configuration file none.yaml"),
         ({"name": "x", "dataset.trust_data": True}, {}, "^dict: dataset.trust_data: can be set only"),
         ({"name": "x"}, {"gt.layers": 0.5}, "^override 'gt.layers=0.5': gt.layers: must be of type int"),

@@ -120,7 +120,7 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def identity_of(config: dict[str, Any]) -> dict[str, Any]:
     """Return, with dotted keys, what identifies the run of a nested configuration.
 
-    RUNTIME_KEYS, keys at their neutral values, and encodings that are off count for nothing (but see FIRST_ENCODINGS).
+    RUNTIME_KEYS, keys at their neutral values, and disabled encodings are ignored (but see FIRST_ENCODINGS).
     """
     values = flatten({name: part for name, part in config.items() if not _is_off(name, part)})
     is_own = values.get("dataset.format") in OWN_DATA

@@ -90,7 +90,7 @@ def mapping_of(values: Mapping[str, Any], source: str) -> Node:
     except yaml.representer.RepresenterError as err:
         value = err.args[-1]
         raise ConfigError(
-            f"{source}: {show(value)} of type {type(value).__name__} is no bool, number, string or list of these"
+            f"{source}: {show(value)} of type {type(value).__name__} is not a bool, number, string or list of these"
         ) from err
     return _parse(text, source, has_lines=False)
 

@@ -73,7 +73,7 @@ class DatasetSpec:
     class_names: tuple[str, ...] = ()
     """Names of the classes, in the order of their numbers; empty if they have none."""
     own_data: bool = False
-    """Whether the data are a user's and no benchmark: more metrics, and scaled targets, unless the keys say no."""
+    """Whether the data are a user's: more metrics are computed, and targets are standardised by default."""
 
 
 class MappedFile(NamedTuple):

@@ -213,7 +213,7 @@ class LoaderOptions:
     ) -> dict[str, GraphLoader]:
         """Return a loader for each split. Only "train" is shuffled. For `part` and `num_parts`, see GraphLoader.
 
-        `resident`: the splits lie on the device already, so no processes build batches. `pin_memory`: batches of the
+        `resident`: the splits are on the device already, so no processes build batches. `pin_memory`: batches of the
         CPU are put into page-locked memory.
         """
         return {

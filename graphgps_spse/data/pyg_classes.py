@@ -201,7 +201,7 @@ def _molecules(opened: Opened) -> Iterator[RawGraph]:
                 group=torch.tensor([scaffolds.setdefault(scaffold, len(scaffolds))]),
             )
     if skipped:
-        log.warning("%s: %d rows are no molecules and are skipped; the first is %s", path, len(skipped), skipped[0])
+        log.warning("%s: %d rows are not molecules and are skipped; the first is %s", path, len(skipped), skipped[0])
 
 
 def _geom_gcn_files(name: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ METRICS = {"regression": "mae", "classification": "accuracy", "multilabel": "ap"
 
 
 class PyGOptions(Options, section="dataset.pyg"):
-    """What nothing is known of: data sets of PyTorch Geometric that docs/datasets.md does not list."""
+    """Properties of data sets of PyTorch Geometric that docs/datasets.md does not list."""
 
     level: str = option("", "whether targets belong to each graph or node", choices=("", "graph", "node"))
     task: str = option("", "what targets are; empty: integers are classes, others real", choices=("", *METRICS))
@@ -97,7 +97,7 @@ class PyGDataset:
             return self._by_nodes(arrays)
         graphs, groups = self._split(arrays, "all", "all"), arrays.get("all.group")
         if self.rule == "scaffold" and groups is None:
-            raise ConfigError(f"dataset.split_mode: scaffold, but the graphs of {self.label} are no molecules")
+            raise ConfigError(f"dataset.split_mode: scaffold, but the graphs of {self.label} are not molecules")
         classes = graphs.y[:, 0].numpy() if self.spec.num_classes else np.zeros(len(graphs))
         rows = self._divide(classes, [] if groups is None else groups.tolist())
         return {split: replace(take_graphs(graphs, part.tolist()), split=split) for split, part in rows.items()}

@@ -1,4 +1,4 @@
-"""Splits whose flat arrays lie on the device, so that batches are gathered there and nothing is sent for each step."""
+"""Splits whose flat arrays are on the device, so that batches are gathered there and nothing is sent for each step."""
 
 import logging
 
@@ -31,7 +31,7 @@ def place(
     """Return the encoded splits, on `device` if `train.resident` asks for it, and whether they are there.
 
     `free` is the free memory of the device in bytes. Batches are the same either way, to the bit. Raises ConfigError
-    if `resident` is on and the splits cannot lie on the device.
+    if `resident` is on and the splits cannot be kept on the device.
     """
     if resident == "off" or (resident == "auto" and device.type == "cpu"):
         return splits, False
@@ -43,7 +43,7 @@ def place(
         log.info("splits on %s: %s bytes", device, f"{num_bytes:,}")
         return {name: graphs.to(device) for name, graphs in splits.items()}, True
     if resident == "on":
-        raise ConfigError(f"train.resident: on, but the splits cannot lie on the device: {reason}. Set auto or off")
+        raise ConfigError(f"train.resident: on, but the splits cannot be kept on the device: {reason}. Set auto or off")
     log.info("batches are built on the CPU: %s", reason)
     return splits, False
 
@@ -56,6 +56,6 @@ def bytes_of(graphs: GraphDataset) -> int:
 
 
 def why_not(graphs: GraphDataset) -> str:
-    """Return why a split cannot lie on a device; empty if it can."""
+    """Return why a split cannot be kept on a device; empty if it can."""
     kept = [name for name, encoding in graphs.encodings.items() if not hasattr(encoding, "to")]
     return f"{kept[0]} of the {graphs.split} split is read or computed as batches are built" if kept else ""

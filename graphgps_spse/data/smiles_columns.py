@@ -15,7 +15,7 @@ from graphgps_spse.data.splits import SPLIT_NAMES, SPLITS
 from graphgps_spse.errors import DataError
 
 IDENTIFIERS = ("", "cid", "compound_id", "id", "index", "mol_id", "molecule_id", "no", "number", "row", "unnamed: 0")
-"""Names of columns of numbers that are no targets, in lower case and with underscores."""
+"""Names of columns of numbers that are not targets, in lower case and with underscores."""
 
 _TRIED_SMILES = 50  # cells of a column that are read as SMILES
 _MANY = FEW_CLASSES + 1  # different values of a column that are kept
@@ -238,7 +238,7 @@ def _find_task(file: Path, targets: Sequence[CsvColumn]) -> str:
         if len(targets) == 1 and text[0].holds_classes:
             return "multiclass"
         raise DataError(
-            f"{file}: {text[0]} is not a column of numbers, so it is no target; correct it, or name other columns in "
+            f"{file}: {text[0]} is not a column of numbers, so it is not a target; correct it, or name others in "
             "dataset.smiles.target_columns"
         )
     one = targets[0]

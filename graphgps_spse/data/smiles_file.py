@@ -33,7 +33,7 @@ class BadRow(NamedTuple):
 
 
 class TableRow(NamedTuple):
-    """A row of a CSV as it is written."""
+    """A row of a CSV file, unchanged."""
 
     number: int
     """First line of the row in the file; the header is line 1."""

@@ -30,7 +30,7 @@ class SplitOptions(Options, section="dataset"):
         (0.8, 0.1, 0.1), "shares of train, val and test, for split_mode random and scaffold", lengths=(3,)
     )
     split_file: str = option(
-        "", "for split_mode: file, a CSV of the columns graph and split, or graph and fold (docs/datasets.md)"
+        "", "for split_mode: file, a CSV file with columns graph and split, or graph and fold (docs/datasets.md)"
     )
 
     def rule(self, known: str) -> str:

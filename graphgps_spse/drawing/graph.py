@@ -61,7 +61,7 @@ class DrawnGraph:
 
 
 def graph_of_smiles(smiles: str) -> DrawnGraph:
-    """Return a molecule without hydrogens, with RDKit's positions. Raises DataError for a text that is no molecule."""
+    """Return a molecule without hydrogens, with RDKit's positions. Raises DataError if the text is not a molecule."""
     from rdkit import Chem, rdBase
     from rdkit.Chem import rdDepictor
 

@@ -79,7 +79,7 @@ class DeepSetOptions(NodeEncoderOptions):
 class SignNetEncoderOptions(NodeEncoderOptions):
     """Options of the node encoders of SignNet."""
 
-    model: str = option("DeepSet", "DeepSet: rho reads the sum over eigenvectors; MLP: rho reads all, side by side")
+    model: str = option("DeepSet", "DeepSet: rho reads the sum over eigenvectors; MLP: rho reads their concatenation")
     layers: int = option(3, "GIN layers of phi", at_least=2, at_most=1_000)
     post_layers: int = option(2, "linear layers of rho", at_least=1, at_most=1_000)
     phi_hidden_dim: int = option(64, "width of the hidden layers of phi and rho", at_least=1, at_most=1 << 16)

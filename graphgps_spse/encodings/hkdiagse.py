@@ -22,7 +22,7 @@ class HKdiagSEOptions(EncodingOptions, section="posenc_HKdiagSE"):
 
 @encodings.register("HKdiagSE")
 class HKdiagSE(Encoding):
-    """Diagonal of exp(-t (D - A)) less its limit 1/m, m nodes in the component: a node value for each time t."""
+    """Diagonal of exp(-t (D - A)) minus its limit 1/m, for m nodes in the component: one value for each time t."""
 
     Options = HKdiagSEOptions
 

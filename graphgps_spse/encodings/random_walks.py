@@ -16,7 +16,7 @@ class WeightedWalkOptions(EncodingOptions):
     """Options of encodings whose walks can choose edges by weight."""
 
     weight_column: int = option(
-        -1, "column of numeric edge features: a step takes an edge in proportion to it; -1: all alike", at_least=-1
+        -1, "column of numeric edge features: step probabilities are proportional to it; -1: equal", at_least=-1
     )
 
 

@@ -10,7 +10,7 @@ from graphgps_spse.results import RunResult
 
 NAME = "MODEL_CARD.md"
 COSTS = ("epoch", "time_epoch", "time_iter", "eta", "eta_hours", "lr", "params", "graphs_per_second")
-"""Values of stats.json that are no scores."""
+"""Values of stats.json that are not scores."""
 MODEL_KEYS = ("gt.layers", "gt.dim_hidden", "gt.n_heads", "gnn.dim_inner", "optim.base_lr", "optim.max_epoch")
 """Keys of the configuration that a card shows, where a run has them; config.yaml has all."""
 

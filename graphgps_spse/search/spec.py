@@ -75,7 +75,7 @@ class SearchSpec:
         return load_config(self.config, [*self.words_of(values), NO_TEST])
 
     def identity(self) -> dict[str, Any]:
-        """Return what must be the same whenever the search goes on: the experiment and the space, as plain types."""
+        """Return what must be the same when the search continues: the experiment and the space, as plain types."""
         space = {p.name: {k: v for k, v in asdict(p).items() if k != "where"} for p in self.space}
         return {"experiment": experiment_of(self.cfg.to_dict()), "space": space}
 

@@ -1,4 +1,4 @@
-"""A worker of a search: takes trials one after another, runs each in a process of its own, and prunes it.
+"""A worker of a search: takes trials one after another, runs each in a separate process, and prunes it.
 
 A trial is a run like any other, in `out_dir/trials/trial-<number>/<seed>`, without evaluation of the test split. The
 worker reads the validation metric of each epoch from its stats.json. While it works on a trial, it holds a lock in the
@@ -90,7 +90,7 @@ class Worker:
             yield trial
 
     def _claim(self, number: int, held: ExitStack) -> bool:
-        """Take the lock of a trial, for as long as `held` is open; return whether nobody else has it."""
+        """Take the lock of a trial, for as long as `held` is open; return whether it was free."""
         folder = self.spec.trials_dir / trial_name(number)
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "worker.lock").open("a")
@@ -101,7 +101,7 @@ class Worker:
         return True
 
     def _do(self, trial: "optuna.Trial", elsewhere: set[int]) -> bool:
-        """Run a trial and tell the study its outcome. Return whether the worker goes on."""
+        """Run a trial and tell the study its outcome. Return whether the worker continues."""
         words = self.spec.words_of(dict(trial.params))
         try:
             cfg = self.spec.load(dict(trial.params))
@@ -150,7 +150,7 @@ class Worker:
             raise
 
     def _tell(self, trial: "optuna.Trial", folder: Path, outcome: AttemptOutcome, is_pruned: bool) -> bool:
-        """Tell the study the outcome of a trial; return whether the worker goes on."""
+        """Tell the study the outcome of a trial; return whether the worker continues."""
         state = load_optuna().trial.TrialState
         if outcome.exit_code == 0:
             try:
@@ -171,7 +171,7 @@ class Worker:
         if outcome.is_failure or (not self.should_stop() and count_kills(folder) >= MAX_KILLS):
             self._fail(trial, outcome.reason)
             return True
-        log.info("trial %d: %s; the same command goes on", trial.number, outcome.reason or "stopped")
+        log.info("trial %d: %s; the same command continues the search", trial.number, outcome.reason or "stopped")
         return not self.should_stop() and outcome.exit_code < 0  # killed: try again. A full disk: give up for now
 
     def _fail(self, trial: "optuna.Trial", reason: str) -> None:

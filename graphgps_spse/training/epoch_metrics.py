@@ -73,5 +73,5 @@ class EpochMetrics:
         elif not self.metrics.measures_as(state["metrics"]):
             raise ValueError(
                 "earlier versions of this program measured several targets as one, and this version takes the mean "
-                "over targets, so epochs could not be compared; start beside it with --fresh"
+                "over targets, so epochs could not be compared; start a new run with --fresh"
             )

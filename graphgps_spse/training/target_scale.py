@@ -66,7 +66,7 @@ class TargetScale(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load both buffers. Checkpoints of versions that did not standardise hold none, and stay as they were."""
         if not any(key.startswith(prefix) for key in state_dict):
-            log.info("the weights are of a version that did not standardise targets; they go on without")
+            log.info("the weights are of a version that did not standardise targets; training continues without")
             state_dict |= {f"{prefix}mean": torch.zeros_like(self.mean), f"{prefix}std": torch.ones_like(self.std)}
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -32,8 +32,8 @@ class TargetOptions(Options, section="dataset"):
 
     standardise: str = option(
         "auto",
-        "train on targets of mean 0 and deviation 1 over the training rows; metrics and predictions keep their units; "
-        "auto: for your own data",
+        "train on targets with mean 0 and standard deviation 1 over the training rows; metrics and predictions keep "
+        "their units; auto: for your own data",
         choices=("auto", "off"),
     )
     class_weights: str = option(
@@ -47,7 +47,7 @@ class MetricOptions(Options, section=""):
     """The metrics, and the choice of the best epoch."""
 
     metrics: tuple[str, ...] = option((), "metrics besides those of the data set, e.g. [r2]; --list prints all")
-    metric_best: str = option("auto", "metric that picks the best validation epoch; auto: the benchmark's")
+    metric_best: str = option("auto", "metric that selects the best validation epoch; auto: the benchmark's")
 
 
 class Task(ABC):
@@ -93,7 +93,9 @@ class Task(ABC):
         """Weights of the classes in the loss, set by `fit`; None for equal weights."""
         if self.loss_fun not in self.losses:
             known = ", ".join(("auto", *self.losses))
-            raise ConfigError(f"model.loss_fun: '{loss_fun}' is no loss of {spec.name} ({spec.task}); it has {known}")
+            raise ConfigError(
+                f"model.loss_fun: '{loss_fun}' is not a loss of {spec.name} ({spec.task}); it has {known}"
+            )
         names = self.all_metric_names
         for target in self.column_names:
             if spec.num_targets > 1 and any(f"{name}_{target}" in self.registered for name in self.registered):

@@ -128,7 +128,7 @@ def test_molecules_have_the_features_of_ogb_and_rows_that_are_none_are_skipped(t
     splits = load_splits(open_data(tmp_path, "PyG-MoleculeNet", "ESOL"))
     assert {split: len(graphs) for split, graphs in splits.items()} == {"train": 8, "val": 1, "test": 1}
     assert splits["train"].x_NF.shape[1] == 9
-    assert "1 rows are no molecules and are skipped; the first is line 12" in caplog.text
+    assert "1 rows are not molecules and are skipped; the first is line 12" in caplog.text
     both = open_data(tmp_path, "PyG-MoleculeNet", "ESOL", "dataset.split=[0.6, 0.2, 0.2]").load()
     assert [len(graphs) for graphs in both.values()] == [6, 2, 2]
 

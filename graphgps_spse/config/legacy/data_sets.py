@@ -1,4 +1,4 @@
-"""Data sets, encoders and heads of GraphGPS, GRIT and CSA by our names."""
+"""Data sets, encoders and heads of GraphGPS, GRIT and CSA, renamed."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ SAME_DATA = {
     ("PyG-COCOSuperpixels", "edge_wt_region_boundary"): ("PyG-LRGBDataset", "COCO-SP"),
     ("OGB", "PCQM4Mv2Contact-shuffle"): ("PyG-LRGBDataset", "PCQM-Contact"),
 }
-"""Their format and name -> ours."""
+"""Format and name there -> format and name here."""
 
 ENCODERS = {
     "VOCNode": "LinearNode",
@@ -24,7 +24,7 @@ ENCODERS = {
     "PPAEdge": "LinearEdge",
     "Dummy": "DummyEdge",
 }
-"""Their name of an encoder of raw features -> ours."""
+"""Name of an encoder of raw features there -> name here."""
 
 NODE_FORMATS = ("PyG-WebKB", "PyG-Actor", "PyG-WikipediaNetwork", "PyG-Planetoid", "PyG-HeterophilousGraphDataset")
 NODE_NAMES = ("PATTERN", "CLUSTER", "PascalVOC-SP", "COCO-SP")
@@ -52,17 +52,17 @@ def check_dataset(leaves: Mapping[str, tuple[Any, str]]) -> None:
     if is_listed or (data_format == "OGB" and (name in OGB_NAMES or name.startswith(("ogbg", "ogbn-")))):
         return
     if data_format != "OGB" and not data_format.startswith("PyG"):
-        return  # one of ours, or a plugin's
+        return  # a format of this package or of a plugin
     known_names = f"PyG-<Class>, OGB: ogbg-.., ogbn-.., {', '.join(OGB_NAMES)}; "
     known_names += "; ".join(f"{known_format}: {known_name}" for known_format, known_name in SAME_DATA)
     raise ConfigError(
         f"{where}: 'dataset.format: {data_format}' with 'dataset.name: {name}' is not offered here. Known are "
-        f"{known_names}. For graphs of your own set dataset.format to smiles or folder: docs/own_data.md"
+        f"{known_names}. For your own graphs, set dataset.format to smiles or folder: docs/own_data.md"
     )
 
 
 def translate_data(settings: TranslatedKeys) -> None:
-    """Spell the data set, the encoders of raw features and the head our way."""
+    """Rename the data set, the encoders of raw features and the head."""
     pair = (str(settings.get("dataset.format")), str(settings.get("dataset.name")))
     if pair in SAME_DATA:
         for key, old, new in zip(("dataset.format", "dataset.name"), pair, SAME_DATA[pair]):

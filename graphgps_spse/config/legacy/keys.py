@@ -113,7 +113,7 @@ ABSENT = ("HKfullPE",)
 """Encodings that are not here; their sections are ignored while they are not enabled."""
 
 LATER_ENCODINGS = ("HKdiagSE", "ElstaticSE", "SignNet", "EquivStableLapPE")
-"""Encodings of GraphGPS, beside LapPE and RWSE."""
+"""Encodings of GraphGPS other than LapPE and RWSE."""
 
 TRANSLATED = ("metric_agg", "wandb.use", "dataset.edge_encoder")
 """Keys that are turned into others by rules in translation.py."""

@@ -240,7 +240,7 @@ def _translate_graphormer(settings: Translation) -> None:
 
 
 def _translate_message_passing(settings: Translation) -> None:
-    """Spell the layers of custom_gnn our way; those of GNN+ have a residual and a feed-forward block by default."""
+    """Rename the layers of custom_gnn; those of GNN+ have a residual and a feed-forward block by default."""
     layer, where = settings.leaves.get("gnn.layer_type", ("generalconv", f"{_DEFAULT} 'gnn.layer_type'"))
     if layer not in CONVOLUTIONS:
         raise ConfigError(f"{where}: 'gnn.layer_type' is {layer!r}; offered are {', '.join(CONVOLUTIONS)}")

@@ -29,7 +29,7 @@ class MessagePassingOptions(Options, section="gnn"):
     att_heads: int = option(
         1, "custom_gnn: heads of gatconv, a divisor of dim_inner", at_least=1, at_most=LARGEST_WIDTH
     )
-    virtual_node: bool = option(False, "custom_gnn: a node beside each graph that receives from all and sends to all")
+    virtual_node: bool = option(False, "custom_gnn: a virtual node for each graph, connected to all of its nodes")
 
 
 class MessagePassingLayer(nn.Module):

@@ -20,7 +20,7 @@ from graphgps_spse.registry import models
 
 @models.register("custom_gnn")
 class MessagePassingModel(nn.Module):
-    """Message passing alone: GINE, gated GCN, GCN or GAT, with the GNN+ recipe and a virtual node if asked for."""
+    """Message passing alone: GINE, gated GCN, GCN or GAT, with the options of GNN+ and an optional virtual node."""
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ def build_node_encoder(
 ) -> NodeEncoder:
     """Read `dataset.node_encoder_name`, X+A+B, and `gnn.layers_pre_mp`.
 
-    The name of an encoding alone means LinearNode beside it. `elsewhere` is the name of an encoding that another part
+    The name of an encoding alone implies LinearNode. `elsewhere` is the name of an encoding that another part
     of the model reads.
     """
     raw, names = split_encoder_name(EncoderOptions.from_cfg(cfg).node_encoder_name, "node")

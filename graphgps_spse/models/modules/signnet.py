@@ -103,6 +103,6 @@ class SignNetDeepSet(SignInvariant):
 
 @positional_encoders.register("SignNetMLP")
 class SignNetMLP(SignInvariant):
-    """SignNet whose rho reads all eigenvectors side by side, in the order of their eigenvalues."""
+    """SignNet whose rho reads the concatenation of all eigenvectors, in the order of their eigenvalues."""
 
     is_set = False
