@@ -112,7 +112,9 @@ def test_without_pandas_there_are_plain_tables(trained, monkeypatch):
     assert repr(tables.Columns({"x": range(12)})).endswith("9\n... 12 rows") and repr(tables.Columns({})) == ""
 
 
-def test_nothing_is_printed_and_nothing_stays_behind(tmp_path, capfd):
+def test_nothing_is_printed_and_nothing_stays_behind(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)  # commands of other tests leave theirs
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
     random.seed(1)
     np.random.seed(2)
     torch.manual_seed(3)
