@@ -6,7 +6,7 @@
     run.metrics["test"]
     run.predict(["CCO", "c1ccccc1"])
 
-Nothing is printed: messages go to Python's `logging`, below the name graphgps_spse, and a progress bar is shown on
+Messages go to Python's `logging`, below the name graphgps_spse; Python itself shows warnings. A progress bar is shown on
 request. The state of the process (random generators, threads, modes, signal handlers) is afterwards as it was before.
 """
 

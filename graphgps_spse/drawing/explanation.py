@@ -77,7 +77,7 @@ def _draw_bars(channels: Mapping[str, float]) -> tuple[str, float, float]:
         parts.append(f'<text x="270" y="{y + 13}" font-size="11" {FONT}>{channels[name]:+.3g}</text>')
     height = 18.0 * len(channels)
     parts.append(f'<line x1="{80 + half}" y1="0" x2="{80 + half}" y2="{height}" stroke="#333"/>')
-    return "".join(parts), 330.0, height
+    return "".join(parts), 350.0, height
 
 
 def _name(graph: DrawnGraph, node: int) -> str:
