@@ -6,8 +6,8 @@
     run.metrics["test"]
     run.predict(["CCO", "c1ccccc1"])
 
-Messages go to Python's `logging`, below the name graphgps_spse; Python itself shows warnings. A progress bar is optional.
-The state of the process (random generators, threads, modes, signal handlers) is restored afterwards.
+Messages go to Python's `logging`, below the name graphgps_spse; Python itself shows warnings. A progress bar is shown
+on request. The state of the process (random generators, threads, modes, signal handlers) is restored afterwards.
 """
 
 import os
