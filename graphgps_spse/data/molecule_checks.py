@@ -12,7 +12,7 @@ from graphgps_spse.errors import DataError
 
 KINDS = {
     "mixture": "salts or mixtures (dataset.smiles.largest_fragment=True reads the largest molecule of each)",
-    "wildcard": "wildcard atoms (*), which are no element",
+    "wildcard": "wildcard atoms (*), which are not an element",
     "isotope": "isotopes, which the atom features do not distinguish",
     "metal": "metals, whose bonds SMILES describe in several ways",
 }
