@@ -154,7 +154,7 @@ class Config:
             node = tree
             for section in sections:
                 node = node[section]
-            node[leaf] = value
+            node[leaf] = list(value) if isinstance(value, tuple) else value
         tree.freeze()
         return Config(tree, self._set_keys, read=self._read, excused=self._excused, places=self._places)
 
