@@ -28,7 +28,7 @@ def test_the_key_that_is_meant_comes_first(tmp_path, typed, meant):
     path.write_text("{}\n")
     with pytest.raises(ConfigError) as error:
         load_config(path, [f"{typed}=3"])
-    assert str(error.value).startswith(f"override '{typed}=3': unknown key '{typed}'. Did you mean '{meant}'?")
+    assert str(error.value).startswith(f"override '{typed}=3': unknown key '{typed}'. Did you mean '{meant}'")
 
 
 def test_a_last_word_of_several_keys_names_several():
