@@ -22,7 +22,7 @@ ALIASES = {
         *("hidden", "hidden_dim", "hidden_size", "hidden_channels", "d_model", "dim_model", "dim", "width"),
         *("emb_dim", "embed_dim", "embedding_dim", "dim_embed", "dim_h", "nhid", "channels"),
     ),
-    "gt.layers": ("layer", "num_layers", "n_layers", "nlayers", "num_layer", "depth", "layers_mp", "num_blocks"),
+    "gt.layers": ("layer", "num_layers", "n_layers", "nlayers", "num_layer", "depth", "num_blocks"),
     "gt.n_heads": ("heads", "head_count", "num_heads", "nheads", "nhead", "attention_heads", "num_attention_heads"),
     "gt.dropout": ("drop", "dropout_rate", "drop_rate", "p_dropout", "dropout_p", "hidden_dropout"),
     "gt.attn_dropout": ("attention_dropout", "attn_drop", "dropout_attn", "attention_dropout_rate"),

@@ -48,7 +48,7 @@ def test_kernels_are_prepared_for_the_device_of_the_model(name):
         ("gt: {attn: {clamp: -1}}", "gt.attn.clamp: -1.0 is below 0 .attention logits are clamped"),
         ("gnn: {act: tanh}", "gnn.act: 'tanh' is none of relu, gelu"),
         ("gnn: {layers_post_mp: -1}", "gnn.layers_post_mp: -1 is below 0"),
-        ("model: {graph_pooling: max}", "model.graph_pooling: 'max' is none of add, mean"),
+        ("model: {graph_pooling: min}", "model.graph_pooling: 'min' is none of add, mean, max"),
     ],
 )
 def test_values_beyond_their_bounds_are_refused_with_file_and_line(tmp_path, text, message):

@@ -254,6 +254,7 @@ def options_cfg(**changes):
         "amp": "off",
         "compile": False,
         "deterministic": False,
+        "evaluate_test": True,
     }
     cfg = optim_cfg(**{k: v for k, v in changes.items() if k not in train})
     return SimpleNamespace(
