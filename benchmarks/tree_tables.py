@@ -1,16 +1,20 @@
 """Tables of the studies of gradient-boosted trees in docs/results.md, from their records.
 
-    python benchmarks/tree_tables.py benchmarks/results/trees
+    python benchmarks/tree_tables.py benchmarks/results/trees.json --runs results    # write the record of finished runs
+    python benchmarks/tree_tables.py benchmarks/results/trees.json                   # print the tables of the record
 
 The first table has the test scores, mean ± sample standard deviation over seeds, and the number of seeds. The second
 has the comparisons of the design: Welch's two-sided t-test, and Holm's correction over all comparisons of a study.
 """
 
 import argparse
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from graphgps_spse.files import write_json
 from graphgps_spse.reports.markdown import format_p, markdown_table
 from graphgps_spse.reports.stats import MIN_SEEDS, compare_scores, holm, summarize
 from graphgps_spse.results import RunResult
@@ -47,14 +51,37 @@ class Row:
         return "better" if (self.difference < 0) == (METRICS[self.dataset] == "rmse") else "worse"
 
 
-def read_scores(folder: Path) -> Scores:
-    """Read the test scores of all records in `folder`/NAME/SEED/result.json."""
-    scores: dict[tuple[str, str], dict[int, float]] = {}
-    for path in sorted(folder.glob("*/*/result.json")):
+def make_record(runs: Path) -> dict[str, Any]:
+    """Return the record of all finished runs in `runs`/NAME/SEED: what they trained on, and their scores by seed."""
+    record: dict[str, Any] = {}
+    for path in sorted(runs.glob("*/*/result.json")):
         result = RunResult.read(path)
-        score = result.best["test"][METRICS[result.dataset]]
-        scores.setdefault((result.dataset, result.encoding), {})[result.seed] = score
-    return scores
+        metric, environment = METRICS[result.dataset], result.environment
+        cell = record.setdefault(
+            result.name,
+            {
+                "dataset": result.dataset,
+                "features": result.encoding,
+                "metric": metric,
+                "config_hash": result.config_hash,
+                "fingerprints": result.fingerprints,
+                "commits": [],
+                "versions": {name: environment[name] for name in ("python", "torch", "numpy") if name in environment},
+                "scores": {},
+            },
+        )
+        assert (cell["config_hash"], cell["fingerprints"]) == (result.config_hash, result.fingerprints), path
+        cell["commits"] = sorted({*cell["commits"], environment["commit"]})
+        cell["scores"][str(result.seed)] = {split: result.best[split][metric] for split in ("train", "val", "test")}
+    return record
+
+
+def read_scores(record: Mapping[str, Any]) -> Scores:
+    """Return the test scores of a record."""
+    return {
+        (cell["dataset"], cell["features"]): {int(seed): score["test"] for seed, score in cell["scores"].items()}
+        for cell in record.values()
+    }
 
 
 def compare(scores: Scores, datasets: Sequence[str]) -> list[Row]:
@@ -104,7 +131,12 @@ def _cell(by_seed: Mapping[int, float]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="records: NAME/SEED/result.json below this folder")
-    all_scores = read_scores(parser.parse_args().folder)
+    parser.add_argument("record", type=Path, help="JSON file of scores")
+    parser.add_argument(
+        "--runs", type=Path, help="folder of runs, NAME/SEED/result.json, from which to write the record"
+    )
+    args = parser.parse_args()
+    if args.runs:
+        write_json(args.record, make_record(args.runs))
     for study in STUDIES:
-        print(*tables(all_scores, study), sep="\n\n", end="\n\n")
+        print(*tables(read_scores(json.loads(args.record.read_text())), study), sep="\n\n", end="\n\n")

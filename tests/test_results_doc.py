@@ -92,3 +92,12 @@ def test_published_baselines_are_those_of_the_command():
     page = (ROOT / "docs" / "results.md").read_text()
     shown = re.search(r"<!-- table: published baselines -->\n(.*?)<!-- end -->", page, re.S)[1]
     assert shown == published_baselines_text().partition("\n\n")[2]
+
+
+@pytest.mark.parametrize(("name", "study"), [("trees of peptides", 0), ("trees of molecules", 1)])
+def test_tables_of_trees_are_those_of_the_record(name, study):
+    page = (ROOT / "docs" / "results.md").read_text()
+    shown = re.search(rf"<!-- table: {name} -->\n(.*?)\n<!-- end -->", page, re.S)[1]
+    tree_tables = load_script("tree_tables", "benchmarks")
+    scores = tree_tables.read_scores(json.loads((RECORDS.parent / "trees.json").read_text()))
+    assert shown == "\n\n".join(tree_tables.tables(scores, tree_tables.STUDIES[study]))
