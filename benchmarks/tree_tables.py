@@ -1,6 +1,6 @@
 """Tables of the studies of gradient-boosted trees in docs/results.md, from their records.
 
-    python benchmarks/tree_tables.py benchmarks/results/trees.json --runs results    # write the record of finished runs
+    python benchmarks/tree_tables.py benchmarks/results/trees.json --runs results    # add finished runs
     python benchmarks/tree_tables.py benchmarks/results/trees.json                   # print the tables of the record
 
 The first table has the test scores, mean ± sample standard deviation over seeds, and the number of seeds. The second
@@ -51,9 +51,11 @@ class Row:
         return "better" if (self.difference < 0) == (METRICS[self.dataset] == "rmse") else "worse"
 
 
-def make_record(runs: Path) -> dict[str, Any]:
-    """Return the record of all finished runs in `runs`/NAME/SEED: what they trained on, and their scores by seed."""
-    record: dict[str, Any] = {}
+def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
+    """Add the finished runs in `runs`/NAME/SEED to a record: what they trained on, and their scores by seed.
+
+    Seeds that the record already has stay in it. Raises AssertionError for a run of another configuration or data.
+    """
     for path in sorted(runs.glob("*/*/result.json")):
         result = RunResult.read(path)
         metric, environment = METRICS[result.dataset], result.environment
@@ -132,11 +134,10 @@ def _cell(by_seed: Mapping[int, float]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path, help="JSON file of scores")
-    parser.add_argument(
-        "--runs", type=Path, help="folder of runs, NAME/SEED/result.json, from which to write the record"
-    )
+    parser.add_argument("--runs", type=Path, help="folder of runs, whose results are added to the record")
     args = parser.parse_args()
     if args.runs:
-        write_json(args.record, make_record(args.runs))
+        known = json.loads(args.record.read_text()) if args.record.exists() else {}
+        write_json(args.record, add_runs(known, args.runs))
     for study in STUDIES:
         print(*tables(read_scores(json.loads(args.record.read_text())), study), sep="\n\n", end="\n\n")

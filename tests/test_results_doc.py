@@ -101,3 +101,8 @@ def test_tables_of_trees_are_those_of_the_record(name, study):
     tree_tables = load_script("tree_tables", "benchmarks")
     scores = tree_tables.read_scores(json.loads((RECORDS.parent / "trees.json").read_text()))
     assert shown == "\n\n".join(tree_tables.tables(scores, tree_tables.STUDIES[study]))
+
+
+def test_a_record_of_trees_keeps_what_it_has(tmp_path):
+    kept = json.loads((RECORDS.parent / "trees.json").read_text())
+    assert load_script("tree_tables", "benchmarks").add_runs(json.loads(json.dumps(kept)), tmp_path) == kept

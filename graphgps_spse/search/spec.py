@@ -8,11 +8,10 @@ from typing import Any
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.identity import experiment_of, flatten
-from graphgps_spse.config.yaml_reader import Node, read_mapping
+from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
-from graphgps_spse.registry import nearest
 from graphgps_spse.search.space import Parameter, read_space
-from graphgps_spse.sweeps.sweep import read_overrides, read_seeds, read_text, refuse_reserved_key
+from graphgps_spse.sweeps.sweep import read_known_keys, read_overrides, read_seeds, read_text, refuse_reserved_key
 
 KEYS = {
     "out_dir": "folder of the search; results/<name of this file> if absent",
@@ -85,7 +84,7 @@ def read_search(path: Path, build: Callable[[Config], None]) -> SearchSpec:
 
     All corners of the space are loaded, and `build(cfg)`, which raises ConfigError, is called for one of them.
     """
-    keys = _read_keys(path)
+    keys = read_known_keys(path, "search", KEYS)
     for key in ("config", "space", "trials"):
         if key not in keys:
             raise ConfigError(f"{path}: the key {key} is missing. Keys: {', '.join(KEYS)}")
@@ -128,16 +127,6 @@ def _check_corners(spec: SearchSpec, build: Callable[[Config], None]) -> None:
                     build(cfg)
                 except ConfigError as err:
                     raise ConfigError(f"{spec.path}: the first values of the space: {err}") from err
-
-
-def _read_keys(path: Path) -> dict[str, Node]:
-    keys: dict[str, Node] = {}
-    for key, where, node in read_mapping(path, "search").value:
-        if key not in KEYS:
-            known = "; ".join(f"{name} ({meaning})" for name, meaning in KEYS.items())
-            raise ConfigError(f"{where}: unknown key '{key}'.{nearest(key, list(KEYS))} Keys: {known}")
-        keys[key] = node
-    return keys
 
 
 def _named(node: Node | None, default: str) -> NamedOptions:

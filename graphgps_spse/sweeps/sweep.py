@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape, glob
 from math import prod
@@ -191,7 +191,7 @@ def _by_seed(relative_dir: str) -> tuple[str, int]:
 def _read(
     path: Path, *, num_seeds: int | None, out_dir: Path | None, is_included: bool = False
 ) -> Iterator[PlannedRun]:
-    keys = _read_keys(path)
+    keys = read_known_keys(path, "sweep", KEYS)
     if "include" in keys:
         if is_included or set(keys) != {"include"}:
             reason = "an included file cannot include others" if is_included else "include excludes all other keys"
@@ -283,12 +283,16 @@ def _shorten_number(number: int) -> str:
     return f"{number:,}" if digits <= 18 else f"about 10^{digits - 1}"
 
 
-def _read_keys(path: Path) -> dict[str, Node]:
+def read_known_keys(path: Path, what: str, known: Mapping[str, str]) -> dict[str, Node]:
+    """Return the values of a YAML file by key. Raises ConfigError for a key that is not in `known`, key -> meaning.
+
+    `what` names the kind of file in messages.
+    """
     keys: dict[str, Node] = {}
-    for key, where, node in read_mapping(path, "sweep").value:
-        if key not in KEYS:
-            known = "; ".join(f"{name} ({meaning})" for name, meaning in KEYS.items())
-            raise ConfigError(f"{where}: unknown key '{key}'.{nearest(key, list(KEYS))} Keys: {known}")
+    for key, where, node in read_mapping(path, what).value:
+        if key not in known:
+            listing = "; ".join(f"{name} ({meaning})" for name, meaning in known.items())
+            raise ConfigError(f"{where}: unknown key '{key}'.{nearest(key, list(known))} Keys: {listing}")
         keys[key] = node
     return keys
 
