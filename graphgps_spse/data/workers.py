@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from torch.utils.data import DataLoader
+from torch.utils.data._utils import signal_handling
 
 from graphgps_spse.errors import RESUMABLE, LoaderError
 from graphgps_spse.seeding import seed_worker
@@ -97,6 +98,8 @@ def _explain_lost_workers(loader: DataLoader, timeout: float) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, OSError, EOFError) as err:  # OSError, EOFError: the worker ended while it sent a batch
+        if timed_out.is_set():
+            watch.join()  # two threads that wait for one process: the slower one would take it for alive
         workers = _workers_of(loader)
         ending = multiprocessing.connection.wait([worker.sentinel for worker in workers], timeout=2)
         lost = [worker for worker in workers if worker.sentinel in ending]
@@ -104,7 +107,7 @@ def _explain_lost_workers(loader: DataLoader, timeout: float) -> Iterator[None]:
             raise
         lost[0].join()  # the exit code is known slightly later than the sentinel
         _kill(workers)
-        loader._iterator._shutdown = True  # type: ignore[union-attr]  # otherwise PyTorch would wait for the workers
+        _forget_workers(loader._iterator)
         if timed_out.is_set():
             raise LoaderError(f"loader processes built no batch within {timeout:g} s (worker_timeout)") from err
         raise _explain(lost[0]) from err
@@ -121,6 +124,20 @@ def _kill(workers: Sequence[BaseProcess]) -> None:
         worker.kill()
     for worker in workers:
         worker.join()
+
+
+def _forget_workers(iterator: Any) -> None:
+    """Do what an iterator's own shutdown does at its end, without its messages to the workers, which are killed.
+
+    PyTorch keeps the process ids of workers by the `id` of their iterator. An id that stays there would refuse a later
+    iterator at the same address.
+    """
+    if iterator is None or iterator._shutdown:
+        return
+    iterator._shutdown = True
+    if iterator._worker_pids_set:
+        signal_handling._remove_worker_pids(id(iterator))
+        iterator._worker_pids_set = False
 
 
 def _explain(worker: BaseProcess) -> LoaderError:
