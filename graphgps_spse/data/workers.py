@@ -1,6 +1,7 @@
 """Worker processes that build batches or graphs. They end with the run, and errors say why a worker was lost."""
 
 import ctypes
+import multiprocessing
 import multiprocessing.connection
 import os
 import signal
@@ -31,7 +32,8 @@ def begin_worker() -> None:
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    parent = os.getppid()
+    started_by = multiprocessing.parent_process()  # not os.getppid(), which has changed if the parent is gone already
+    parent = os.getppid() if started_by is None else started_by.pid
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

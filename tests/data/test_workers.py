@@ -43,6 +43,27 @@ def test_a_killed_process_leaves_no_loader_process_that_holds_its_lock(tmp_path)
             time.sleep(0.01)
 
 
+LATE = """
+import multiprocessing, os, time
+from graphgps_spse.data.workers import begin_worker
+def work(parent):
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    begin_worker()
+    print("works on", flush=True)
+multiprocessing.get_context("fork").Process(target=work, args=(os.getpid(),)).start()
+os._exit(0)
+"""
+
+
+def test_a_loader_process_whose_parent_is_gone_before_it_begins_ends():
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+    late = subprocess.run(
+        [sys.executable, "-c", LATE], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
+    )  # it waits for the pipe, which the loader process holds
+    assert late.stdout == ""
+
+
 class Slow(GraphDataset):
     """Its batches take for ever."""
 
