@@ -11,7 +11,8 @@ import pytest
 import torch
 import yaml
 from data.lay_benchmark import lay_benchmark
-from data.lay_ogb import lay_pcqm, lay_peptides
+from data.lay_ogb import SMILES, lay_ogbg, lay_pcqm, lay_peptides
+from data.lay_pyg import lay_contacts, lay_superpixels, lay_tu
 
 from graphgps_spse import parts as parts_module
 from graphgps_spse.config import Config, load_config
@@ -23,11 +24,15 @@ from graphgps_spse.run import run_seeds
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("GPS", "CSA", "GRIT", "synthetic", "quickstart")  # configs/sweeps/ holds lists of runs
+DATA = ("zinc", "peptides-func", "peptides-struct", "pcqm4mv2", "pattern", "cluster", "mnist", "cifar10")
+FURTHER = ("mutag", "proteins", "enzymes", "ogbg-molhiv", "pascalvoc-sp", "coco-sp", "pcqm-contact")
 CONFIGS = sorted(path for folder in FOLDERS for path in (ROOT / "configs" / folder).glob("*.yaml"))
+CONFIGS = [path for path in CONFIGS if not path.name.startswith(FURTHER)]  # not in the paper
 NAMES = [path.relative_to(ROOT / "configs").with_suffix("").as_posix() for path in CONFIGS]
 PAPER = ROOT / "graphgps_spse" / "reports" / "paper_table.csv"
-DATA = ("zinc", "peptides-func", "peptides-struct", "pcqm4mv2", "pattern", "cluster", "mnist", "cifar10")
 HOSTS = ["GNNPlus/zinc-RRWP+SPSE", "Graphormer/zinc-SPSE", "PPGT/zinc-RRWP"]  # all are built by another test
+HOSTS += ["GRIT/mutag-SPSE", "GNNPlus/proteins-RRWP+SPSE", "GNNPlus/enzymes-SPSE", "PPGT/ogbg-molhiv-RRWP+SPSE"]
+HOSTS += ["Graphormer/pascalvoc-sp-SPSE", "GPS/coco-sp-RRWP+SPSE", "GNNPlus/pcqm-contact-SPSE"]
 BATCH = 6  # graphs: what a miniature split has, and enough for BatchNorm
 
 
@@ -62,6 +67,13 @@ def miniatures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("peptides-functional", "peptides-structural"):
         lay_peptides(root, name, num_graphs=(6, 4, 4))
     lay_pcqm(root, num_graphs=(12, 4, 2, 2))
+    lay_tu(root, "MUTAG", nodes=7, edges=4)
+    lay_tu(root, "PROTEINS")
+    lay_tu(root, "ENZYMES", classes=6)
+    lay_ogbg(root, "ogbg-molhiv")
+    lay_superpixels(root, "pascalvoc-sp", labels=range(21))
+    lay_superpixels(root, "coco-sp", labels=range(81))
+    lay_contacts(root, [text for text in SMILES if len(text) > 4])
     return root
 
 

@@ -1,6 +1,10 @@
-"""Cross-validations: cells that differ only in the fold that is the test split, summarised over folds."""
+"""Cross-validations: cells that differ only in the fold that is the test split, summarised over folds.
+
+Runs of a sweep over `dataset.split_index` count as folds too, also if it selects one of several standard splits.
+"""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +15,8 @@ from graphgps_spse.results import RunResult
 
 FOLDS, FOLD = "dataset.smiles.folds", "dataset.smiles.fold"
 """Keys of the number of folds, and of the fold that is the test split; absent from records at the value 0."""
+SPLIT_MODE, SPLIT_INDEX = "dataset.split_mode", "dataset.split_index"
+"""The same for public data sets: the rule, which may hold the number of folds, and the fold or standard split."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,7 @@ class CrossValidation:
     @property
     def label(self) -> str:
         """Label of the cells, without the fold."""
-        return self.cells[0].label.removesuffix(f"-fold{fold_of(self.cells[0])}")
+        return _without_fold(self.cells[0].label)
 
     @property
     def first(self) -> RunResult:
@@ -37,7 +43,10 @@ class CrossValidation:
     @property
     def num_folds(self) -> int:
         """Number of folds of the cross-validation, including unfinished ones."""
-        return int(self.first.config[FOLDS])
+        config = self.first.config
+        of_rule = re.fullmatch(r"cv-.*-(\d+)", str(config.get(SPLIT_MODE, "")))
+        largest = max(fold_of(cell) or 0 for cell in self.cells)
+        return int(config.get(FOLDS, 0)) or int(of_rule[1] if of_rule else largest + 1)
 
     @property
     def folds(self) -> str:
@@ -68,7 +77,15 @@ class CrossValidation:
 def fold_of(cell: Cell) -> int | None:
     """Return the fold that is the test split of a cell; None without a cross-validation."""
     config = cell.first.config
-    return int(config.get(FOLD, 0)) if config.get(FOLDS, 0) else None
+    if config.get(FOLDS, 0):
+        return int(config.get(FOLD, 0))
+    index = int(config.get(SPLIT_INDEX, 0))
+    return index if cell.label.endswith(f"-split_index{index}") else None
+
+
+def _without_fold(label: str) -> str:
+    """Return the label of a cell without the fold, which sweeps append as the last part of the name."""
+    return re.sub(r"-(fold|split_index)\d+$", "", label)
 
 
 def cross_validations(cells: Sequence[Cell]) -> list[CrossValidation]:
@@ -77,8 +94,8 @@ def cross_validations(cells: Sequence[Cell]) -> list[CrossValidation]:
     for cell in cells:
         if fold_of(cell) is not None:
             folder, _, name = cell.label.rpartition("/")
-            common = {key: value for key, value in cell.first.config.items() if key != FOLD}
-            key = [folder, name.removesuffix(f"-fold{fold_of(cell)}"), cell.first.dataset, common]
+            common = {key: value for key, value in cell.first.config.items() if key not in (FOLD, SPLIT_INDEX)}
+            key = [folder, _without_fold(name), cell.first.dataset, common]
             groups.setdefault(json.dumps(key, sort_keys=True), []).append(cell)
     return [CrossValidation(tuple(sorted(group, key=lambda cell: fold_of(cell) or 0))) for group in groups.values()]
 

@@ -12,7 +12,9 @@ from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
 
 FOLDS, FOLD = "dataset.smiles.folds", "dataset.smiles.fold"
-"""Keys that select a fold of a cross-validation."""
+"""Keys that select a fold of a cross-validation of your own molecules."""
+SPLIT_MODE, SPLIT_INDEX = "dataset.split_mode", "dataset.split_index"
+"""Keys that select a fold of a public data set."""
 MIN_FOLDS, MAX_FOLDS = 3, 1000
 SAME = "same"
 """Value that couples a key to the key above."""
@@ -58,16 +60,37 @@ def read_grid(node: Node, check_key: Callable[[str, str], None]) -> list[list[Po
     return axes
 
 
-def read_folds(node: Node) -> list[Point]:
-    """Return the axis of a cross-validation: one point per fold. Raises ConfigError with file and line."""
+def read_folds(node: Node) -> int:
+    """Return the number of folds of a cross-validation. Raises ConfigError with file and line."""
     number = node.plain()
     if type(number) is not int or not MIN_FOLDS <= number <= MAX_FOLDS:
         raise ConfigError(
             f"{node.where}: folds: {show(number)} must be a number from {MIN_FOLDS} to {MAX_FOLDS}, e.g. 5: one fold "
             "for test, one for validation, and the others for training"
         )
-    common = Setting(FOLDS, str(number), is_named=False)
-    return [(common, Setting(FOLD, str(fold), is_named=True)) for fold in range(number)]
+    return number
+
+
+def build_fold_axis(number: int, data_format: str, split_mode: str) -> list[Point]:
+    """Return the axis of a cross-validation with `number` folds: one point per fold.
+
+    `data_format` and `split_mode` are the values of a configuration. Raises ConfigError if they do not fit.
+    """
+    if data_format == "smiles":
+        common, key = Setting(FOLDS, str(number), is_named=False), FOLD
+    elif data_format.startswith("PyG-"):
+        mode = f"cv-stratifiedkfold-{number}" if split_mode == "auto" else split_mode
+        if mode != "file" and not mode.endswith(f"fold-{number}"):
+            raise ConfigError(
+                f"{SPLIT_MODE} {split_mode!r} does not give {number} folds; set auto, cv-kfold-{number} or file"
+            )
+        common, key = Setting(SPLIT_MODE, mode, is_named=False), SPLIT_INDEX
+    else:
+        raise ConfigError(
+            f"dataset.format {data_format!r} has no folds; they are for molecules of a CSV file, dataset.format: "
+            "smiles, and for data sets of PyTorch Geometric, dataset.format: PyG-.."
+        )
+    return [(common, Setting(key, str(fold), is_named=True)) for fold in range(number)]
 
 
 def name_point(point: Sequence[Setting]) -> tuple[str, list[str]]:

@@ -18,7 +18,7 @@ from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
 from graphgps_spse.registry import nearest
-from graphgps_spse.sweeps.grid import FOLD, FOLDS, name_point, read_folds, read_grid, read_items
+from graphgps_spse.sweeps.grid import FOLD, FOLDS, Point, build_fold_axis, name_point, read_folds, read_grid, read_items
 from graphgps_spse.sweeps.launch import LaunchTask, main_command
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ KEYS = {
     "seeds": "a number, or a list of seeds",
     "overrides": "key=value words for every run",
     "grid": "dotted keys, each with a list of values; every combination is run; `key: same` follows the key above",
-    "folds": "a number of folds, at least 3: a cross-validation of every configuration, for molecules of a CSV file",
+    "folds": "a number of folds, at least 3: a cross-validation of every configuration",
     "include": "other sweep files, relative to this one, in place of all other keys",
 }
 MAX_RUNS = 100_000
@@ -208,15 +208,19 @@ def _read(
     seeds = range(num_seeds) if num_seeds is not None else seeds
     words = read_overrides(keys["overrides"]) if "overrides" in keys else []
     axes = read_grid(keys["grid"], refuse_reserved_key) if "grid" in keys else []
-    if "folds" in keys:
-        axes.append(read_folds(keys["folds"]))
+    num_folds = read_folds(keys["folds"]) if "folds" in keys else 1
     configs = list(_read_configs(path, keys["configs"]))
     factors = {"configurations": (len(configs), "configs"), "grid points": (prod(map(len, axes)), "grid")}
+    factors["folds"] = (num_folds, "folds")
     factors["seeds"] = (len(seeds), "seeds")
     _check_number({what: (number, keys[key].where if key in keys else "") for what, (number, key) in factors.items()})
-    points = [name_point([setting for part in point for setting in part]) for point in itertools.product(*axes)]
     problems: list[str] = []
     for config, where in configs:
+        try:
+            points = _name_points(axes, config, words, keys.get("folds"))
+        except ConfigError as err:
+            problems.append(f"{where}: {err}")
+            continue
         folder = Path(os.path.abspath(config)).parent.name
         group = "" if folder == out_dir.name else folder
         twins: dict[str, str] = {}
@@ -227,11 +231,6 @@ def _read(
             except ConfigError as err:
                 problems.append(f"{where}: {err}")
                 continue
-            if "folds" in keys and cfg.dataset.format != "smiles":
-                raise ConfigError(
-                    f"{keys['folds'].where}: folds: {config} has dataset.format {cfg.dataset.format!r}; folds are for "
-                    "molecules of a CSV file, dataset.format: smiles"
-                )
             resolved = hashlib.sha256(json.dumps(cfg.to_dict(), sort_keys=True).encode()).hexdigest()
             twin = twins.setdefault(resolved, suffix)
             if twin != suffix:
@@ -245,6 +244,20 @@ def _read(
             for seed in seeds:
                 yield PlannedRun(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
     raise_problems(problems)
+
+
+def _name_points(
+    axes: Sequence[Sequence[Point]], config: Path, words: Sequence[str], folds: Node | None
+) -> list[tuple[str, list[str]]]:
+    """Return the suffix of the name and the key=value words of every grid point and fold of a configuration."""
+    every = list(axes)
+    if folds is not None:
+        dataset = load_config(config, words).dataset
+        try:
+            every.append(build_fold_axis(read_folds(folds), dataset.format, dataset.split_mode))
+        except ConfigError as err:
+            raise ConfigError(f"{folds.where}: folds: {config}: {err}") from err
+    return [name_point([setting for part in point for setting in part]) for point in itertools.product(*every)]
 
 
 def _check_out_dir(folder: Path, where: str) -> None:

@@ -249,7 +249,9 @@ def test_spse_leaves_the_synthetic_configurations_their_number(model, number):
     assert printed(f"`synthetic/{model}` {number}") == [f"{walks:,}", f"{paths:,}"]
 
 
-HOSTS = [(model, data) for model in ("GNNPlus", "Graphormer", "PPGT") for data in SHIPPED["GPS"]]
+TU, FURTHER = ("mutag", "proteins", "enzymes"), ("ogbg-molhiv", "pascalvoc-sp", "coco-sp", "pcqm-contact")
+HOSTS = [(model, data) for model in ("GNNPlus", "Graphormer", "PPGT") for data in (*SHIPPED["GPS"], *TU, *FURTHER)]
+HOSTS += [*(("GRIT", data) for data in TU), *(("GPS", data) for data in FURTHER)]
 
 
 @pytest.mark.parametrize(("model", "data"), HOSTS)

@@ -59,3 +59,14 @@ def test_without_folds_there_is_no_such_section(tmp_path):
     write_run(tmp_path, record())
     report = build_report(collect_runs(tmp_path))
     assert fold_rows(report.cells) == [] and "Cross-validation" not in report_text(report, build_table(report))
+
+
+@pytest.mark.parametrize(("mode", "folds"), [({"dataset.split_mode": "cv-stratifiedkfold-4"}, "3/4"), ({}, "3/3")])
+def test_splits_of_a_public_data_set_are_folds(tmp_path, mode, folds):
+    for index, score in enumerate((0.2, 0.4, 0.9)):
+        keys = mode | ({"dataset.split_index": index} if index else {})
+        write_run(tmp_path, record(score, 0, name=f"mutag-split_index{index}", dataset="MUTAG", config=keys))
+    write_run(tmp_path, record(0.1, 0, name="alone", dataset="MUTAG", config={"dataset.split_index": 2}))
+    report = build_report(collect_runs(tmp_path))
+    (found,) = cross_validations(report.cells)
+    assert (found.label, found.folds, found.summary.mean) == ("mutag", folds, pytest.approx(0.5))

@@ -70,8 +70,22 @@ def test_folds_are_one_more_axis(lab):
     ]
     assert len(runs) == 12 and runs[-1].overrides[-2:] == ("dataset.smiles.folds=3", "dataset.smiles.fold=2")
     assert (runs[-1].cfg.dataset.smiles.folds, runs[-1].cfg.dataset.smiles.fold) == (3, 2)
-    with pytest.raises(ConfigError, match=r"s.yaml:2: folds: configs/A/x.yaml has dataset.format 'cycles'"):
+    with pytest.raises(ConfigError, match=r"s.yaml:2: folds: configs/A/x.yaml: dataset.format 'cycles' has no folds"):
         read_sweep(sweep(lab, "configs: [../A/x.yaml]\nfolds: 3\n"))
+
+
+def test_folds_of_public_data_follow_the_split_rule(lab):
+    config = lab / "configs/A/t.yaml"
+    config.write_text("dataset: {format: PyG-TUDataset, name: MUTAG}\n")
+    runs = read_sweep(sweep(lab, "configs: [../A/t.yaml]\nfolds: 5\n"))
+    assert [run.name for run in runs] == [f"t-split_index{fold}" for fold in range(5)]
+    assert {run.cfg.dataset.split_mode for run in runs} == {"cv-stratifiedkfold-5"}
+    assert [run.cfg.dataset.split_index for run in runs] == [0, 1, 2, 3, 4]
+    for words in ("dataset.split_mode=cv-kfold-5", "dataset.split_mode=file, dataset.split_file=f.csv"):
+        runs = read_sweep(sweep(lab, f"configs: [../A/t.yaml]\noverrides: [{words}]\nfolds: 5\n"))
+        assert {run.cfg.dataset.split_mode for run in runs} == {words.partition("=")[2].partition(",")[0]}
+    with pytest.raises(ConfigError, match="'random' does not give 5 folds; set auto, cv-kfold-5 or file"):
+        read_sweep(sweep(lab, "configs: [../A/t.yaml]\noverrides: [dataset.split_mode=random]\nfolds: 5\n"))
 
 
 def test_same_name_in_two_folders_gets_two_places_and_threads_that_are_set_stay(lab):
