@@ -20,7 +20,9 @@ from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.registry import nearest
 
 LARGEST_INT = 2**63 - 1
-"""Upper bound of integers without a declared bound, the limit of NumPy and PyTorch."""
+"""Upper bound of integers without a declared bound, such as seeds: the limit of NumPy and PyTorch."""
+LARGEST_PERIOD = 1_000_000_000
+"""Upper bound of numbers of epochs and steps."""
 
 
 @dataclass(frozen=True)

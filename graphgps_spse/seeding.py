@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphgps_spse.options import Options, option
+from graphgps_spse.options import LARGEST_INT, Options, option
 
 
 class SeedOptions(Options, section=""):
     """Option of the seed."""
 
-    seed: int = option(0, "seed of initial weights, the order of the data and dropout", at_least=0)
+    seed: int = option(0, "seed of initial weights, the order of the data and dropout", at_least=0, at_most=LARGEST_INT)
 
 
 def derive_seed(seed: int, *purpose: object) -> int:

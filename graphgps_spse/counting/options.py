@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.options import Options, option
+from graphgps_spse.options import LARGEST_INT, Options, option
 
 READ_BY = {
     "exact": ("max_work",),
@@ -25,19 +25,37 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
+LARGEST_WORK = 10**18
+"""Upper bound of the work for one graph, about 30 years of one core."""
+
+
 class CountOptions(Options):
     """Options of all methods. Raises ConfigError for a value out of bounds or of another type."""
 
     seed: int = option(
-        0, "seed of sampled, auto and dag; it is not the seed of the run, so all runs share one encoding", at_least=0
+        0,
+        "seed of sampled, auto and dag; it is not the seed of the run, so all runs share one encoding",
+        at_least=0,
+        at_most=LARGEST_INT,
     )
-    budget: int = option(100_000_000, "sampled, auto: work for one graph, in units of about a nanosecond", at_least=1)
-    max_work: int = option(100_000_000_000, "exact: work allowed for one graph, in the same units", at_least=1)
+    budget: int = option(
+        100_000_000,
+        "sampled, auto: work for one graph, in units of about a nanosecond",
+        at_least=1,
+        at_most=LARGEST_WORK,
+    )
+    max_work: int = option(
+        100_000_000_000, "exact: work allowed for one graph, in the same units", at_least=1, at_most=LARGEST_WORK
+    )
     R: float = option(1.0, "dag: share of the nodes that become roots", above=0, at_most=1, source="paper, appendix A")
-    D_dfs: int = option(6, "dag: largest number of depth-first levels before the breadth-first search", at_least=0)
-    N: int = option(1, "dag: tries for each root and depth", at_least=1)
-    min_roots: int = option(8, "dag: least number of roots", at_least=0)
-    repeats: int = option(1, "dag: how often the search is repeated, each time with other random numbers", at_least=1)
+    D_dfs: int = option(
+        6, "dag: largest number of depth-first levels before the breadth-first search", at_least=0, at_most=10_000
+    )
+    N: int = option(1, "dag: tries for each root and depth", at_least=1, at_most=10_000)
+    min_roots: int = option(8, "dag: least number of roots", at_least=0, at_most=1 << 31)
+    repeats: int = option(
+        1, "dag: how often the search is repeated, each time with other random numbers", at_least=1, at_most=10_000
+    )
 
     @classmethod
     def of(cls, **options: Any) -> Self:

@@ -15,7 +15,7 @@ from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.options import LARGEST_SPLIT, SPLIT_SIZES
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.memory import check_fits, find_memory
-from graphgps_spse.options import Options, option
+from graphgps_spse.options import LARGEST_INT, Options, option
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
 
@@ -37,10 +37,12 @@ class CyclesOptions(Options, section="dataset.cycles"):
         14,
         "most cycles of each length; their number is uniform on 0..max_count",
         at_least=1,
-        at_most=1_000_000,
+        at_most=10_000,
         source="SPSE paper, section 5.1",
     )
-    seed: int = option(0, "seed of the graphs, not of the run, so that all runs share one data set")
+    seed: int = option(
+        0, "seed of the graphs, not of the run, so that all runs share one data set", at_least=0, at_most=LARGEST_INT
+    )
 
 
 class CycleGraph(NamedTuple):

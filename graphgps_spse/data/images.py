@@ -45,6 +45,7 @@ class ImageOptions(Options, section="dataset.images"):
         5000,
         "training images for validation, the first ones",
         at_least=1,
+        at_most=LARGEST_SPLIT,
         source="Benchmarking GNNs (Dwivedi et al. 2023)",
     )
     num_graphs: tuple[int, ...] = option(

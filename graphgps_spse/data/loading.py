@@ -25,6 +25,7 @@ class BatchOptions(Options, section="train"):
         "node pairs in a batch, at most, for graphs of very different sizes; a batch then ends before train.batch_size "
         "graphs, or is one graph with more pairs; 0: not limited",
         at_least=0,
+        at_most=1 << 40,
     )
 
 
@@ -35,7 +36,10 @@ class WorkerOptions(Options, section=""):
         0, "loader processes; 0, none, is fastest for data sets that fit in memory", at_least=0, at_most=1_024
     )
     worker_timeout: float = option(
-        1800.0, "seconds to wait for a batch of the loader processes, before the run stops; 0: for ever", at_least=0
+        1800.0,
+        "seconds to wait for a batch of the loader processes, before the run stops; 0: for ever",
+        at_least=0,
+        at_most=1_000_000,
     )
 
 

@@ -13,7 +13,7 @@ from graphgps_spse.data.options import LARGEST_SPLIT, SPLIT_SIZES, SourceOptions
 from graphgps_spse.data.pyg import compact_dtype
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.memory import check_fits, find_memory
-from graphgps_spse.options import Options, option
+from graphgps_spse.options import LARGEST_INT, Options, option
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
 
@@ -99,7 +99,9 @@ class GeneratedOptions(Options, section="dataset.generated"):
     num_graphs: tuple[int, ...] = option(
         (), f"{SPLIT_SIZES}; empty: as published", at_least=1, at_most=LARGEST_SPLIT, lengths=(0, 3)
     )
-    seed: int = option(0, "seed of the graphs, not of the run, so that all runs share one data set")
+    seed: int = option(
+        0, "seed of the graphs, not of the run, so that all runs share one data set", at_least=0, at_most=LARGEST_INT
+    )
 
 
 @datasets.register("generated")

@@ -20,13 +20,13 @@ from graphgps_spse.data.molecule_cache import MoleculeCache
 from graphgps_spse.data.molecule_checks import MoleculeChecks, largest_fragment
 from graphgps_spse.data.molecule_splits import molecule_split, select_molecules
 from graphgps_spse.data.molecules import MoleculeBlock, count_workers, map_smiles
-from graphgps_spse.data.options import SourceOptions
+from graphgps_spse.data.options import LARGEST_SPLIT, SourceOptions
 from graphgps_spse.data.smiles_columns import Layout, find_layout
 from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_list
 from graphgps_spse.data.smiles_targets import TargetReader, find_classes
 from graphgps_spse.data.splits import MIN_FOLDS, SmilesSplit
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.options import Options, option
+from graphgps_spse.options import LARGEST_INT, Options, option
 from graphgps_spse.registry import datasets
 
 log = logging.getLogger(__name__)
@@ -69,19 +69,28 @@ class SmilesOptions(Options, section="dataset.smiles"):
     fractions: tuple[float, ...] = option(
         (0.8, 0.1, 0.1),
         "for split: random and scaffold, the shares of train, validation and test, of sum 1",
+        at_least=0,
+        at_most=1,
         lengths=(3,),
     )
     seed: int = option(
-        0, "for split: random, the seed of the split; it is not the seed of the run, so all runs share one split"
+        0,
+        "for split: random, the seed of the split; it is not the seed of the run, so all runs share one split",
+        at_least=0,
+        at_most=LARGEST_INT,
     )
     folds: int = option(
         0,
         "cross-validation: the number of folds, at least 3, made as `split` says; 0: no folds. For split: column, the "
         "column holds 0 to folds - 1. `folds: 5` in a sweep file runs all folds",
         at_least=0,
+        at_most=LARGEST_SPLIT,
     )
     fold: int = option(
-        0, "for folds: the fold that is the test split; the next fold is val, and all others are train", at_least=0
+        0,
+        "for folds: the fold that is the test split; the next fold is val, and all others are train",
+        at_least=0,
+        at_most=LARGEST_SPLIT,
     )
     duplicates: str = option(
         "keep",

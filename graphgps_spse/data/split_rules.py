@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from graphgps_spse.data.options import LARGEST_SPLIT
 from graphgps_spse.data.split_file import read_split_file
 from graphgps_spse.data.splits import SPLITS, check_split, split_by_scaffold
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import Options, option
 
-_FOLDS = r"cv-(kfold|stratifiedkfold)-([0-9]+)"
+_FOLDS = r"cv-(kfold|stratifiedkfold)-([0-9]{1,9})"
 _FOLD_SEED = 123  # of GraphGPS
 MODES = "auto, standard, random, scaffold, file, cv-kfold-K or cv-stratifiedkfold-K, K folds"
 
@@ -24,10 +25,17 @@ class SplitOptions(Options, section="dataset"):
 
     split_mode: str = option("auto", f"{MODES}; auto: the rule of the benchmark (docs/datasets.md)")
     split_index: int = option(
-        0, "which of several standard splits, or which fold is the test set; the next fold is val", at_least=0
+        0,
+        "which of several standard splits, or which fold is the test set; the next fold is val",
+        at_least=0,
+        at_most=LARGEST_SPLIT,
     )
     split: tuple[float, ...] = option(
-        (0.8, 0.1, 0.1), "shares of train, val and test, for split_mode random and scaffold", lengths=(3,)
+        (0.8, 0.1, 0.1),
+        "shares of train, val and test, for split_mode random and scaffold",
+        at_least=0,
+        at_most=1,
+        lengths=(3,),
     )
     split_file: str = option(
         "", "for split_mode: file, a CSV file with columns graph and split, or graph and fold (docs/datasets.md)"

@@ -16,7 +16,10 @@ class WeightedWalkOptions(EncodingOptions):
     """Options of encodings whose walks can choose edges by weight."""
 
     weight_column: int = option(
-        -1, "column of numeric edge features: step probabilities are proportional to it; -1: equal", at_least=-1
+        -1,
+        "column of numeric edge features: step probabilities are proportional to it; -1: equal",
+        at_least=-1,
+        at_most=1_000_000,
     )
 
 

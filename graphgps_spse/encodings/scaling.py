@@ -6,7 +6,7 @@ import numpy as np
 
 from graphgps_spse.errors import ConfigError, DataError, show
 
-_MAX_FLOAT32 = 3.4028234663852886e38
+LARGEST_FLOAT32 = 3.4028234663852886e38
 _MAX_FLOAT64 = 1.7976931348623157e308  # counts are float64
 
 TABLE_SIZE = 1 << 16
@@ -46,10 +46,10 @@ def check_scaling(alpha: Any, beta: Any, n: int, *, prefix: str = "") -> None:
     for key, number in numbers.items():
         if type(number) is bool or not isinstance(number, int | float | np.number):
             raise ConfigError(f"{prefix}{key}: must be a number, got {number!r}")
-        if not -_MAX_FLOAT32 <= number <= _MAX_FLOAT32:  # also rejects NaN
+        if not -LARGEST_FLOAT32 <= number <= LARGEST_FLOAT32:  # also rejects NaN
             raise ConfigError(f"{prefix}{key}: {show(number)} is outside the range of float32")
     largest = float(scale_counts(_MAX_FLOAT64 if n else 1.0, abs(alpha), abs(beta), n))
-    if largest > _MAX_FLOAT32:
+    if largest > LARGEST_FLOAT32:
         raise ConfigError(
             f"{prefix}alpha: f reaches {largest:.2g} with alpha {alpha:g}, beta {beta:g} and n {n}, which exceeds the "
             "range of float32"

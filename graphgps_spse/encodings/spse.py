@@ -8,7 +8,7 @@ from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.encodings.base import EncodingOptions, GraphArrays, Switch
 from graphgps_spse.encodings.path_counts import CountRequest, PathCountEncoding
 from graphgps_spse.encodings.random_walks import SCRATCH_BYTES_OF_PAIR, walk_probabilities
-from graphgps_spse.encodings.scaling import Scaling, check_scaling
+from graphgps_spse.encodings.scaling import LARGEST_FLOAT32, Scaling, check_scaling
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option, same_option
 from graphgps_spse.registry import encodings
@@ -24,8 +24,10 @@ class SPSEOptions(EncodingOptions, section="posenc_SPSE"):
         at_least=0,
         at_most=10_000,
     )
-    alpha: float = option(0.5, "f(x) = alpha g^n(x) + beta with g(x) = ln(1 + x)")
-    beta: float = option(0.0, "offset beta of f")
+    alpha: float = option(
+        0.5, "f(x) = alpha g^n(x) + beta with g(x) = ln(1 + x)", at_least=-LARGEST_FLOAT32, at_most=LARGEST_FLOAT32
+    )
+    beta: float = option(0.0, "offset beta of f", at_least=-LARGEST_FLOAT32, at_most=LARGEST_FLOAT32)
     n: int = option(1, "how often f takes the logarithm", at_least=0, at_most=1_000)
     node_pe: str = option(
         "rwse",

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, MultiStepLR, ReduceLROnPlateau
 
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.options import Options, option
+from graphgps_spse.options import LARGEST_PERIOD, Options, option
 from graphgps_spse.registry import optimizers, schedulers
 from graphgps_spse.training.history import EpochRecord
 
@@ -24,8 +24,10 @@ class OptimizerOptions(Options, section="optim"):
     """The optimizer and what every optimizer reads."""
 
     optimizer: str = option("adamW", "name of the optimizer, in the list of components")
-    base_lr: float = option(1e-3, "learning rate before the schedule acts on it", above=0)
-    weight_decay: float = option(1e-5, "weight decay, of every parameter, biases and norms included", at_least=0)
+    base_lr: float = option(1e-3, "learning rate before the schedule acts on it", above=0, at_most=1e6)
+    weight_decay: float = option(
+        1e-5, "weight decay, of every parameter, biases and norms included", at_least=0, at_most=1e6
+    )
 
 
 class SGDOptions(Options, section="optim"):
@@ -38,15 +40,17 @@ class ScheduleOptions(Options, section="optim"):
     """The learning-rate schedule and its length."""
 
     scheduler: str = option("cosine_with_warmup", "name of the schedule, in the list of components")
-    max_epoch: int = option(100, "epochs to train", at_least=1)
-    num_warmup_epochs: int = option(0, "epochs of linear warm-up", at_least=0)
+    max_epoch: int = option(100, "epochs to train", at_least=1, at_most=LARGEST_PERIOD)
+    num_warmup_epochs: int = option(0, "epochs of linear warm-up", at_least=0, at_most=LARGEST_PERIOD)
 
 
 class StepOptions(Options, section="optim"):
     """Options of the schedule `step`."""
 
-    steps: tuple[int, ...] = option((30, 60, 90), "epochs at which the learning rate is multiplied by lr_decay")
-    lr_decay: float = option(0.1, "factor of the learning rate at each of the steps", at_least=0)
+    steps: tuple[int, ...] = option(
+        (30, 60, 90), "epochs at which the learning rate is multiplied by lr_decay", at_least=0, at_most=LARGEST_PERIOD
+    )
+    lr_decay: float = option(0.1, "factor of the learning rate at each of the steps", at_least=0, at_most=1e6)
 
 
 class PlateauOptions(Options, section="optim"):
@@ -54,15 +58,15 @@ class PlateauOptions(Options, section="optim"):
 
     reduce_factor: float = option(0.5, "factor of the learning rate on a plateau", above=0, below=1)
     schedule_patience: int = option(
-        10, "epochs without a better validation loss before the rate is reduced", at_least=0
+        10, "epochs without a better validation loss before the rate is reduced", at_least=0, at_most=LARGEST_PERIOD
     )
-    min_lr: float = option(0.0, "lowest learning rate of the schedule plateau", at_least=0)
+    min_lr: float = option(0.0, "lowest learning rate of the schedule plateau", at_least=0, at_most=1e6)
 
 
 class PolynomialOptions(Options, section="optim"):
     """Options of the schedule `polynomial_with_warmup`."""
 
-    power: float = option(1.0, "power p of the decay (1 - t)^p", above=0)
+    power: float = option(1.0, "power p of the decay (1 - t)^p", above=0, at_most=1_000)
 
 
 def build_optimizer(cfg: Any, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:

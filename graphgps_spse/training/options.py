@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from graphgps_spse.options import Options, option
+from graphgps_spse.options import LARGEST_PERIOD, Options, option
 from graphgps_spse.training.determinism import DeterminismOptions
 from graphgps_spse.training.optim import ScheduleOptions
 
@@ -16,10 +16,10 @@ class GradientOptions(Options, section="optim"):
     """How gradients become a step."""
 
     batch_accumulation: int = option(
-        1, "batches for one step, whose gradient is the mean over all their graphs", at_least=1
+        1, "batches for one step, whose gradient is the mean over all their graphs", at_least=1, at_most=LARGEST_PERIOD
     )
     clip_grad_norm: bool = option(True, "clip the gradient of all parameters to a 2-norm")
-    clip_grad_norm_value: float = option(1.0, "largest 2-norm of the gradient", above=0)
+    clip_grad_norm_value: float = option(1.0, "largest 2-norm of the gradient", above=0, at_most=1e30)
 
 
 class ModeOptions(Options, section="train"):
@@ -34,17 +34,28 @@ class LoopOptions(Options, section="train"):
     """The training loop: how often to look and to save, and in which precision to compute."""
 
     eval_period: int = option(
-        1, "epochs between evaluations of validation and test; the first and the last are always evaluated", at_least=1
+        1,
+        "epochs between evaluations of validation and test; the first and the last are always evaluated",
+        at_least=1,
+        at_most=LARGEST_PERIOD,
     )
     evaluate_test: bool = option(
         True, "evaluate the test split; False leaves it out of the run, as in the trials of a search"
     )
-    ckpt_period: int = option(1, "epochs between checkpoints; a new best epoch is always saved", at_least=1)
+    ckpt_period: int = option(
+        1, "epochs between checkpoints; a new best epoch is always saved", at_least=1, at_most=LARGEST_PERIOD
+    )
     ckpt_minutes: float = option(
-        10.0, "minutes since the last checkpoint after which an epoch is saved midway; 0: never", at_least=0
+        10.0,
+        "minutes since the last checkpoint after which an epoch is saved midway; 0: never",
+        at_least=0,
+        at_most=1e9,
     )
     log_interval: int = option(
-        50, "steps between reads of the running loss, each of which waits for the GPU", at_least=1
+        50,
+        "steps between reads of the running loss, each of which waits for the GPU",
+        at_least=1,
+        at_most=LARGEST_PERIOD,
     )
     amp: str = option("off", "automatic mixed precision on CUDA", choices=tuple(AMP_DTYPES))
     compile: bool = option(

@@ -30,9 +30,14 @@ class StoreOptions(Options, section="store"):
         "auto", "auto: read what is there, keep what is costly; always; never", choices=("auto", "always", "never")
     )
     dir: str = option("datasets/encodings", "folder of the counts")
-    min_seconds: float = option(20.0, "auto: keep the counts of splits that take one core longer than this", at_least=0)
+    min_seconds: float = option(
+        20.0, "auto: keep the counts of splits that take one core longer than this", at_least=0, at_most=1e9
+    )
     min_gib: float = option(
-        4.0, "auto: and of those whose arrays would take more memory than this; cheap ones: on the fly", at_least=0
+        4.0,
+        "auto: and of those whose arrays would take more memory than this; cheap ones: on the fly",
+        at_least=0,
+        at_most=1e9,
     )
 
 

@@ -34,7 +34,11 @@ class GritOptions(Options, section="gt"):
 
     bn_momentum: float = option(0.1, "momentum of the running statistics of BatchNorm", at_least=0, at_most=1)
     clamp: float = option(
-        5.0, "attention logits are clamped to [-clamp, clamp]; 0: not clamped", key="attn.clamp", at_least=0
+        5.0,
+        "attention logits are clamped to [-clamp, clamp]; 0: not clamped",
+        key="attn.clamp",
+        at_least=0,
+        at_most=1e30,
     )
 
 

@@ -29,7 +29,9 @@ class PPGTOptions(Options, section="gt"):
     """Options of PPGT alone."""
 
     dim_edge: int = option(0, "PPGT: width of pairs; 0: dim_hidden", at_least=0, at_most=LARGEST_WIDTH)
-    ffn_ratio: int = option(2, "PPGT: hidden width of feed-forward networks, in units of dim_hidden", at_least=1)
+    ffn_ratio: int = option(
+        2, "PPGT: hidden width of feed-forward networks, in units of dim_hidden", at_least=1, at_most=1_000
+    )
     drop_path: float = option(0.0, "PPGT: probability that a layer skips a graph in training", at_least=0, below=1)
     pair_mlp_dim: int = option(
         128, "PPGT: hidden width of the first map of pairs", key="pair_stem.dim_mlp", at_least=1, at_most=LARGEST_WIDTH
