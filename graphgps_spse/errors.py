@@ -59,6 +59,10 @@ class ShortageError(SPSEError):
     """Memory was exhausted during a run."""
 
 
+class ProgramError(SPSEError):
+    """Another program that was started failed, or its results contradict each other."""
+
+
 class DivergedError(SPSEError):
     """Training produced a loss or gradient that is not finite."""
 

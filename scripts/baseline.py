@@ -1,45 +1,71 @@
-"""Train gradient-boosted trees on a configuration's data: python scripts/baseline.py --cfg configs/GRIT/zinc-SPSE.yaml.
+"""Train a baseline on a configuration's data: python scripts/baseline.py --cfg configs/GRIT/zinc-SPSE.yaml.
 
-The result has the form of a run's, so that reports show both. Needs LightGBM: pip install 'graphgps_spse[trees]'.
+The baseline is gradient-boosted trees (LightGBM), or chemprop with --chemprop FOLDER. The result has the form of a
+run's, so that reports show it beside models. Trees need LightGBM: pip install 'graphgps_spse[trees]'.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from graphgps_spse.command import run_command
+
+if TYPE_CHECKING:
+    from graphgps_spse.config import Config
+    from graphgps_spse.results import RunResult
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
-    parser = argparse.ArgumentParser(description="Train gradient-boosted trees on tables made of a data set's graphs.")
+    parser = argparse.ArgumentParser(description="Train trees or chemprop on the data of a configuration.")
     parser.add_argument("--cfg", required=True, metavar="FILE", help="configuration: its data set and pair encodings")
     parser.add_argument(
         "--features",
-        default="encodings",
         metavar="KINDS",
         help="comma-separated: encodings (pooled), fingerprints (Morgan), descriptors (RDKit); default encodings",
+    )
+    parser.add_argument(
+        "--chemprop",
+        type=Path,
+        metavar="FOLDER",
+        help="train chemprop with its defaults, installed in this environment, which is made if it is absent",
     )
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="train the seeds seed .. seed+N-1")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 posenc_SPSE.max_length=8")
     arguments = parser.parse_intermixed_args(words)
     if arguments.repeat < 1:
         parser.error(f"--repeat {arguments.repeat} is below 1")
+    if arguments.chemprop and arguments.features:
+        parser.error("--features are of trees; chemprop has its own")
     return arguments
+
+
+def prepare(cfg: "Config", arguments: argparse.Namespace) -> tuple[str, Callable[["Config"], "RunResult"]]:
+    """Load the data; return the name of the baseline and what trains one seed."""
+    if arguments.chemprop:
+        from graphgps_spse.baselines import chemprop
+
+        molecules, program = chemprop.load_molecules(cfg), chemprop.Chemprop.at(arguments.chemprop)
+        return "chemprop", lambda of_seed: chemprop.run_seed(of_seed, molecules, program)
+    from graphgps_spse.baselines import trees
+
+    tables = trees.load_tables(cfg, (arguments.features or "encodings").split(","))
+    return f"trees-{tables.name}", lambda of_seed: trees.run_seed(of_seed, tables, trees.TreeOptions())
 
 
 def train(arguments: argparse.Namespace) -> None:
     """Train and record every seed; print their scores."""
-    from graphgps_spse.baselines.trees import TreeOptions, load_tables, run_seed
     from graphgps_spse.config import load_config
 
     cfg = load_config(arguments.cfg, arguments.overrides)
-    data = load_tables(cfg, arguments.features.split(","))
-    cfg = cfg.with_values(name=f"{cfg.name}-trees-{data.name}")
+    name, run_seed = prepare(cfg, arguments)
+    cfg = cfg.with_values(name=f"{cfg.name}-{name}")
     for seed in range(cfg.seed, cfg.seed + arguments.repeat):
-        result = run_seed(cfg.with_values(seed=seed), data, TreeOptions())
+        result = run_seed(cfg.with_values(seed=seed))
         shown = ", ".join(f"{split} {result.best[split][result.metric]:.4f}" for split in ("train", "val", "test"))
-        print(f"{result.name}, seed {seed}: {result.metric} {shown}; {result.seconds:.1f} s")
+        print(f"{result.name}, seed {seed}: {result.metric} {shown}; {result.seconds:.1f} s", flush=True)
 
 
 def main(words: Sequence[str] | None = None) -> int:

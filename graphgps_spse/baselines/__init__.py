@@ -1,1 +1,1 @@
-"""Baselines without a neural network: gradient-boosted trees on pooled encodings, fingerprints and descriptors."""
+"""Baselines: gradient-boosted trees on pooled encodings, fingerprints and descriptors; chemprop."""

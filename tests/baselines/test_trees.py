@@ -85,5 +85,5 @@ def test_refusals(config, tmp_path, capsys):
     with pytest.raises(ConfigError, match="the configuration enables none"):
         load_tables(load_config(config(), ["posenc_SPSE.enable=False"]), ["encodings"])
     cycles = ["dataset.format=cycles", "dataset.cycles.num_graphs=[4,2,2]"]
-    with pytest.raises(ConfigError, match="trees take regression or labels of graphs"):
+    with pytest.raises(ConfigError, match="baselines learn values or labels of graphs"):
         load_tables(load_config(config(), cycles), ["encodings"])

@@ -1,0 +1,168 @@
+"""Data of a configuration for baselines, and the records of their seeds, which have the form of a run's."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.config import Config
+from graphgps_spse.config.identity import experiment_of
+from graphgps_spse.data.base import DatasetSpec, GraphDataset
+from graphgps_spse.data.opening import load_splits
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.files import write_atomic
+from graphgps_spse.parts import with_missing_keys
+from graphgps_spse.registry import datasets
+from graphgps_spse.results import RunResult, aggregate, hash_config
+from graphgps_spse.rundir import RunDir
+from graphgps_spse.training.history import EpochRecord, FitResult
+from graphgps_spse.training.task import Task
+from graphgps_spse.training.tasks import build_task
+
+log = logging.getLogger(__name__)
+
+LOSSES = {"regression": ("l1", "mse"), "multilabel": ("cross_entropy",)}
+"""Task of a data set that baselines learn -> its losses. A binary task is multilabel with one label."""
+
+
+@dataclass(frozen=True)
+class BaselineData:
+    """The data set of a configuration, loaded once for all seeds."""
+
+    cfg: Config
+    """The configuration, with the keys that loading has found."""
+    spec: DatasetSpec
+    task: Task
+    splits: dict[str, GraphDataset]
+    smiles: dict[str, list[str]]
+    """Split -> SMILES of its graphs; empty for data without SMILES."""
+
+    @cached_property
+    def targets(self) -> dict[str, np.ndarray]:
+        """Split -> [G, T] float32, NaN for unknown."""
+        return {split: graphs.y.float().numpy() for split, graphs in self.splits.items()}
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Split -> SHA-256 of its data."""
+        return {split: graphs.fingerprint() for split, graphs in self.splits.items()}
+
+
+@dataclass(frozen=True)
+class BaselineFit:
+    """What the training of one seed returns."""
+
+    scores: dict[str, Tensor]
+    """Split -> predictions [G, T]: values, or logits of label 1."""
+    seconds: float
+    epochs: int = 1
+    best_epoch: int = 0
+    num_params: int = 0
+    losses: dict[str, float] = field(default_factory=dict)
+    """Split -> the loss that selected the best epoch. Empty: the loss of the task is recorded."""
+    more: dict[str, float] = field(default_factory=dict)
+    """Further values of the record, such as the number of leaves."""
+    resources: dict[str, Any] = field(default_factory=dict)
+    """Peak memory, as in `RunResult.resources`."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What identifies a baseline in records: all that its seeds share."""
+
+    model: str
+    """Name in tables."""
+    section: str
+    """Prefix of its settings in configurations."""
+    inputs: str
+    """What it reads, in the column "encoding" of tables."""
+    settings: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    """Versions, device and number of threads."""
+    encodings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_data(cfg: Config) -> BaselineData:
+    """Load the data set of a configuration. Raises ConfigError for a task that baselines do not learn."""
+    cfg = with_missing_keys(cfg)
+    with cfg.locating():
+        dataset = datasets.get(cfg.dataset.format).from_cfg(cfg)
+        task = build_task(cfg, dataset.spec)
+    spec = dataset.spec
+    if cfg.dataset.class_weights != "off":
+        raise ConfigError("dataset.class_weights: baselines have no weights of classes; set off")
+    if spec.level != "graph" or spec.task not in LOSSES:
+        raise ConfigError(f"{spec.name} is {spec.task} of {spec.level}s; baselines learn values or labels of graphs")
+    splits = load_splits(dataset)
+    task.check_metrics({split: graphs.y for split, graphs in splits.items()})
+    smiles = {split: [row.smiles for row in rows] for split, rows in getattr(dataset, "rows", {}).items()}
+    return BaselineData(cfg=cfg, spec=spec, task=task, splits=splits, smiles=smiles)
+
+
+def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Callable[[Path], BaselineFit]) -> RunResult:
+    """Train one seed in its run directory and write its result.json; a finished seed is read, not trained again.
+
+    `train` gets the run directory.
+    """
+    settings = {f"{baseline.section}.{key}": value for key, value in baseline.settings.items()}
+    config = {**cfg.to_dict(), baseline.section: dict(baseline.settings)}
+    with RunDir.open(Path(cfg.out_dir) / cfg.name / str(cfg.seed), config) as run_dir:
+        if run_dir.is_finished:
+            log.info("%s is finished, nothing to do", run_dir.path)
+            return RunResult.read(run_dir.result_path)
+        run_dir.keep_environment(dict(baseline.environment))
+        fit = train(run_dir.path)
+        measured = _measure(data, fit)
+        same_for_all_seeds = experiment_of(cfg.to_dict()) | settings
+        metric = data.task.reported_metric
+        result = RunResult(
+            name=cfg.name,
+            dataset=data.spec.name,
+            model=baseline.model,
+            encoding=baseline.inputs,
+            seed=cfg.seed,
+            metric=metric,
+            direction=data.task.direction_of(metric),
+            selection_metric="loss" if fit.losses else "",
+            best_epoch=fit.best_epoch,
+            best=measured.metrics,
+            epochs=fit.epochs,
+            seconds=fit.seconds,
+            seconds_per_epoch=fit.seconds / fit.epochs,
+            num_params=fit.num_params,
+            config_hash=hash_config(same_for_all_seeds),
+            fingerprints=data.fingerprints,
+            encodings=dict(baseline.encodings),
+            expected={},
+            environment=dict(baseline.environment),
+            config=same_for_all_seeds,
+            resources=fit.resources,
+            history_digests=measured.digests(),
+        )
+        with run_dir.writing():
+            for split in measured.metrics:
+                folder = run_dir.path / split
+                folder.mkdir(exist_ok=True)
+                write_atomic(folder / "stats.json", "".join(r.line(split) for r in measured.history).encode())
+            result.write(run_dir.result_path)
+            aggregate(run_dir.path.parent)
+        return result
+
+
+def _measure(data: BaselineData, fit: BaselineFit) -> FitResult:
+    """Measure the predictions with the task's own loss and metrics, as one record of the best epoch."""
+    values: dict[str, dict[str, float]] = {}
+    for split, pred in fit.scores.items():
+        y = torch.from_numpy(data.targets[split])
+        sums = data.task.new_metrics(torch.device("cpu"))
+        sums.update(pred, y)
+        loss = fit.losses[split] if fit.losses else float(data.task.loss(pred, y))
+        times = {"time_epoch": fit.seconds if split == "train" else 0.0, **fit.more}
+        values[split] = {"loss": loss, **sums.compute(), **times}
+    return FitResult.of([EpochRecord(fit.best_epoch, values, fit.best_epoch)])
