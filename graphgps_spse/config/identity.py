@@ -69,6 +69,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "graphormer.num_heads": 4,
     "graphormer.num_layers": 6,
     "graphormer.use_graph_token": True,
+    "gt.batch_norm": True,
     "gt.dim_edge": 0,
     "gt.drop_path": 0.0,
     "gt.ffn_ratio": 2,

@@ -92,6 +92,37 @@ def dense_attention(attention: torch.nn.Module, x: Tensor, mask: Tensor) -> Tens
     return attention.out(torch.einsum("bijh,bjhc->bihc", alpha, v).flatten(2))
 
 
+def dense_biased_attention(attention: torch.nn.Module, x: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+    """Multi-head attention with a bias, [B, query, key, H], by PyTorch's own."""
+    heads = attention.num_heads
+    q, k, v = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in attention.qkv(x).chunk(3, dim=-1))
+    allowed = bias.permute(0, 3, 1, 2).masked_fill(~mask[:, None, None, :], -torch.inf)
+    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+    return attention.out(attended.transpose(1, 2).flatten(2))
+
+
+def with_tokens(tokens: torch.nn.Module, x: Tensor, bias: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Put the token before the nodes of each graph."""
+    x = torch.cat([tokens.token.expand(len(x), 1, -1), x], dim=1)
+    bias = F.pad(bias, (0, 0, 1, 0, 1, 0))
+    bias[:, 0, :] = bias[:, :, 0] = tokens.bias
+    return x, bias, F.pad(mask, (1, 0), value=True)
+
+
+def dense_bias(pair_bias: torch.nn.Module, batch: GraphBatch, dense: Dense) -> Tensor:
+    """Return the biases of nodes, [B, query, key, H]."""
+    bias = dense.of_edges(pair_bias.edge_encoder(raw_edges(batch))).transpose(1, 2)
+    if pair_bias.linear is not None:
+        channels = channels_of_pairs(pair_bias.channels.encodings, batch, with_identity=True)
+        bias = bias + dense.of_pairs(channels) @ pair_bias.linear.weight.t()
+    for embedding in pair_bias.embeddings:
+        (encoding,) = embedding.channels.encodings
+        category = dense.of_pairs(batch.pair[encoding.name])[..., 0].long()
+        table = torch.cat([embedding.embedding.weight, torch.zeros(1, bias.shape[-1])])  # the last row is for -1
+        bias = bias + table[category]
+    return bias
+
+
 def dense_chromatic(attention: torch.nn.Module, x: Tensor, score: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """CSA's attention with A = `score` and B = `value`, [B, M, M, D], query first."""
     split = lambda t: t.unflatten(-1, (attention.num_heads, -1))  # noqa: E731
@@ -102,16 +133,17 @@ def dense_chromatic(attention: torch.nn.Module, x: Tensor, score: Tensor, value:
     return attention.out((alpha * (attention.value(x).unsqueeze(1) + value)).sum(2))
 
 
-def dense_layer(layer: torch.nn.Module, x: Tensor, e: Tensor, dense: Dense, adjacent: Tensor, attend) -> tuple:
+def dense_layer(layer: torch.nn.Module, x: Tensor, e: Tensor, mask: Tensor, adjacent: Tensor, attend) -> tuple:
     """One layer; `attend` is its attention, or None."""
-    mask, parts = dense.mask, []
+    parts = []
+    normal = lambda x, norm: x if isinstance(norm, torch.nn.Identity) else masked_batch_norm(x, mask, norm)  # noqa: E731
     if layer.local is not None:
         local, e = dense_local(layer.local, x, e, adjacent, mask)
-        parts.append(masked_batch_norm(local, mask, layer.norm_local))
+        parts.append(normal(local, layer.norm_local))
     if attend is not None:
-        parts.append(masked_batch_norm(x + attend(x), mask, layer.norm_attention))
+        parts.append(normal(x + attend(x), layer.norm_attention))
     x = sum(parts)
-    return masked_batch_norm(x + layer.ffn(x), mask, layer.norm_ffn), e
+    return normal(x + layer.ffn(x), layer.norm_ffn), e
 
 
 def raw_edges(batch: GraphBatch) -> Tensor:
@@ -128,12 +160,23 @@ def dense_gps(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
         e = dense.of_edges(model.edge_encoder.raw(raw_edges(batch)))
         if model.edge_encoder.pairs is not None:
             e = torch.cat([e, dense_encoding(model.edge_encoder.pairs, batch, dense)], dim=-1)
+    mask, adjacent, bias = dense.mask, dense.adjacent, None
+    if model.pair_bias is not None:
+        bias = dense_bias(model.pair_bias, batch, dense)
+    if model.tokens is not None:
+        x, bias, mask = with_tokens(model.tokens, x, bias, mask)
+        adjacent = F.pad(adjacent, (1, 0, 1, 0))
+        e = F.pad(e, (0, 0, 1, 0, 1, 0)) if e.dim() == 4 else e
     for layer in model.layers:
         attend = None
-        if layer.attention is not None:
+        if bias is not None:
+            attend = lambda x, a=layer.attention: dense_biased_attention(a, x, bias, mask)  # noqa: E731
+        elif layer.attention is not None:
             attend = lambda x, attention=layer.attention: dense_attention(attention, x, dense.mask)  # noqa: E731
-        x, e = dense_layer(layer, x, e, dense, dense.adjacent, attend)
-    return dense_head(model.head, x, dense.mask)
+        x, e = dense_layer(layer, x, e, mask, adjacent, attend)
+    if model.reads_tokens:
+        return model.head.mlp(x[:, 0])
+    return dense_head(model.head, x[:, x.shape[1] - dense.size :], dense.mask)
 
 
 def dense_encoding(pairs: torch.nn.Module, batch: GraphBatch, dense: Dense) -> Tensor:
@@ -180,5 +223,5 @@ def dense_csa(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
         score = (model.pair_score or attention.pair_score)(pairs)
         value = (model.pair_value or attention.pair_value)(pairs)
         attend = lambda x, a=attention, s=score, v=value: dense_chromatic(a, x, s, v, dense.mask)  # noqa: E731
-        x, e = dense_layer(layer, x, e, dense, adjacent, attend)
+        x, e = dense_layer(layer, x, e, dense.mask, adjacent, attend)
     return dense_head(model.head, x, dense.mask)

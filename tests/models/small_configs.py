@@ -10,6 +10,9 @@ GPS_VARIANTS = {  # layer type, node encoder, edge encoder, encodings
     "GCN": ("GCN+Transformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE"]),
     "GAT": ("GAT+None", "TypeDictNode", "TypeDictEdge+SPSE", ["SPSE"]),
     "global only": ("None+Transformer", "TypeDictNode+LapPE+RWSE", "TypeDictEdge", ["LapPE", "RWSE"]),
+    "biased": ("GINE+BiasedTransformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE", "SPD", "SPSE"]),
+    "biased without tokens": ("GCN+BiasedTransformer", "TypeDictNode", "DummyEdge", ["SPD"]),
+    "without norms": ("GINE+Transformer", "TypeDictNode+RWSE", "TypeDictEdge", ["RWSE"]),
     "no edge features": ("CustomGatedGCN+Transformer", "TypeDictNode+RWSE", "none", ["RWSE"]),
 }
 
@@ -28,6 +31,7 @@ def gps_config(variant: str = "GINE", *, kernels: str = "auto", **gt: object):
     tree = default_tree()
     tree.train.kernels = kernels
     tree.model.type, tree.gt.layer_type = "GPSModel", layer_type
+    tree.gt.batch_norm, tree.graphormer.use_graph_token = variant != "without norms", "without tokens" not in variant
     tree.dataset.node_encoder_name, tree.dataset.edge_encoder_name = node, edge
     tree.posenc_RWSE.dim_pe, tree.posenc_LapPE.dim_pe, tree.posenc_RWSE.raw_norm_type = 3, 4, "BatchNorm"
     tree.gnn.dim_inner = tree.gt.dim_hidden = 12

@@ -82,7 +82,7 @@ CASES = {
 }
 
 
-PLAIN = ("PPGT", "Graphormer")  # their attention has the reference alone
+PLAIN = ("PPGT", "Graphormer", "GPS-biased")  # their attention has the reference alone
 KERNELS = {
     name: ["plain" if name.startswith(PLAIN) else "fused"] for name in CASES
 }  # implementations; fused ones also with chunks of a single query
@@ -173,6 +173,7 @@ PAIRS = ("RRWP", "SPSE")
 READERS = {  # encodings by their own code, as each model reads them: for nodes, for edges, and what is enabled
     "GPS": ("GINE", "TypeDictNode+LapPE+RRWP+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE"]),
     "GPS, SPSE": ("GINE", "TypeDictNode+SPSE", "TypeDictEdge+SPSE", ["SPSE"]),
+    "GPS, biased": ("biased", "TypeDictNode+LapPE+SPSE", "TypeDictEdge+RRWP", ["LapPE", *PAIRS, "SPD"]),
     "GPS, distances": ("GINE", "TypeDictNode", "TypeDictEdge+SPD", ["SPD"]),
     "CSA": ("walks", "TypeDictNode+LapPE+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE", "Rings"]),
     "CSA, SPSE": ("walks", "TypeDictNode+SPSE", "TypeDictEdge+SPSE", ["SPSE"]),

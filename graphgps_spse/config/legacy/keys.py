@@ -61,7 +61,6 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "custom_metrics": (([],), "a data set uses the metrics of its benchmark"),
     "name_tag": (("",), "set name, the name of the run directory"),
     "best_by_loss": ((False,), "set metric_best: loss"),
-    "dataset.node_encoder": ((True,), "nodes always have an encoder; set dataset.node_encoder_name"),
     "dataset.node_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
     "dataset.edge_encoder_bn": ((False,), "there is no BatchNorm between encoder and layers"),
     "dataset.edge_encoder_dense": ((True,), "CSA reads all pairs"),
@@ -70,12 +69,15 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "dataset.to_undirected": ((False,), "add a data set: docs/adding_a_component.md"),
     "train.sampler": (("full_batch",), "only whole graphs are available"),
     "train.epoch_resume": ((-1,), "a run resumes from its last checkpoint"),
-    "pretrained.dir": (("",), "set train.init_from, which loads the weights of a run of this package"),
+    "pretrained.dir": (
+        ("",),
+        "the file takes its model from a finished run of GraphGPS. Evaluate a run of this package with train.mode "
+        "eval, or take its weights with train.init_from",
+    ),
     "model.edge_decoding": (("dot",), "pairs of nodes are scored by their dot product"),
     "model.size_average": (("mean",), "the loss is the mean over graphs or nodes"),
     "model.thresh": ((0.5,), "the benchmarks use the threshold 0.5"),
-    "gt.layer_norm": ((False,), "layers are normalised by BatchNorm"),
-    "gt.batch_norm": ((True,), "layers are normalised by BatchNorm"),
+    "gt.layer_norm": ((False,), "layers are normalised by BatchNorm, or not at all"),
     "gt.residual": ((True,), "layers always have a residual"),
     "gt.bn_no_runner": ((False,), "BatchNorm keeps running statistics"),
     "gt.update_e": ((True,), "GRIT always updates pairs"),
@@ -115,7 +117,7 @@ ABSENT = ("HKfullPE",)
 LATER_ENCODINGS = ("HKdiagSE", "ElstaticSE", "SignNet", "EquivStableLapPE")
 """Encodings of GraphGPS other than LapPE and RWSE."""
 
-TRANSLATED = ("metric_agg", "wandb.use", "dataset.edge_encoder")
+TRANSLATED = ("metric_agg", "wandb.use", "dataset.node_encoder", "dataset.edge_encoder")
 """Keys that are turned into others by rules in translation.py."""
 
 DEFAULTS: dict[str, Any] = {
@@ -169,7 +171,7 @@ CONVOLUTIONS = {
 """Layer types of the message passing models of GraphGPS, with -conv, and of GNN+, whose defaults differ."""
 
 LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
-ATTENTION_PARTS = ("Transformer", "Performer", "CSA", "None")
+ATTENTION_PARTS = ("Transformer", "BiasedTransformer", "Performer", "CSA", "None")
 """What gt.layer_type may name before and after its +."""
 
 MINIMISED = ("mae", "mse", "rmse", "loss")

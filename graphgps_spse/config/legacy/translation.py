@@ -161,6 +161,9 @@ def _translate_switches(settings: Translation) -> None:
         use, where = leaves.pop("wandb.use")
         mode = settings.get("wandb.mode", "online") if use else "disabled"
         settings.put("wandb.mode", mode, where, f"'wandb.use: {use}' is read as wandb.mode: {mode}")
+    has_encoder, where = leaves.pop("dataset.node_encoder", (True, ""))
+    if not has_encoder:
+        settings.put("dataset.node_encoder_name", "none", where, "'dataset.node_encoder: False' is read as none")
     has_encoder, where = leaves.pop("dataset.edge_encoder", (True, ""))
     reads_types = settings.get("model.type") == "Graphormer" and settings.get("dataset.edge_encoder_name")
     if not has_encoder and reads_types != "TypeDictEdge":  # which Graphormer reads all the same
@@ -201,12 +204,19 @@ def _translate_model(settings: Translation) -> bool:
         del settings.leaves["gt.layer_type"]
         _translate_message_passing(settings)
         return False
-    for key in [key for key in settings.leaves if key in MESSAGE_PASSING or _is_of_another_model(key, model)]:
-        del settings.leaves[key]
-        settings.ignore(key, f"{model} does not read them")
+    has_token = model == "Graphormer" or (model == "GPSModel" and str(layer).endswith("+BiasedTransformer"))
+    for key in list(settings.leaves):
+        of_graphormer = _lies_in(key, ("graphormer",)) and model != "Graphormer"
+        is_read = has_token and key == "graphormer.use_graph_token"
+        if key in MESSAGE_PASSING or (of_graphormer and not is_read):
+            del settings.leaves[key]
+            settings.ignore(key, f"{model} does not read them")
+    if model not in ("GPSModel", "CSAModel") and "gt.batch_norm" in settings.leaves:
+        _check_only("gt.batch_norm", *settings.leaves.pop("gt.batch_norm"), (True,), f"{model} has its norms always")
+    if has_token:
+        _translate_token(settings)
     if model == "Graphormer":
         del settings.leaves["gt.layer_type"]
-        _translate_graphormer(settings)
         return False
     if model == "GritTransformer":
         del settings.leaves["gt.layer_type"]
@@ -227,12 +237,8 @@ def _translate_model(settings: Translation) -> bool:
     return attention == "CSA"
 
 
-def _is_of_another_model(key: str, model: str) -> bool:
-    return _lies_in(key, ("graphormer",)) and model != "Graphormer"
-
-
-def _translate_graphormer(settings: Translation) -> None:
-    """Say what the pooling of Graphormer is here."""
+def _translate_token(settings: Translation) -> None:
+    """Say what pooling by a token is here."""
     pooling, where = settings.leaves.get("model.graph_pooling", ("add", ""))
     if pooling == "graph_token":
         note = "'model.graph_pooling: graph_token' is read as add: the head reads the token alone"

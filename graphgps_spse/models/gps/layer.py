@@ -15,6 +15,8 @@ from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.options import Options, option
 
 LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
+GLOBAL_PARTS = ("Transformer", "BiasedTransformer", "Performer", "None")
+"""Global parts of GPS."""
 WITHOUT_EDGE_FEATURES = ("GCN", "None")
 """Local parts that do not read edge features."""
 GATED_PARTS = ("GINE", "CustomGatedGCN")
@@ -26,20 +28,31 @@ class LayerOptions(Options, section="gt"):
 
     layer_type: str = option(
         "GINE+Transformer",
-        "local part (GINE, CustomGatedGCN, GCN, GAT, None) + global part (Transformer, Performer, CSA, None)",
+        "local part (GINE, CustomGatedGCN, GCN, GAT, None) + global part (Transformer, BiasedTransformer, Performer, "
+        "CSA, None)",
     )
+    batch_norm: bool = option(True, "GPS and CSA: BatchNorm after each part of a layer; without it there is no norm")
 
 
 class GPSLayer(nn.Module):
     """x <- BN(l + FFN(l)), l = BN(local part) + BN(x + Drop(attention)), both of one x; either part may be None."""
 
     def __init__(
-        self, dim: int, *, local: nn.Module | None, attention: nn.Module | None, activation: str, dropout: float
+        self,
+        dim: int,
+        *,
+        local: nn.Module | None,
+        attention: nn.Module | None,
+        activation: str,
+        dropout: float,
+        batch_norm: bool = True,
     ) -> None:
+        """Without `batch_norm`, BN in the equations is the identity."""
         super().__init__()
         self.dropout, self.local, self.attention = dropout, local, attention
-        self.norm_local = None if local is None else nn.BatchNorm1d(dim)
-        self.norm_attention = None if attention is None else nn.BatchNorm1d(dim)
+        norm = nn.BatchNorm1d if batch_norm else nn.Identity
+        self.norm_local = None if local is None else norm(dim)
+        self.norm_attention = None if attention is None else norm(dim)
         self.ffn = nn.Sequential(
             nn.Linear(dim, 2 * dim),
             build_activation(activation),
@@ -47,7 +60,7 @@ class GPSLayer(nn.Module):
             nn.Linear(2 * dim, dim),
             nn.Dropout(dropout),
         )
-        self.norm_ffn = nn.BatchNorm1d(dim)
+        self.norm_ffn = norm(dim)
 
     def forward(
         self,
@@ -80,7 +93,8 @@ def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated:
     the distance of positional encodings weights messages.
     """
     options, activation = TransformerOptions.from_cfg(cfg), ActivationOptions.from_cfg(cfg).act
-    local, dim = LayerOptions.from_cfg(cfg).layer_type.partition("+")[0], options.dim_hidden
+    layer = LayerOptions.from_cfg(cfg)
+    local, dim = layer.layer_type.partition("+")[0], options.dim_hidden
     return nn.ModuleList(
         GPSLayer(
             dim,
@@ -88,6 +102,7 @@ def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated:
             attention=attention(dim, options.n_heads, dropout=options.attn_dropout) if attention else None,
             activation=activation,
             dropout=options.dropout,
+            batch_norm=layer.batch_norm,
         )
         for index in range(options.layers)
     )
@@ -101,7 +116,7 @@ def build_layer_type(cfg: Any, global_parts: tuple[str, ...]) -> tuple[str, str]
         raise ConfigError("gt.layer_type: None+None leaves layers that never look at other nodes")
     if plus and local in LOCAL_PARTS and attention in global_parts:
         return local, attention
-    other = {"CSA": "CSAModel", "Transformer": "GPSModel", "Performer": "GPSModel"}.get(attention, "")
+    other = "CSAModel" if attention == "CSA" else "GPSModel" if attention in GLOBAL_PARTS else ""
     hint = f" Set model.type={other} for this one." if other and local in LOCAL_PARTS else ""
     raise ConfigError(
         f"gt.layer_type: '{layer_type}' must be a local part ({', '.join(LOCAL_PARTS)}) + a global part "

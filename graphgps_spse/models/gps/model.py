@@ -9,18 +9,28 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.gps.attention import GraphAttention
-from graphgps_spse.models.gps.layer import GATED_PARTS, WITHOUT_EDGE_FEATURES, build_layer_type, build_layers
+from graphgps_spse.models.gps.layer import (
+    GATED_PARTS,
+    GLOBAL_PARTS,
+    WITHOUT_EDGE_FEATURES,
+    build_layer_type,
+    build_layers,
+)
 from graphgps_spse.models.gps.performer import PerformerAttention
+from graphgps_spse.models.modules.biased_attention import BiasedAttention, BiasedPairs
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
+from graphgps_spse.models.modules.graph_tokens import GraphTokens, TokenOptions, node_places, token_places
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
+from graphgps_spse.models.modules.pair_bias import PairBias
 from graphgps_spse.models.modules.stable_distance import StableDistance, build_stable_distance
 from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.graph_attention import NodeBlocks
-from graphgps_spse.registry import models
+from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.registry import edge_encoders, models
 
 
 @models.register("GPSModel")
@@ -35,29 +45,41 @@ class GPSModel(nn.Module):
         layers: nn.ModuleList,
         head: nn.Module,
         stable_distance: StableDistance | None = None,
+        pair_bias: PairBias | None = None,
+        tokens: GraphTokens | None = None,
+        reads_tokens: bool = False,
     ) -> None:
         """`edge_encoder` is None where no local part reads edge features, as nothing else does.
 
-        `stable_distance` weights the messages of the local parts.
+        `stable_distance` weights the messages of the local parts. `pair_bias` is for BiasedTransformer, which may have
+        a token for each graph. With `reads_tokens`, the head reads the tokens in place of the nodes.
         """
         super().__init__()
+        self.pair_bias, self.tokens, self.reads_tokens = pair_bias, tokens, reads_tokens
         self.node_encoder, self.edge_encoder, self.layers, self.head = node_encoder, edge_encoder, layers, head
         self.stable_distance = stable_distance
 
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "GPSModel":
         """Read `gt`, `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
-        local, attention = build_layer_type(cfg, ("Transformer", "Performer", "None"))
+        local, attention = build_layer_type(cfg, GLOBAL_PARTS)
         dim, reads_edges = TransformerOptions.from_cfg(cfg).dim_hidden, local not in WITHOUT_EDGE_FEATURES
         kernels = KernelOptions.from_cfg(cfg).kernels
         encoders = EncoderOptions.from_cfg(cfg)
-        _, pair_names = split_encoder_name(encoders.edge_encoder_name, "edge")
+        edge_name, pair_names = split_encoder_name(encoders.edge_encoder_name, "edge")
+        of_pairs = [encoding for encoding in encodings if encoding.dim_pair] if attention == "BiasedTransformer" else []
         check_all_used(
             encodings,
             node_names=encoders.node_encoder_name.split("+"),
-            pair_names=pair_names if reads_edges else [],
+            pair_names=[*(pair_names if reads_edges else []), *(encoding.name for encoding in of_pairs)],
             reads_edges=reads_edges,
         )
+        pair_bias, tokens = None, None
+        if attention == "BiasedTransformer":
+            heads = TransformerOptions.from_cfg(cfg).n_heads
+            of_edges = edge_encoders.get(edge_name).from_spec(spec.edge_input, heads)
+            pair_bias = PairBias(of_pairs, heads, edge_encoder=of_edges)
+            tokens = GraphTokens(dim, heads) if TokenOptions.from_cfg(cfg).use_graph_token else None
         stable = build_stable_distance(cfg, encodings, dim) if local in GATED_PARTS else None
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim, elsewhere=stable.name if stable else ""),
@@ -67,12 +89,16 @@ class GPSModel(nn.Module):
                 cfg,
                 {
                     "None": None,
+                    "BiasedTransformer": partial(BiasedAttention, kernels=kernels),
                     "Performer": PerformerAttention,
                     "Transformer": partial(GraphAttention, kernels=kernels),
                 }[attention],
                 gated=stable is not None,
             ),
             stable_distance=stable,
+            pair_bias=pair_bias,
+            tokens=tokens,
+            reads_tokens=tokens is not None and spec.level == "graph",
         )
 
     def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
@@ -82,17 +108,27 @@ class GPSModel(nn.Module):
         of PairLayout, computed in plain PyTorch beside the kernels; an empty list where no layer has attention.
         """
         weights: list[Tensor] | None = [] if return_attention else None
-        layout = layout_of(batch, training=self.training)
+        layout = inner = layout_of(batch, training=self.training)
+        bias_PH = None if self.pair_bias is None else self.pair_bias(batch, layout)
         edges, e_ED = None, None
         if self.layers[0].local is not None:
-            edges = EdgeLayout(batch.edge_index_2E, layout.num_nodes)
+            shift = 0 if self.tokens is None else layout.num_graphs
+            ends_2E = batch.edge_index_2E if self.tokens is None else node_places(layout)[batch.edge_index_2E]
+            edges = EdgeLayout(ends_2E, layout.num_nodes + shift)
         if self.edge_encoder is not None and edges is not None:
             e_ED = self.edge_encoder(batch, layout).index_select(0, edges.order_E)
         if self.stable_distance is not None and edges is not None:
             edges.distance_E1 = self.stable_distance(batch, edges)
         x_ND = self.node_encoder(batch)
-        blocks = NodeBlocks(batch.sizes, x_ND.device)
+        if self.tokens is not None and bias_PH is not None:
+            x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
+        blocks = NodeBlocks(inner.sizes, x_ND.device)
+        pairs = blocks if bias_PH is None else BiasedPairs(blocks, bias_PH)
         for layer in self.layers:
-            x_ND, e_ED = layer(x_ND, e_ED, edges, blocks, weights)
+            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights)
+        if self.reads_tokens:
+            x_ND, layout = x_ND[token_places(layout)], PairLayout((1,) * layout.num_graphs, layout.device)
+        elif self.tokens is not None:
+            x_ND = x_ND[node_places(layout)]
         out = self.head(x_ND, layout)
         return out if weights is None else (out, weights)

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.graphormer.layer import BiasedAttention, GraphormerLayer
-from graphgps_spse.models.graphormer.tokens import GraphTokens, node_places, token_places
-from graphgps_spse.models.modules.edge_encoder import edge_features
+from graphgps_spse.models.graphormer.layer import GraphormerLayer
+from graphgps_spse.models.modules.biased_attention import BiasedAttention, BiasedPairs
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_pairs
+from graphgps_spse.models.modules.graph_tokens import GraphTokens, TokenOptions, node_places, token_places
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
-from graphgps_spse.models.modules.pair_encoder import PairChannels, PairEmbedding
+from graphgps_spse.models.modules.pair_bias import PairBias
 from graphgps_spse.models.options import LARGEST_DEPTH, LARGEST_WIDTH, KernelOptions, WidthOptions
 from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -38,34 +38,6 @@ class GraphormerOptions(Options, section="graphormer"):
     attention_dropout: float = option(0.0, "dropout rate of attention weights", at_least=0, below=1)
     mlp_dropout: float = option(0.0, "dropout rate within the feed-forward network", at_least=0, below=1)
     input_dropout: float = option(0.0, "dropout rate of the nodes before the first layer", at_least=0, below=1)
-    use_graph_token: bool = option(True, "a token for each graph, which heads for graphs read in place of the nodes")
-
-
-class PairBias(nn.Module):
-    """b_ij of each head: a map of all pair encodings, and the features of the edge j -> i where there is one."""
-
-    def __init__(self, encodings: Sequence[Encoding], num_heads: int, *, edge_encoder: nn.Module) -> None:
-        super().__init__()
-        self.edge_encoder = edge_encoder
-        categories = [encoding for encoding in encodings if encoding.pair_categories]
-        self.embeddings = nn.ModuleList(PairEmbedding(encoding, num_heads) for encoding in categories)
-        numbers = [encoding for encoding in encodings if not encoding.pair_categories]
-        self.channels = PairChannels(numbers, identity=True) if numbers else None
-        self.linear = None if self.channels is None else nn.Linear(self.channels.number, num_heads, bias=False)
-        for module in self.modules():
-            if isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
-
-    def forward(self, batch: GraphBatch, layout: PairLayout) -> Tensor:
-        """Return [P, H]. The features of edge u -> v enter row (v, u), whose query is the receiver, as in GRIT."""
-        edge_EH = self.edge_encoder(edge_features(batch))
-        bias_PH = edge_EH.new_zeros(layout.num_pairs, edge_EH.shape[1])
-        if self.linear is not None and self.channels is not None:
-            bias_PH = self.linear(self.channels(batch.pair))
-        for embedding in self.embeddings:
-            assert isinstance(embedding, PairEmbedding)
-            bias_PH = bias_PH + embedding(embedding.channels(batch.pair).to(edge_EH.dtype))
-        return bias_PH.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_EH.to(bias_PH.dtype))
 
 
 @models.register("Graphormer")
@@ -94,6 +66,7 @@ class Graphormer(nn.Module):
         """Read `graphormer`, `gnn` and the encoders' names."""
         encoders = EncoderOptions.from_cfg(cfg)
         edge_name, of_pairs = read_all_pairs(cls.__name__, encoders, encodings, reads_nodes=False)
+        has_tokens = TokenOptions.from_cfg(cfg).use_graph_token
         options, kernels = GraphormerOptions.from_cfg(cfg), KernelOptions.from_cfg(cfg).kernels
         dim, heads = options.embed_dim, options.num_heads
         if dim != WidthOptions.from_cfg(cfg).dim_inner:
@@ -105,7 +78,7 @@ class Graphormer(nn.Module):
             pair_bias=PairBias(
                 of_pairs, heads, edge_encoder=edge_encoders.get(edge_name).from_spec(spec.edge_input, heads)
             ),
-            tokens=GraphTokens(dim, heads) if options.use_graph_token else None,
+            tokens=GraphTokens(dim, heads) if has_tokens else None,
             layers=nn.ModuleList(
                 GraphormerLayer(
                     dim,
@@ -117,7 +90,7 @@ class Graphormer(nn.Module):
             ),
             head=build_head(cfg, spec, dim, dim_out),
             input_dropout=options.input_dropout,
-            reads_tokens=options.use_graph_token and spec.level == "graph",
+            reads_tokens=has_tokens and spec.level == "graph",
         )
 
     @property
@@ -132,9 +105,9 @@ class Graphormer(nn.Module):
         x_ND, bias_PH = self.node_encoder(batch), self.pair_bias(batch, layout)
         if self.tokens is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
-        x_ND, blocks = self.input_dropout(x_ND), NodeBlocks(inner.sizes, x_ND.device)
+        x_ND, pairs = self.input_dropout(x_ND), BiasedPairs(NodeBlocks(inner.sizes, x_ND.device), bias_PH)
         for layer in self.layers:
-            x_ND = layer(x_ND, bias_PH, blocks)
+            x_ND = layer(x_ND, pairs)
         if self.reads_tokens:
             return self.head(x_ND[token_places(layout)], PairLayout((1,) * layout.num_graphs, layout.device))
         return self.head(x_ND if self.tokens is None else x_ND[node_places(layout)], layout)

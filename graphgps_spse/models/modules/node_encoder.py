@@ -35,9 +35,9 @@ class PreMPOptions(Options, section="gnn"):
 class PreMPLayer(nn.Module):
     """Linear without bias, BatchNorm, activation and, with `l2norm`, rows of length 1: a layer of GraphGym."""
 
-    def __init__(self, dim: int, *, activation: str, l2norm: bool) -> None:
+    def __init__(self, dim_in: int, dim: int, *, activation: str, l2norm: bool) -> None:
         super().__init__()
-        self.linear, self.norm = nn.Linear(dim, dim, bias=False), nn.BatchNorm1d(dim)
+        self.linear, self.norm = nn.Linear(dim_in, dim, bias=False), nn.BatchNorm1d(dim)
         self.activation, self.l2norm = build_activation(activation), l2norm
 
     def forward(self, x_ND: Tensor) -> Tensor:
@@ -97,18 +97,22 @@ def build_node_encoder(
             added[name] = DegreeEmbedding(encoding.num_degrees, dim)
         else:
             parts[name] = build_positional_encoder(cfg, encoding)
-    dim_raw = dim - sum(part.dim for part in parts.values())
+    dim_parts = sum(part.dim for part in parts.values())
+    dim_raw = dim - dim_parts
     if dim_raw < 1:
         widths = ", ".join(f"posenc_{name}.dim_pe={part.dim}" for name, part in parts.items())
         raise ConfigError(f"gt.dim_hidden={dim} leaves no column for the raw node features beside {widths}")
+    if raw == "none" and not added and PreMPOptions.from_cfg(cfg).layers_pre_mp:
+        dim_raw = spec.node_input.size  # of any width, as the first layer before message passing reads it
     raw_encoder = node_encoders.get(raw).from_spec(spec.node_input, dim_raw)
-    return NodeEncoder(raw_encoder, parts, build_pre_mp(cfg, dim), added)
+    return NodeEncoder(raw_encoder, parts, build_pre_mp(cfg, dim_raw + dim_parts, dim), added)
 
 
-def build_pre_mp(cfg: Any, dim: int) -> list[nn.Module]:
+def build_pre_mp(cfg: Any, dim_in: int, dim: int) -> list[nn.Module]:
     """Return the layers between the node encoder and the model."""
     number = PreMPOptions.from_cfg(cfg).layers_pre_mp
     if not number:
         return []
     activation, l2norm = ActivationOptions.from_cfg(cfg).act, L2NormOptions.from_cfg(cfg).l2norm
-    return [PreMPLayer(dim, activation=activation, l2norm=l2norm) for _ in range(number)]
+    widths = [dim_in, *(dim for _ in range(number - 1))]
+    return [PreMPLayer(width, dim, activation=activation, l2norm=l2norm) for width in widths]

@@ -102,6 +102,29 @@ class LinearNode(LinearFeatures):
     """A linear map of numeric node features."""
 
 
+@node_encoders.register("none")
+class RawNodeFeatures(nn.Module):
+    """The numeric node features as they are, for `gnn.layers_pre_mp`, whose first layer reads them."""
+
+    @classmethod
+    def from_spec(cls, spec: InputSpec, dim: int) -> "RawNodeFeatures":
+        """Build. Raises ConfigError unless the columns are numbers, `dim` of them."""
+        if spec.kind != "floats":
+            raise ConfigError(
+                f"dataset.node_encoder_name: none passes numbers on, but this data set's features are {spec.kind}"
+            )
+        if spec.size != dim:
+            raise ConfigError(
+                f"dataset.node_encoder_name: none leaves the {spec.size} columns of the data, and the model reads "
+                f"{dim}; set gnn.layers_pre_mp to 1 or more, or take LinearNode"
+            )
+        return cls()
+
+    def forward(self, x_NF: Tensor) -> Tensor:
+        """Return the features."""
+        return x_NF
+
+
 @edge_encoders.register("LinearEdge")
 class LinearEdge(LinearFeatures):
     """A linear map of numeric edge features."""

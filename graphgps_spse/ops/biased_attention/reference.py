@@ -17,16 +17,32 @@ def biased_attention(given: BiasedAttentionInput) -> Tensor:
     return blocks.merge_heads(attended)
 
 
+def attention_weights(given: BiasedAttentionInput) -> Tensor:
+    """Return alpha of all pairs, [P, H], before dropout and gate: its sum over the keys of a query is 1."""
+    blocks, rows = given.blocks, []
+    sizes = iter(blocks.sizes)
+    for (q, k, _, key_mask), bias in zip(blocks.heads(given.qkv_NW, given.num_heads), blocks.pad_pairs(given.bias_PH)):
+        for alpha_HNN in _softmax(q, k, key_mask, bias):
+            size = next(sizes)
+            rows.append(alpha_HNN[:, :size, :size].flatten(1).t())
+    return torch.cat(rows)
+
+
 def attend(
     q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, bias: Tensor, gate: Tensor | None, dropout_rate: float
 ) -> Tensor:
     """Return y of one block, [graphs, H, size, D / H]; `bias` and `gate` are [graphs, H, size, size]."""
-    score = torch.baddbmm(
-        bias.flatten(0, 1), q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=q.shape[-1] ** -0.5
-    ).view_as(bias)
-    score = score if key_mask is None else score.masked_fill(~key_mask, -torch.inf)
-    alpha = score.softmax(-1)
+    alpha = _softmax(q, k, key_mask, bias)
     alpha = alpha if gate is None else alpha * gate
     if dropout_rate:
         alpha = alpha * draw_dropout_mask(alpha.numel(), 1, dropout_rate, alpha).view_as(alpha)
     return alpha @ v
+
+
+def _softmax(q: Tensor, k: Tensor, key_mask: Tensor | None, bias: Tensor) -> Tensor:
+    """Return alpha of one block, [graphs, H, size, size]."""
+    score = torch.baddbmm(
+        bias.flatten(0, 1), q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=q.shape[-1] ** -0.5
+    ).view_as(bias)
+    score = score if key_mask is None else score.masked_fill(~key_mask, -torch.inf)
+    return score.softmax(-1)

@@ -110,6 +110,42 @@ def test_graphormer_of_graphgps(tmp_path, caplog):
     assert not build(cfg).model.pair_bias.embeddings
 
 
+def test_gps_with_the_bias_of_graphormer(tmp_path, caplog):
+    """By hand, without the official code's edges along shortest paths; the token has 16 columns and 4 biases."""
+    flat = minimal() | {key: value for key, value in GRAPHORMER.items() if not key.startswith(("graphormer", "gnn"))}
+    flat |= {
+        "model.type": "GPSModel", "gt.layer_type": "GINE+BiasedTransformer", "gt.layers": 2, "gt.n_heads": 4,
+        "gt.dim_hidden": 16, "gnn.dim_inner": 16, "gnn.head": "san_graph", "dataset.edge_encoder": True,
+        "graphormer.use_graph_token": True,
+    }  # fmt: skip
+    cfg = load_config(write(tmp_path, flat | {"graphormer.num_layers": 9}))
+    assert cfg.model.graph_pooling == "add" and "ignored, as GPSModel does not read them: graphormer.num_layers" in (
+        caplog.text
+    )
+    parts = build(cfg)
+    layer = 2 * (16 * 16 + 16) + 4 * (16 * 16 + 16) + (2 * 16 * 32 + 32 + 16) + 3 * 2 * 16
+    outside = (28 + 64 + 32 + 4) * 16 + (21 + 4) * 4 + 16 + 4 + (16 * 8 + 8) + (8 * 4 + 4) + 5
+    assert count_parameters(parts.model) == 2 * layer + outside
+    build_training(cfg, parts, tmp_path, torch.device("meta"))
+    cfg = load_config(write(tmp_path, flat | {"graphormer.use_graph_token": False, "model.graph_pooling": "mean"}))
+    assert build(cfg).model.tokens is None and cfg.model.graph_pooling == "mean"
+
+
+def test_nodes_without_an_encoder_and_layers_without_norms(tmp_path, caplog):
+    flat = minimal(**{"dataset.format": "PyG-WebKB", "dataset.name": "cornell", "dataset.node_encoder": False})
+    flat |= {"dataset.edge_encoder_name": "DummyEdge", "gt.batch_norm": False, "gt.dim_hidden": 8, "gnn.dim_inner": 8}
+    cfg = load_config(write(tmp_path, flat | {"gnn.layers_pre_mp": 2}))
+    assert "'dataset.node_encoder: False' is read as none" in caplog.text
+    model = build(cfg).model
+    assert [tuple(layer.linear.weight.shape) for layer in model.node_encoder.pre_mp] == [(8, 1703), (8, 8)]
+    assert isinstance(model.layers[0].norm_ffn, torch.nn.Identity)
+    with pytest.raises(ConfigError, match="none leaves the 1703 columns of the data, and the model reads 8"):
+        build(load_config(write(tmp_path, flat)))
+    assert "GritTransformer has its norms always" in refusal(
+        tmp_path, {"model.type": "GritTransformer", "gt.batch_norm": False}
+    )
+
+
 def test_keys_of_message_passing_are_ignored_with_other_models(tmp_path, caplog):
     plain = load_config(write(tmp_path, minimal())).to_dict()
     flat = minimal(**{"gnn.dropout": 0.2, "gnn.layer_type": "generalconv", "gnn.layers_mp": 7, "gnn.residual": True})
@@ -329,6 +365,7 @@ def test_an_official_file_may_be_a_base(tmp_path):
         ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-<Class>"]),
         ({"model.type": "SANTransformer"}, ["SANTransformer", "GPSModel"]),
         ({"model.type": "custom_gnn", "gnn.layer_type": "generalconv"}, ["generalconv", "gatedgcnconv"]),
+        ({"pretrained.dir": "pretrained/zinc"}, ["'pretrained.dir'", "train.mode eval", "train.init_from"]),
         ({"gt.layer_type": "CustomGatedGCN+BigBird"}, ["BigBird", "Performer", "CSA"]),
         ({"gt.layer_type": "GINE"}, ["'GINE'", "Transformer"]),
         ({"train.mode": "PCQM4Mv2-inference"}, ["train.mode", "scripts/predict.py"]),

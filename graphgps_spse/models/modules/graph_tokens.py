@@ -4,6 +4,16 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.options import Options, option
+
+
+class TokenOptions(Options, section="graphormer"):
+    """Whether graphs have tokens."""
+
+    use_graph_token: bool = option(
+        True,
+        "a token for each graph, which heads for graphs read in place of the nodes; also GPS with BiasedTransformer",
+    )
 
 
 class GraphTokens(nn.Module):
