@@ -69,11 +69,14 @@ class NodeEncoderOptions(Options):
     raw_norm_type: str = option("none", "normalisation of the raw values", choices=("none", "BatchNorm"))
 
 
-class DeepSetOptions(NodeEncoderOptions):
+class EigenpairEncoderOptions(NodeEncoderOptions):
     """Node encoder options of Laplacian eigenvectors."""
 
-    model: str = option("DeepSet", "module that maps the node part: DeepSet sums an MLP over the eigenpairs")
-    layers: int = option(2, "layers of the MLP", at_least=1, at_most=1_000)
+    model: str = option(
+        "DeepSet", "DeepSet: the sum of an MLP over the eigenpairs; Transformer: attention among them, then their sum"
+    )
+    layers: int = option(2, "layers of the MLP or of the Transformer", at_least=1, at_most=1_000)
+    n_heads: int = option(4, "Transformer: attention heads, a divisor of dim_pe", at_least=1, at_most=1 << 16)
 
 
 class SignNetEncoderOptions(NodeEncoderOptions):

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphgps_spse.encodings.base import DeepSetOptions, Encoding, EncodingArrays, EncodingOptions, GraphArrays
+from graphgps_spse.encodings.base import EigenpairEncoderOptions, Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.encodings.laplacian import (
     SCRATCH_BYTES_OF_LAPLACIAN,
     dense_laplacian,
@@ -23,7 +23,7 @@ NORMS = ("L1", "L2", "abs-max", "wavelength", "wavelength-asin", "wavelength-sof
 class LapPEOptions(EncodingOptions, section="posenc_LapPE"):
     """Options of LapPE."""
 
-    includes: ClassVar[tuple[type[Options], ...]] = (DeepSetOptions,)
+    includes: ClassVar[tuple[type[Options], ...]] = (EigenpairEncoderOptions,)
     laplacian_norm: str = option(
         "none", "none: D - A; sym: I - D^-1/2 A D^-1/2; rw: I - D^-1 A", key="eigen.laplacian_norm", choices=LAPLACIANS
     )

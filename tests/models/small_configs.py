@@ -108,6 +108,21 @@ def graphormer_config(variant: str = "distances", *, kernels: str = "auto", laye
     return tree
 
 
+SAN_VARIANTS = {  # keys of gt, encodings
+    "full": ({"gamma": 0.3}, ["LapPE"]),
+    "sparse": ({"full_graph": False}, ["LapPE", "SPSE"]),
+}
+
+
+def san_config(variant: str = "full", *, kernels: str = "auto", **gt: object):
+    tree = grit_config(kernels=kernels, **{"layers": 2, **SAN_VARIANTS[variant][0], **gt})
+    tree.model.type, tree.dataset.node_encoder_name = "SANTransformer", "TypeDictNode+LapPE"
+    if variant == "sparse":
+        tree.dataset.edge_encoder_name = "TypeDictEdge+SPSE"
+    tree.posenc_LapPE.update({"dim_pe": 4, "model": "Transformer", "layers": 1, "n_heads": 2})
+    return tree
+
+
 def grit_config(*, kernels: str = "auto", **gt: object):
     tree = default_tree()
     tree.train.kernels = kernels

@@ -11,6 +11,7 @@ from dense_gps import dense_csa, dense_gps
 from dense_graphormer import dense_graphormer
 from dense_grit import dense_grit
 from dense_ppgt import dense_ppgt
+from dense_san import dense_san
 from model_graphs import (
     ENCODINGS,
     MAX_DISTANCE,
@@ -30,12 +31,14 @@ from small_configs import (
     GPS_VARIANTS,
     GRAPHORMER_VARIANTS,
     PPGT_VARIANTS,
+    SAN_VARIANTS,
     csa_config,
     gnn_config,
     gps_config,
     graphormer_config,
     grit_config,
     ppgt_config,
+    san_config,
 )
 
 from graphgps_spse.data.base import GraphBatch
@@ -78,11 +81,12 @@ CASES = {
         for v, row in GRAPHORMER_VARIANTS.items()
     },
     **{f"PPGT-{v}": Case(ppgt_config, v, PPGT_VARIANTS[v][1], dense_ppgt) for v in PPGT_VARIANTS},
+    **{f"SAN-{v}": Case(san_config, v, SAN_VARIANTS[v][1], dense_san) for v in SAN_VARIANTS},
     **{f"CSA-{v}": Case(csa_config, v, CSA_VARIANTS[v][1], dense_csa) for v in CSA_VARIANTS},
 }
 
 
-PLAIN = ("PPGT", "Graphormer", "GPS-biased")  # their attention has the reference alone
+PLAIN = ("PPGT", "Graphormer", "GPS-biased", "SAN")  # their attention has the reference alone
 KERNELS = {
     name: ["plain" if name.startswith(PLAIN) else "fused"] for name in CASES
 }  # implementations; fused ones also with chunks of a single query
@@ -173,6 +177,7 @@ PAIRS = ("RRWP", "SPSE")
 READERS = {  # encodings by their own code, as each model reads them: for nodes, for edges, and what is enabled
     "GPS": ("GINE", "TypeDictNode+LapPE+RRWP+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE"]),
     "GPS, SPSE": ("GINE", "TypeDictNode+SPSE", "TypeDictEdge+SPSE", ["SPSE"]),
+    "SAN": ("sparse", "TypeDictNode+LapPE+RWSE", "TypeDictEdge+RRWP+SPD", ["LapPE", "RRWP", "RWSE", "SPD"]),
     "GPS, biased": ("biased", "TypeDictNode+LapPE+SPSE", "TypeDictEdge+RRWP", ["LapPE", *PAIRS, "SPD"]),
     "GPS, distances": ("GINE", "TypeDictNode", "TypeDictEdge+SPD", ["SPD"]),
     "CSA": ("walks", "TypeDictNode+LapPE+RWSE", "TypeDictEdge+RRWP", ["LapPE", "RRWP", "RWSE", "Rings"]),
@@ -203,6 +208,7 @@ def test_every_model_reads_every_encoding(name):
         "GNN": (gnn_config, dense_gnn),
         "Graphormer": (graphormer_config, dense_graphormer),
         "PPGT": (ppgt_config, dense_ppgt),
+        "SAN": (san_config, dense_san),
         "CSA": (csa_config, dense_csa),
         "GRIT": (lambda _: grit_config(), dense_grit),
     }[family]
@@ -212,7 +218,9 @@ def test_every_model_reads_every_encoding(name):
         section = tree[f"posenc_{name}"]
         section.enable = True
         if name in node:
-            section.dim_pe = 2
+            section.dim_pe = 4 if family == "SAN" else 2  # a LayerNorm of two columns leaves their signs only
+    if family == "SAN":
+        tree.gnn.head = "graph"  # with this seed, all ReLU of san_graph are 0
     tree.posenc_RWSE.kernel.times, tree.posenc_RRWP.ksteps, tree.posenc_LapPE.eigen.max_freqs = [1, 2, 3], 4, 5
     tree.posenc_SPSE.max_length, tree.posenc_SPD.max_length = 4, 2
     dataset, encodings = random_graphs((1, 5, 8)), build_encodings(tree)

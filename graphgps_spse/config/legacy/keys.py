@@ -42,8 +42,8 @@ IGNORED: dict[str, tuple[str, ...]] = {
         *("model.match_upper", "gnn.stage_type"),
         *("gnn.skip_every", "gnn.batchnorm", "gnn.agg", "gnn.normalize_adj", "gnn.msg_direction"),
         *("gnn.self_msg", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
-        *("gnn.clear_feature", "gnn.dim_edge", "gt.full_graph", "gt.gamma", "gt.bigbird"),
-        *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_LapPE.n_heads", "posenc_RWSE.layers"),
+        *("gnn.clear_feature", "gnn.dim_edge", "gt.bigbird"),
+        *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_RWSE.layers"),
         *("posenc_RWSE.n_heads", "posenc_RWSE.post_layers", "posenc_RRWP.add_identity", "posenc_RRWP.add_node_attr"),
         *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
         "optim.stop_patience",
@@ -159,6 +159,9 @@ MESSAGE_PASSING = (
     "gnn.virtual_node",
 )
 """Keys that only the message passing model reads; other models ignore them."""
+
+OF_SAN = ("gt.full_graph", "gt.gamma")
+"""Keys that only SAN reads; other models ignore them."""
 
 CONVOLUTIONS = {
     "gineconv": "gineconv",

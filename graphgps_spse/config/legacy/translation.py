@@ -20,6 +20,7 @@ from graphgps_spse.config.legacy.keys import (
     LOCAL_PARTS,
     MESSAGE_PASSING,
     MINIMISED,
+    OF_SAN,
     ONLY,
     OURS,
     RENAMED,
@@ -208,7 +209,7 @@ def _translate_model(settings: Translation) -> bool:
     for key in list(settings.leaves):
         of_graphormer = _lies_in(key, ("graphormer",)) and model != "Graphormer"
         is_read = has_token and key == "graphormer.use_graph_token"
-        if key in MESSAGE_PASSING or (of_graphormer and not is_read):
+        if key in MESSAGE_PASSING or (key in OF_SAN and model != "SANTransformer") or (of_graphormer and not is_read):
             del settings.leaves[key]
             settings.ignore(key, f"{model} does not read them")
     if model not in ("GPSModel", "CSAModel") and "gt.batch_norm" in settings.leaves:
@@ -218,13 +219,15 @@ def _translate_model(settings: Translation) -> bool:
     if model == "Graphormer":
         del settings.leaves["gt.layer_type"]
         return False
-    if model == "GritTransformer":
+    if model == "SANTransformer":
+        _check_only("gt.layer_type", layer, layer_where, ("SANLayer",), "this is the layer of the publication")
+    if model in ("GritTransformer", "SANTransformer"):
         del settings.leaves["gt.layer_type"]
         return False
     if model not in ("GPSModel", "CSAModel"):
         raise ConfigError(
             f"{where}: 'model.type' is {model!r}; the models here are GPSModel (CSA too), GritTransformer, custom_gnn, "
-            "Graphormer"
+            "Graphormer, SANTransformer"
         )
     local, _, attention = str(layer).partition("+")
     if local not in LOCAL_PARTS or attention not in ATTENTION_PARTS:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from graphgps_spse.encodings.base import DeepSetOptions, Encoding, NodeEncoderOptions
+from graphgps_spse.encodings.base import EigenpairEncoderOptions, Encoding, NodeEncoderOptions
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.registry import positional_encoders
 
@@ -77,24 +77,69 @@ class DeepSet(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, encoding: Encoding) -> Self:
         """Read `dim_pe`, `layers` and `raw_norm_type`, which must be none."""
-        section = f"posenc_{encoding.name}"
-        options = DeepSetOptions.from_cfg(cfg, section)
-        if options.raw_norm_type != "none":
-            raise ConfigError(
-                f"{section}.raw_norm_type: '{options.raw_norm_type}' is not supported by DeepSet; it must be none"
-            )
+        options = build_eigenpair_options(cfg, encoding, "DeepSet")
         return cls(encoding.dim_node // 2, options.dim_pe, num_layers=options.layers)
 
     def forward(self, node_NC: Tensor) -> Tensor:
         """Return [N, dim] for [N, 2 F]: F eigenvector entries, then F eigenvalues; NaN beyond a small graph's last."""
-        vector_NF, value_NF = node_NC.unflatten(1, (2, self.num_freqs)).unbind(1)
-        if self.training:
-            vector_NF = vector_NF * (
-                2 * torch.rand(self.num_freqs, device=node_NC.device).ge(0.5).to(node_NC.dtype) - 1
-            )
-        missing_NF = vector_NF.isnan() | value_NF.isnan()
-        token_NF2 = torch.stack([vector_NF, value_NF], dim=2).masked_fill(missing_NF.unsqueeze(2), 0.0)
+        token_NF2, missing_NF = eigenpair_tokens(node_NC, self.num_freqs, flip_signs=self.training)
         return self.mlp(token_NF2).masked_fill(missing_NF.unsqueeze(2), 0.0).sum(1)
+
+
+@positional_encoders.register("Transformer")
+class EigenpairTransformer(nn.Module):
+    """Attention among the eigenpairs of a node, then their sum: the encoder of SAN (Kreuzer et al. 2021).
+
+    The layers are PyTorch's, with its defaults: 2,048 hidden columns, a dropout rate of 0.1, norms after each part.
+    Signs are drawn as in DeepSet.
+    """
+
+    reads: ClassVar[str] = "eigenpairs"
+
+    def __init__(self, num_freqs: int, dim: int, *, num_layers: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_freqs, self.dim, self.linear = num_freqs, dim, nn.Linear(2, dim)
+        layer = nn.TransformerEncoderLayer(dim, num_heads, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, num_layers, enable_nested_tensor=False)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, encoding: Encoding) -> Self:
+        """Read `dim_pe`, `layers`, `n_heads` and `raw_norm_type`, which must be none."""
+        options = build_eigenpair_options(cfg, encoding, "Transformer")
+        if options.dim_pe % options.n_heads:
+            section = f"posenc_{encoding.name}"
+            raise ConfigError(f"{section}.n_heads={options.n_heads} does not divide {section}.dim_pe={options.dim_pe}")
+        return cls(encoding.dim_node // 2, options.dim_pe, num_layers=options.layers, num_heads=options.n_heads)
+
+    def forward(self, node_NC: Tensor) -> Tensor:
+        """Return [N, dim] for [N, 2 F] as DeepSet reads them; eigenpairs that are missing are not attended to."""
+        token_NF2, missing_NF = eigenpair_tokens(node_NC, self.num_freqs, flip_signs=self.training)
+        hidden_NF = missing_NF & ~missing_NF.all(1, keepdim=True)  # a softmax needs a key
+        token_NFD = self.encoder(self.linear(token_NF2), src_key_padding_mask=hidden_NF)
+        return token_NFD.masked_fill(missing_NF.unsqueeze(2), 0.0).sum(1)
+
+
+def build_eigenpair_options(cfg: Any, encoding: Encoding, model: str) -> EigenpairEncoderOptions:
+    """Read the options of an encoder of eigenpairs. Raises ConfigError unless `raw_norm_type` is none."""
+    section = f"posenc_{encoding.name}"
+    options = EigenpairEncoderOptions.from_cfg(cfg, section)
+    if options.raw_norm_type != "none":
+        raise ConfigError(
+            f"{section}.raw_norm_type: '{options.raw_norm_type}' is not supported by {model}; it must be none"
+        )
+    return options
+
+
+def eigenpair_tokens(node_NC: Tensor, num_freqs: int, *, flip_signs: bool) -> tuple[Tensor, Tensor]:
+    """Return (entry, eigenvalue) of each eigenpair of each node, [N, F, 2], and which are missing, [N, F].
+
+    Missing ones are zero. With `flip_signs`, the sign of each frequency is drawn for the whole batch.
+    """
+    vector_NF, value_NF = node_NC.unflatten(1, (2, num_freqs)).unbind(1)
+    if flip_signs:
+        vector_NF = vector_NF * (2 * torch.rand(num_freqs, device=node_NC.device).ge(0.5).to(node_NC.dtype) - 1)
+    missing_NF = vector_NF.isnan() | value_NF.isnan()
+    return torch.stack([vector_NF, value_NF], dim=2).masked_fill(missing_NF.unsqueeze(2), 0.0), missing_NF
 
 
 class DegreeEmbedding(nn.Module):

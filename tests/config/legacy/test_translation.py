@@ -131,6 +131,32 @@ def test_gps_with_the_bias_of_graphormer(tmp_path, caplog):
     assert build(cfg).model.tokens is None and cfg.model.graph_pooling == "mean"
 
 
+SAN = {
+    "dataset.task": "graph", "model.type": "SANTransformer", "gt.layers": 4, "gt.n_heads": 4, "gt.full_graph": True,
+    "gt.gamma": 1e-6, "gt.dropout": 0.0, "gt.batch_norm": True, "gt.layer_norm": False, "gt.residual": True,
+    "posenc_LapPE.enable": True, "posenc_LapPE.model": "Transformer", "posenc_LapPE.dim_pe": 16,
+    "posenc_LapPE.layers": 2, "posenc_LapPE.n_heads": 4, "posenc_LapPE.eigen.max_freqs": 10,
+}  # fmt: skip
+SAN_OF_LRGB = {  # encoders, head, width, layers after message passing, thousands of parameters (Dwivedi et al. 2022)
+    "PyG-VOCSuperpixels edge_wt_region_boundary": ("VOCNode", "VOCEdge", "inductive_node", 88, 3, 531),
+    "PyG-COCOSuperpixels edge_wt_region_boundary": ("VOCNode", "VOCEdge", "inductive_node", 88, 3, 536),
+    "OGB peptides-functional": ("Atom", "Bond", "default", 84, 1, 493),
+    "OGB peptides-structural": ("Atom", "Bond", "default", 84, 1, 493),
+    "OGB PCQM4Mv2Contact-shuffle": ("Atom", "Bond", "inductive_edge", 84, 1, 499),
+}
+
+
+@pytest.mark.parametrize("data", SAN_OF_LRGB)
+def test_san_has_the_published_sizes(data, tmp_path):
+    node, edge, head, dim, post, thousands = SAN_OF_LRGB[data]
+    flat = SAN | dict(zip(("dataset.format", "dataset.name"), data.split()))
+    flat |= {"dataset.node_encoder_name": f"{node}+LapPE", "dataset.edge_encoder_name": edge, "gnn.head": head}
+    flat |= {"gt.dim_hidden": dim, "gnn.dim_inner": dim, "gnn.layers_post_mp": post}
+    parts = build(cfg := load_config(write(tmp_path, flat)))
+    assert round(count_parameters(parts.model) / 1000) == thousands
+    build_training(cfg, parts, tmp_path, torch.device("meta"))
+
+
 def test_nodes_without_an_encoder_and_layers_without_norms(tmp_path, caplog):
     flat = minimal(**{"dataset.format": "PyG-WebKB", "dataset.name": "cornell", "dataset.node_encoder": False})
     flat |= {"dataset.edge_encoder_name": "DummyEdge", "gt.batch_norm": False, "gt.dim_hidden": 8, "gnn.dim_inner": 8}
@@ -141,6 +167,8 @@ def test_nodes_without_an_encoder_and_layers_without_norms(tmp_path, caplog):
     assert isinstance(model.layers[0].norm_ffn, torch.nn.Identity)
     with pytest.raises(ConfigError, match="none leaves the 1703 columns of the data, and the model reads 8"):
         build(load_config(write(tmp_path, flat)))
+    plain, of_san = minimal(), {"gt.full_graph": False, "gt.gamma": 0.1}
+    assert load_config(write(tmp_path, plain | of_san)).to_dict() == load_config(write(tmp_path, plain)).to_dict()
     assert "GritTransformer has its norms always" in refusal(
         tmp_path, {"model.type": "GritTransformer", "gt.batch_norm": False}
     )
@@ -363,7 +391,8 @@ def test_an_official_file_may_be_a_base(tmp_path):
         ({"dataset.format": "OGB", "dataset.name": "ogbl-collab"}, ["ogbl-collab", "peptides-functional", "own_data"]),
         ({"dataset.format": "PyG-VOCSuperpixels", "dataset.name": "coord"}, ["coord", "edge_wt_region_boundary"]),
         ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-<Class>"]),
-        ({"model.type": "SANTransformer"}, ["SANTransformer", "GPSModel"]),
+        ({"model.type": "SANTransformer", "gt.layer_type": "SAN2Layer"}, ["SAN2Layer", "SANLayer"]),
+        ({"model.type": "GPSwLPEModel"}, ["GPSwLPEModel", "GPSModel"]),
         ({"model.type": "custom_gnn", "gnn.layer_type": "generalconv"}, ["generalconv", "gatedgcnconv"]),
         ({"pretrained.dir": "pretrained/zinc"}, ["'pretrained.dir'", "train.mode eval", "train.init_from"]),
         ({"gt.layer_type": "CustomGatedGCN+BigBird"}, ["BigBird", "Performer", "CSA"]),

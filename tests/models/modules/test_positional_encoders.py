@@ -6,7 +6,7 @@ from model_graphs import encoding
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.modules.positional_encoders import DeepSet, build_positional_encoder
+from graphgps_spse.models.modules.positional_encoders import DeepSet, EigenpairTransformer, build_positional_encoder
 
 
 def build(name: str, dim_node: int, **keys: object) -> torch.nn.Module:
@@ -44,6 +44,25 @@ def test_lappe_sums_over_the_frequencies_that_are_there():
     torch.testing.assert_close(encoder(node_NC)[1], token(0.7, 0.0))
 
 
+def test_a_transformer_attends_among_the_eigenpairs_that_are_there():
+    """By hand: one layer, one head. Without dropout, x <- LN(x + attention), x <- LN(x + FFN), then the sum."""
+    torch.manual_seed(0)
+    encoder = EigenpairTransformer(3, 4, num_layers=1, num_heads=1).double()
+    node_NC = torch.tensor([[0.5, -0.1, math.nan, 0.1, 2.0, math.nan]], dtype=torch.float64)
+    tokens = encoder.linear(torch.stack([node_NC[0, :2], node_NC[0, 3:5]], dim=1))
+    layer = encoder.encoder.layers[0]
+    q, k, v = (layer.self_attn.in_proj_weight @ tokens.t() + layer.self_attn.in_proj_bias[:, None]).t().chunk(3, dim=1)
+    attended = layer.self_attn.out_proj((q @ k.t() / 2).softmax(1) @ v)
+    x = layer.norm1(tokens + attended)
+    x = layer.norm2(x + layer.linear2(torch.relu(layer.linear1(x))))
+    torch.testing.assert_close(encoder.eval()(node_NC)[0], x.sum(0))
+    assert layer.linear1.out_features == 2048
+    lonely = torch.full((1, 6), math.nan, dtype=torch.float64)
+    assert encoder(lonely).abs().sum() == 0
+    encoder.train()(lonely).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in encoder.parameters() if p.grad is not None)
+
+
 def test_signs_are_drawn_for_each_frequency_in_training_only():
     encoder = DeepSet(2, 3, num_layers=1)
     node_NC = torch.tensor([[0.5, -0.1, 0.0, 2.0], [0.7, 0.4, 0.0, 2.0]])
@@ -69,7 +88,7 @@ def test_lappe_has_the_layers_asked_for(layers):
     [
         ("RWSE", {"model": "mlp"}, "posenc_RWSE.model: 'mlp'.*Linear"),
         ("RWSE", {"raw_norm_type": "LayerNorm"}, "posenc_RWSE.raw_norm_type: 'LayerNorm'"),
-        ("LapPE", {"model": "Transformer"}, "posenc_LapPE.model: 'Transformer'.*DeepSet"),
+        ("LapPE", {"model": "Linear"}, "posenc_LapPE.model: 'Linear'.*DeepSet or Transformer"),
         ("LapPE", {"raw_norm_type": "BatchNorm"}, "posenc_LapPE.raw_norm_type"),
         ("LapPE", {"layers": 0}, "posenc_LapPE.layers: 0"),
         ("LapPE", {"model": "Linear"}, "posenc_LapPE.model: 'Linear' does not read LapPE; it must be DeepSet"),

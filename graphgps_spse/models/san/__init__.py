@@ -1,0 +1,1 @@
+"""SAN: attention that treats edges and other pairs of nodes differently."""
