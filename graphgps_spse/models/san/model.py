@@ -27,7 +27,7 @@ class SANOptions(Options, section="gt"):
     """Which pairs SAN attends to."""
 
     full_graph: bool = option(True, "SAN: attention to all nodes of the graph; without it, along edges only")
-    gamma: float = option(1e-5, "SAN: weight of pairs that are not edges, relative to edges", at_least=0)
+    gamma: float = option(1e-5, "SAN: weight of pairs that are not edges, relative to edges", at_least=0, at_most=1e6)
 
 
 class SANLayer(nn.Module):
