@@ -29,7 +29,9 @@ def test_every_key_has_a_row_and_every_row_a_file():
 
 def test_a_row_shows_type_default_bounds_choices_source_and_whether_it_may_change():
     found = rows(reference_page())
-    assert found["gt.attn.clamp"][1:3] == ["float", "`5.0`"] and found["gt.attn.clamp"][4] == "at least 0, at most 1e+30"
+    assert (
+        found["gt.attn.clamp"][1:3] == ["float", "`5.0`"] and found["gt.attn.clamp"][4] == "at least 0, at most 1e+30"
+    )
     assert found["train.amp"][4] == "`off`, `bf16`, `fp16`"
     assert found["dataset.cycles.num_graphs"][2:5] == [
         "`[10000, 1000, 1000]`",

@@ -1,0 +1,199 @@
+"""Tables of the studies of molecules in docs/results.md, from their records.
+
+    python benchmarks/study_tables.py benchmarks/results/molecules.json --runs results    # add runs
+    python benchmarks/study_tables.py benchmarks/results/molecules.json    # print the tables
+    python benchmarks/study_tables.py benchmarks/results/molecules.json --page docs/results.md    # renew them
+
+The first table of a study has the test scores, mean ± sample standard deviation over seeds, and the number of seeds.
+The second has the comparisons of the design: the difference, Hedges' g, the p-values of Student's, Welch's and the
+paired t-test, and Welch's with Holm's correction over all comparisons of the study.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphgps_spse.files import write_json
+from graphgps_spse.reports.markdown import format_p, markdown_table
+from graphgps_spse.reports.stats import MIN_SEEDS, Comparison, compare_scores, holm, summarize
+from graphgps_spse.results import RunResult
+
+METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
+METRICS["Peptides-func"] = "ap"
+"""Data set -> the metric of its design."""
+MOLECULENET = ("ESOL", "FreeSolv", "Lipophilicity", "BACE", "BBBP")
+TREES = ("fingerprints", "fingerprints+SPSE", "descriptors", "RRWP", "SPSE", "RRWP+SPSE")
+"""Trees are named by their features. Other cells are named by their configuration."""
+TREE_COMPARISONS = (("SPSE", "RRWP"), ("RRWP+SPSE", "RRWP"), ("fingerprints+SPSE", "fingerprints"))
+MODELS = ("GPS", "CSA", "GRIT")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Cells and comparisons of one design."""
+
+    datasets: tuple[str, ...]
+    cells: tuple[str, ...]
+    comparisons: tuple[tuple[str, str], ...]
+    """(first, second): the score of the first minus that of the second."""
+    min_seeds: int = MIN_SEEDS
+    """Both sides of a comparison need this many seeds."""
+
+
+STUDIES = {
+    "trees of peptides": Study(("Peptides-func",), TREES, TREE_COMPARISONS),
+    "trees of molecules": Study(MOLECULENET, TREES, TREE_COMPARISONS),
+    "chemprop": Study(
+        MOLECULENET,
+        ("chemprop", "descriptors", "fingerprints"),
+        (("chemprop", "descriptors"), ("chemprop", "fingerprints")),
+        min_seeds=10,
+    ),
+    "transformers": Study(
+        MOLECULENET,
+        (*(f"{model}-{name}" for model in MODELS for name in ("bonds", "RRWP", "SPSE", "RRWP+SPSE")), "chemprop"),
+        (
+            *(
+                (f"{model}-{first}", f"{model}-{second}")
+                for model in MODELS
+                for first, second in (("SPSE", "RRWP"), ("RRWP+SPSE", "RRWP"), ("SPSE", "bonds"))
+            ),
+            ("GRIT-RRWP+SPSE", "chemprop"),
+        ),
+        min_seeds=10,
+    ),
+}
+
+Scores = Mapping[tuple[str, str], Mapping[int, float]]
+"""(data set, cell) -> seed -> test score."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison of two cells on one data set."""
+
+    dataset: str
+    first: str
+    second: str
+    comparison: Comparison
+    p_holm: float
+
+    @property
+    def verdict(self) -> str:
+        """Better, worse or no effect, by the corrected p-value."""
+        if self.p_holm > 0.05:
+            return "no effect"
+        return "better" if (self.comparison.difference < 0) == (METRICS[self.dataset] == "rmse") else "worse"
+
+
+def cell_of(result: RunResult) -> str:
+    """Return the name of a run's cell: the features of trees, chemprop, or the name of the configuration."""
+    return {"LightGBM": result.encoding, "chemprop": "chemprop"}.get(result.model, result.name)
+
+
+def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
+    """Add the finished runs in `runs`, at any depth, to a record: what they trained on, and their scores by seed.
+
+    Seeds that the record already has stay in it. Raises AssertionError for a run of another configuration or data.
+    """
+    for path in sorted(runs.rglob("result.json")):
+        result = RunResult.read(path)
+        metric, environment = METRICS[result.dataset], result.environment
+        cell = record.setdefault(
+            f"{result.dataset}/{cell_of(result)}",
+            {
+                "dataset": result.dataset,
+                "cell": cell_of(result),
+                "metric": metric,
+                "config_hash": result.config_hash,
+                "fingerprints": result.fingerprints,
+                "commits": [],
+                "versions": {name: environment[name] for name in ("python", "torch", "numpy") if name in environment},
+                "scores": {},
+            },
+        )
+        assert (cell["config_hash"], cell["fingerprints"]) == (result.config_hash, result.fingerprints), path
+        cell["commits"] = sorted({*cell["commits"], environment["commit"]})
+        cell["scores"][str(result.seed)] = {split: result.best[split][metric] for split in ("train", "val", "test")}
+    return record
+
+
+def read_scores(record: Mapping[str, Any]) -> Scores:
+    """Return the test scores of a record."""
+    return {
+        (cell["dataset"], cell["cell"]): {int(seed): score["test"] for seed, score in cell["scores"].items()}
+        for cell in record.values()
+    }
+
+
+def compare(scores: Scores, study: Study) -> list[Row]:
+    """Return the comparisons of one study of which both sides have enough seeds."""
+    cases = [
+        (dataset, first, second)
+        for dataset in study.datasets
+        for first, second in study.comparisons
+        if min(len(scores.get((dataset, cell), ())) for cell in (first, second)) >= study.min_seeds
+    ]
+    found = [compare_scores(scores[dataset, second], scores[dataset, first]) for dataset, first, second in cases]
+    corrected = holm([comparison.welch_p for comparison in found])
+    return [Row(*case, comparison, p) for case, comparison, p in zip(cases, found, corrected)]
+
+
+def tables(scores: Scores, study: Study) -> Iterator[str]:
+    """Yield the two tables of one study as Markdown."""
+    known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in study.cells)]
+    head = ["", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
+    rows = [[cell, *(_cell(scores.get((dataset, cell), {})) for dataset in known)] for cell in study.cells]
+    yield "\n".join(markdown_table(head, [row for row in rows if any(text != "-" for text in row[1:])]))
+    head = ["data set", "comparison", "seeds", "difference", "g", "student", "welch", "paired", "holm", "finding"]
+    yield "\n".join(markdown_table(head, [_line(row) for row in compare(scores, study)]))
+
+
+def renew(page: str, scores: Scores) -> str:
+    """Return a page with the tables of all studies renewed, each between its marks."""
+    for name, study in STUDIES.items():
+        start, _, rest = page.partition(f"<!-- table: {name} -->\n")
+        _, _, end = rest.partition("\n<!-- end -->")
+        page = f"{start}<!-- table: {name} -->\n" + "\n\n".join(tables(scores, study)) + f"\n<!-- end -->{end}"
+    return page
+
+
+def _line(row: Row) -> Sequence[str]:
+    found = row.comparison
+    p_values = (found.student_p, found.welch_p, found.paired_p, row.p_holm)
+    return [
+        row.dataset,
+        f"{row.first} - {row.second}",
+        f"{found.n[1]}, {found.n[0]}",
+        f"{found.difference:+.4f}",
+        f"{found.hedges_g:+.2f}",
+        *map(format_p, p_values),
+        row.verdict,
+    ]
+
+
+def _cell(by_seed: Mapping[int, float]) -> str:
+    if not by_seed:
+        return "-"
+    summary = summarize(list(by_seed.values()))
+    return f"{summary.mean:.4f} ± {summary.std:.4f} ({summary.n})"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("record", type=Path, help="JSON file of scores")
+    parser.add_argument("--runs", type=Path, help="folder of runs, whose results are added to the record")
+    parser.add_argument("--page", type=Path, help="Markdown file in which the tables are renewed, instead of printed")
+    args = parser.parse_args()
+    if args.runs:
+        known = json.loads(args.record.read_text()) if args.record.exists() else {}
+        write_json(args.record, add_runs(known, args.runs))
+    scores = read_scores(json.loads(args.record.read_text()))
+    if args.page:
+        args.page.write_text(renew(args.page.read_text(), scores))
+    else:
+        for name, study in STUDIES.items():
+            print(f"## {name}", *tables(scores, study), sep="\n\n", end="\n\n")
