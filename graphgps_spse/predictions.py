@@ -345,10 +345,9 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
 def _own_split(ensemble: Ensemble, split: str) -> GraphDataset:
     """Return a split of the runs' data set. Raises DataError if there is no such split, or if its data changed."""
     dataset = ensemble.dataset
-    if dataset.spec.level == "pair":
-        raise DataError(
-            f"{dataset.spec.name}: predictions are written for graphs and nodes only, not for pairs of nodes"
-        )
+    if dataset.spec.level == "pair" or dataset.spec.task == "name_prediction":
+        what = "pairs of nodes" if dataset.spec.level == "pair" else "names"
+        raise DataError(f"{dataset.spec.name}: predictions are written for graphs and nodes only, not for {what}")
     splits = load_splits(dataset)
     if split not in splits:
         raise DataError(f"--split {split}: {dataset.spec.name} has the splits {', '.join(splits)}")

@@ -27,7 +27,7 @@ class InputSpec(NamedTuple):
     """Layout of node or edge features.
 
     `kind` is "types" (one column of integers below `size`), "floats" (`size` columns), "ogb" (the integer columns of
-    OGB's atoms or bonds) or "none".
+    OGB's atoms or bonds), "syntax" (those of ogbg-code2's syntax trees) or "none".
     """
 
     kind: str

@@ -19,6 +19,7 @@ ENCODERS = {
     "types": ("TypeDictNode", "TypeDictEdge"),
     "floats": ("LinearNode", "LinearEdge"),
     "ogb": ("Atom", "Bond"),
+    "syntax": ("ASTNode", "ASTEdge"),
     "none": ("", "DummyEdge"),
 }
 """Kind of features -> the node encoder and the edge encoder that read them."""

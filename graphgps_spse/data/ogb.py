@@ -5,6 +5,8 @@ from typing import Any
 
 from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.molecules import count_workers
+from graphgps_spse.data.ogb_code import NAME as CODE
+from graphgps_spse.data.ogb_code import OGBCode
 from graphgps_spse.data.ogb_graphs import OGBGraphs, ogb_table
 from graphgps_spse.data.ogb_nodes import WIDTHS, OGBNodes
 from graphgps_spse.data.options import SourceOptions
@@ -23,16 +25,18 @@ class OGB:
     """Values of `dataset.name`, besides ogbg-.., which the table of the library ogb lists, and ogbn-..."""
 
     @classmethod
-    def from_cfg(cls, cfg: Any) -> PyGDataset | PCQM4Mv2 | OGBGraphs | OGBNodes:
+    def from_cfg(cls, cfg: Any) -> PyGDataset | PCQM4Mv2 | OGBGraphs | OGBCode | OGBNodes:
         """Read `dataset.name` and `dataset.dir`, and of each family what it needs besides."""
         source = SourceOptions.from_cfg(cfg)
         name, root = source.name, Path(source.dir)
         if name in ogb_table():
             return OGBGraphs(name=name, folder=root)
+        if name == CODE:
+            return OGBCode(folder=root)
         if name in WIDTHS:
             return OGBNodes(name=name, folder=root)
         if name not in cls.names:
-            known = [*cls.names, *ogb_table(), *WIDTHS]
+            known = [*cls.names, *ogb_table(), CODE, *WIDTHS]
             raise ConfigError(
                 f"dataset.name: '{name}' is not a data set of OGB.{nearest(name, known)} Known: {', '.join(known)}"
             )

@@ -29,8 +29,8 @@ SOURCE = "Hu et al. 2020 (OGB)"
 
 
 @cache
-def ogb_table(kind: str = "graphproppred") -> dict[str, dict[str, str]]:
-    """Return a table of the library: name of a data set -> its properties. Data sets of other forms are left out."""
+def ogb_table(kind: str = "graphproppred", metrics: tuple[str, ...] = tuple(METRICS)) -> dict[str, dict[str, str]]:
+    """Return a table of the library: name of a data set with one of the metrics -> its properties."""
     package = find_spec("ogb")
     if package is None or not package.submodule_search_locations:
         raise ConfigError("dataset.format: OGB needs the library ogb; install it with pip install ogb")
@@ -38,7 +38,7 @@ def ogb_table(kind: str = "graphproppred") -> dict[str, dict[str, str]]:
     with path.open(newline="") as text:
         (_, *names), *rows = csv.reader(text)
     table = {name: {row[0]: row[column] for row in rows} for column, name in enumerate(names, 1)}
-    return {name: row for name, row in table.items() if row["eval metric"] in METRICS}
+    return {name: row for name, row in table.items() if row["eval metric"] in metrics}
 
 
 def download_ogb(row: dict[str, str], folder: Path) -> None:

@@ -121,3 +121,39 @@ def lay_ogbn(root: Path, name: str, *, width: int, classes: int, size: int = 12)
         path.parent.mkdir(parents=True, exist_ok=True)
         with gzip.open(f"{path}.csv.gz", "wt", newline="") as file:
             csv.writer(file).writerows(rows)
+
+
+NAMES = (
+    "get value",
+    "set value",
+    "get item of list",
+    "value",
+    "get get",
+    "null",
+    "read all the lines of a file",
+    "x y",
+)
+
+
+def lay_code(root: Path, *, num_trees: tuple[int, int, int] = (6, 3, 3), sizes: Sequence[int] = (4, 7, 5)) -> None:
+    """Lay ogbg-code2: paths with a branch, of the given sizes in turn; every second node is a token."""
+    raw, parts = (root / "ogbg_code2" / part for part in ("raw", "split/project"))
+    size_G = [sizes[g % len(sizes)] for g in range(sum(num_trees))]
+    nodes = [(g, i) for g, n in enumerate(size_G) for i in range(n)]
+    tables: dict[Path, list[list[object]]] = {
+        raw / "edge": [[max(0, i - 1 - i % 2), i] for _, i in nodes if i],
+        raw / "num-node-list": [[n] for n in size_G],
+        raw / "num-edge-list": [[n - 1] for n in size_G],
+        raw / "node-feat": [[(g + i) % 98, (97 * g + i) % 10030] for g, i in nodes],
+        raw / "node_is_attributed": [[i % 2] for _, i in nodes],
+        raw / "node_dfs_order": [[i] for _, i in nodes],
+        raw / "node_depth": [[5 * i] for _, i in nodes],
+        raw / "graph-label": [[NAMES[g % len(NAMES)]] for g in range(len(size_G))],
+    }
+    ends = np.cumsum([0, *num_trees])
+    for part, first, last in zip(("train", "valid", "test"), ends, ends[1:]):
+        tables[parts / part] = [[g] for g in range(first, last)]
+    for path, rows in tables.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(f"{path}.csv.gz", "wt", newline="") as file:
+            csv.writer(file).writerows(rows)

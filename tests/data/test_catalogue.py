@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphgps_spse.data.catalogue import catalogue
+from graphgps_spse.data.ogb_code import know_ogb_code
 from graphgps_spse.data.ogb_graphs import know_ogb, ogb_table
 from graphgps_spse.data.ogb_nodes import WIDTHS, know_ogb_nodes
 from graphgps_spse.data.split_rules import SplitOptions
@@ -14,7 +15,7 @@ DOCS = (Path(__file__).parents[2] / "docs/datasets.md").read_text().splitlines()
 
 
 EVERY = catalogue() | {("OGB", name): know_ogb(name) for name in ogb_table()}
-EVERY |= {("OGB", name): know_ogb_nodes(name) for name in WIDTHS}
+EVERY |= {("OGB", name): know_ogb_nodes(name) for name in WIDTHS} | {("OGB", "ogbg-code2"): know_ogb_code()}
 
 
 @pytest.mark.parametrize(("data_format", "name"), EVERY)

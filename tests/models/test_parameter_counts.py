@@ -40,6 +40,7 @@ DATA = {
     "func": Data(ATOMS, BONDS, "Atom", "Bond", 10, "graph", 1),
     "struct": Data(ATOMS, BONDS, "Atom", "Bond", 11, "graph", 1),
     "PCQM4Mv2": Data(ATOMS, BONDS, "Atom", "Bond", 1, "san_graph"),
+    "code2": Data(InputSpec("syntax", 3), InputSpec("syntax", 2), "ASTNode", "ASTEdge", 25_010, "ogb_code_graph"),
 }
 
 
@@ -101,6 +102,7 @@ GPS = {  # data, layers, width, heads, options, published count, longest path of
     "struct": ("struct", 4, 96, 4, {"node": "+LapPE", "LapPE": 10}, 504_459, 23, 528),
     "PCQM4Mv2-small": ("PCQM4Mv2", 5, 304, 4, {"node": "+RWSE", "RWSE": 16, "dim_pe": 20}, 6_152_001, 15, 456),
     "PCQM4Mv2-medium": ("PCQM4Mv2", 10, 384, 16, {"node": "+RWSE", "RWSE": 16, "dim_pe": 20}, 19_414_641, 0, 0),
+    "code2": ("code2", 4, 256, 4, {"layer_type": "CustomGatedGCN+Performer"}, 12_454_066, 0, 0),
     "PCQM4Mv2-deep": ("PCQM4Mv2", 16, 256, 8, {"node": "+RWSE", "RWSE": 16, "dim_pe": 20}, 13_807_345, 0, 0),
 }
 

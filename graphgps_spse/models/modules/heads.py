@@ -153,6 +153,16 @@ class GraphHead(nn.Module):
         return self.mlp(self.pool(x_ND, layout))
 
 
+@heads.register("ogb_code_graph")
+class LinearGraphHead(GraphHead):
+    """Pooling, then one linear map: GraphGPS's head for ogbg-code2."""
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "LinearGraphHead":
+        """Read `model.graph_pooling`."""
+        return cls(dim, dim_out, pooling=PoolingOptions.from_cfg(cfg).graph_pooling, num_layers=1)
+
+
 @heads.register("graphormer_graph")
 class GraphormerHead(nn.Module):
     """LayerNorm of the nodes, pooling, then one linear map."""

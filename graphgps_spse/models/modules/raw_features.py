@@ -30,6 +30,9 @@ ATOM_COLUMNS = (
     ("is in a ring", 2),
 )
 BOND_COLUMNS = (("bond type", 5), ("stereo", 6), ("is conjugated", 2))
+# The columns of ogbg-code2, as OGB's mapping files have them; depths from 20 on are one value.
+SYNTAX_NODE_COLUMNS = (("type", 98), ("attribute", 10030), ("depth", 21))
+SYNTAX_EDGE_COLUMNS = (("joins consecutive tokens", 2), ("is reversed", 2))
 
 
 class TypeEmbedding(nn.Module):
@@ -168,26 +171,31 @@ class NoEdgeFeatures(nn.Module):
         return self.zero.expand(edge_EF.shape[0], -1)
 
 
-class MoleculeFeatures(nn.Module):
-    """The sum of one learned vector for each categorical column; weights start Xavier-uniform."""
+class CategoricalFeatures(nn.Module):
+    """The sum of one learned vector for each categorical column."""
 
     columns: Sequence[tuple[str, int]]
     """Name and number of values of each column."""
+    kind = "ogb"
+    """Kind of the features."""
+    starts_uniform = True
+    """Whether weights start Xavier-uniform; otherwise as N(0, 1)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         embeddings = [nn.Embedding(size, dim) for _, size in self.columns]
-        for embedding in embeddings:
+        for embedding in embeddings if self.starts_uniform else ():
             nn.init.xavier_uniform_(embedding.weight)
         self.embeddings = nn.ModuleList(embeddings)
 
     @classmethod
-    def from_spec(cls, spec: InputSpec, dim: int) -> "MoleculeFeatures":
-        """Build from what the data set says of its columns. Raises ConfigError unless they are OGB's."""
-        if spec != InputSpec("ogb", len(cls.columns)):
+    def from_spec(cls, spec: InputSpec, dim: int) -> "CategoricalFeatures":
+        """Build from what the data set says of its columns. Raises ConfigError unless they are of this kind."""
+        if spec != InputSpec(cls.kind, len(cls.columns)):
+            of = "molecular features" if cls.kind == "ogb" else "syntax trees"
             raise ConfigError(
-                f"{cls.__name__} reads the {len(cls.columns)} columns of OGB's molecular features, but this data "
-                f"set's features are {spec.kind} ({spec.size})"
+                f"{cls.__name__} reads the {len(cls.columns)} columns of OGB's {of}, but this data set's features are "
+                f"{spec.kind} ({spec.size})"
             )
         return cls(dim)
 
@@ -210,14 +218,28 @@ class MoleculeFeatures(nn.Module):
 
 
 @node_encoders.register("Atom")
-class Atom(MoleculeFeatures):
+class Atom(CategoricalFeatures):
     """The nine atom columns of OGB's molecular graphs, four chiralities."""
 
     columns = ATOM_COLUMNS
 
 
 @edge_encoders.register("Bond")
-class Bond(MoleculeFeatures):
+class Bond(CategoricalFeatures):
     """The three bond columns of OGB's molecular graphs."""
 
     columns = BOND_COLUMNS
+
+
+@node_encoders.register("ASTNode")
+class ASTNode(CategoricalFeatures):
+    """Type, attribute and depth of the nodes of ogbg-code2's syntax trees."""
+
+    columns, kind, starts_uniform = SYNTAX_NODE_COLUMNS, "syntax", False
+
+
+@edge_encoders.register("ASTEdge")
+class ASTEdge(CategoricalFeatures):
+    """The two columns of ogbg-code2's edges."""
+
+    columns, kind, starts_uniform = SYNTAX_EDGE_COLUMNS, "syntax", False

@@ -1,0 +1,83 @@
+"""ogbg-code2: trees against the files as the library ogb reads them, names by hand."""
+
+import numpy as np
+import pytest
+import torch
+from lay_ogb import NAMES, lay_code
+from ogb.io.read_graph_raw import read_csv_graph_raw
+
+from graphgps_spse.config import load_config
+from graphgps_spse.data import ogb_code
+from graphgps_spse.data.name_targets import END, MAX_NAME_WORDS, UNKNOWN
+from graphgps_spse.data.ogb_code import build_vocabulary, encode_name
+from graphgps_spse.data.opening import load_splits
+from graphgps_spse.errors import DataError
+from graphgps_spse.registry import datasets
+from graphgps_spse.run import run_seeds
+
+
+def open_code(root):
+    path = root / "cfg.yaml"
+    path.write_text(f"dataset: {{format: OGB, name: ogbg-code2, dir: {root}}}\n")
+    return datasets.get("OGB").from_cfg(load_config(path))
+
+
+@pytest.mark.parametrize("limit", [1000, 6])
+def test_trees_are_those_of_the_library_with_edges_between_tokens(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(ogb_code, "MAX_NODES", limit)
+    lay_code(tmp_path)
+    splits = load_splits(open_code(tmp_path))
+    files = ["node_is_attributed", "node_dfs_order", "node_depth"]
+    reference = iter(read_csv_graph_raw(str(tmp_path / "ogbg_code2/raw"), additional_node_files=files))
+    for graphs in splits.values():
+        for number in range(len(graphs)):
+            tree, batch = next(reference), graphs.batch([number])
+            size = min(limit, tree["num_nodes"])
+            depth = np.minimum(tree["node_depth"], 20)
+            assert np.array_equal(batch.x_NF.numpy(), np.hstack([tree["node_feat"], depth])[:size])
+            expected = {(i, j, 0, 0) for i, j in tree["edge_index"].T.tolist() if max(i, j) < size}
+            tokens = [i for i in range(size) if tree["node_is_attributed"][i, 0]]
+            expected |= {(i, j, 1, 0) for i, j in zip(tokens, tokens[1:])}
+            expected |= {(j, i, kind, 1) for i, j, kind, _ in expected}
+            found = torch.cat([batch.edge_index_2E.T, batch.edge_attr_EF], dim=1).tolist()
+            assert sorted(map(tuple, found)) == sorted(expected)
+
+
+def test_names_are_numbered_by_frequency_in_training():
+    words = build_vocabulary(iter([["b", "a"], ["a", "c"], ["c", "d"]]))
+    assert words == {"a": 0, "c": 1, "b": 2, "d": 3}
+    assert encode_name(["a", "new"], words)[:8].tolist() == [0, UNKNOWN, END, END, END, 0, UNKNOWN, -1]
+    long = encode_name(["a", "new", "d", "a", "other", "b", "c"], words)
+    assert long[:12].tolist() == [0, UNKNOWN, 3, 0, UNKNOWN, 0, UNKNOWN, 3, UNKNOWN, 2, 1, -1]
+    with pytest.raises(ValueError, match="a name has 65 different words, more than 64"):
+        encode_name([str(k) for k in range(MAX_NAME_WORDS + 1)], words)
+
+
+def test_the_vocabulary_is_of_the_training_split(tmp_path):
+    lay_code(tmp_path)
+    splits = load_splits(open_code(tmp_path))
+    words = build_vocabulary(name.split(" ") if name != "null" else ["nan"] for name in NAMES[:6])
+    assert splits["train"].y[5, :2].tolist() == [words["nan"], END]
+    assert set(splits["val"].y[0, :5].tolist()) == {UNKNOWN, words["of"]}  # read all lines of a
+
+
+def test_files_that_do_not_fit_together_are_named(tmp_path):
+    lay_code(tmp_path)
+    raw = tmp_path / "ogbg_code2/raw"
+    (raw / "graph-label.csv.gz").write_bytes((raw / "edge.csv.gz").read_bytes())
+    with pytest.raises(DataError, match=r"ogbg-code2: a file in .* names of 12 trees\). Download it from http"):
+        open_code(tmp_path).load()
+
+
+def test_a_model_trains_from_the_command_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lay_code(tmp_path)
+    path = tmp_path / "code.yaml"
+    path.write_text(
+        f"dataset: {{format: OGB, name: ogbg-code2, dir: {tmp_path}, node_encoder_name: ASTNode,"
+        " edge_encoder_name: ASTEdge}\nmodel: {type: custom_gnn, graph_pooling: mean}\ntrain: {batch_size: 3}\n"
+        "gnn: {head: ogb_code_graph, layer_type: gatedgcnconv, layers_mp: 1, dim_inner: 8}\n"
+        "optim: {max_epoch: 2}\nnum_threads: 1\naccelerator: cpu\n"
+    )
+    (result,) = run_seeds(load_config(path))
+    assert result.metric == "f1" and result.best["train"].keys() >= {"loss", "f1", "precision", "recall"}

@@ -1,0 +1,48 @@
+"""Name prediction: F1 against OGB's evaluator, the loss by hand."""
+
+import pytest
+import torch
+from ogb.graphproppred import Evaluator
+from torch.nn.functional import one_hot
+
+from graphgps_spse.data.name_targets import END, NUM_POSITIONS, NUM_WORDS, UNKNOWN
+from graphgps_spse.data.ogb_code import encode_name, know_ogb_code
+from graphgps_spse.registry import tasks
+
+WORDS = {"get": 0, "set": 1, "value": 2, "of": 3, "item": 4, "file": 5, "line": 6}
+PAIRS = (  # name, numbers of the predicted words
+    ("get value", [0, 2, END, 3, 3]),
+    ("get value", [2, 0, 0, 2, 2]),
+    ("set new value", [1, UNKNOWN, 2, END, END]),
+    ("a b", [UNKNOWN, UNKNOWN, END, END, END]),
+    ("get item of file value line get", [6, 3, 5, 0, 1]),
+    ("item", [END, 4, 4, 4, 4]),
+    ("set", [4, 4, 4, 4, 4]),
+)
+
+
+@pytest.fixture
+def task():
+    return tasks.get("name_prediction")(know_ogb_code().spec)
+
+
+def test_scores_are_those_of_ogb(task):
+    y = torch.stack([torch.from_numpy(encode_name(name.split(" "), WORDS)) for name, _ in PAIRS]).long()
+    pred = one_hot(torch.tensor([row for _, row in PAIRS]), NUM_WORDS).float().flatten(1)
+    accumulator = task.accumulator(torch.device("cpu"))
+    accumulator.update(pred[:3], y[:3])
+    accumulator.update(pred[3:], y[3:])
+    text = {number: word for word, number in WORDS.items()} | {UNKNOWN: "__UNK__"}
+    predicted = [[text[n] for n in row[: row.index(END) if END in row else NUM_POSITIONS]] for _, row in PAIRS]
+    expected = Evaluator("ogbg-code2").eval({"seq_ref": [name.split(" ") for name, _ in PAIRS], "seq_pred": predicted})
+    assert accumulator.compute() == pytest.approx({k.lower(): v for k, v in expected.items()}, abs=1e-12)
+
+
+def test_the_loss_is_the_mean_over_positions(task):
+    y = torch.from_numpy(encode_name(["get", "new"], WORDS)).long()[None]
+    pred = torch.randn(1, NUM_POSITIONS * NUM_WORDS, generator=torch.Generator().manual_seed(0))
+    logits = pred.reshape(NUM_POSITIONS, NUM_WORDS).log_softmax(1)
+    expected = -sum(logits[place, word] for place, word in enumerate([0, UNKNOWN, END, END, END])) / NUM_POSITIONS
+    assert task.loss(pred, y).item() == pytest.approx(expected.item(), rel=1e-6)
+    assert task.dim_out == 25_010 and task.metric == "f1" and task.direction == "max"
+    assert list(task.outputs(pred)) == [f"word{place}_predicted" for place in range(5)]
