@@ -6,11 +6,13 @@
 
 The first table of a study has the test scores, mean ± sample standard deviation over seeds, and the number of seeds.
 The second has the comparisons of the design: the difference, Hedges' g, the p-values of Student's, Welch's and the
-paired t-test, and Welch's with Holm's correction over all comparisons of the study.
+paired t-test, and Welch's with Holm's correction over all comparisons of the study. A complete study of several data
+sets ends with mean ranks, Friedman's test and Nemenyi's critical difference at 0.05.
 """
 
 import argparse
 import json
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 from graphgps_spse.files import write_json
 from graphgps_spse.reports.markdown import format_p, markdown_table
-from graphgps_spse.reports.stats import MIN_SEEDS, Comparison, compare_scores, holm, summarize
+from graphgps_spse.reports.stats import MIN_SEEDS, Comparison, compare_scores, holm, rank_models, summarize
 from graphgps_spse.results import RunResult
 
 METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
@@ -41,11 +43,15 @@ class Study:
     """(first, second): the score of the first minus that of the second."""
     min_seeds: int = MIN_SEEDS
     """Both sides of a comparison need this many seeds."""
+    ranked: tuple[str, ...] = ()
+    """Cells that are ranked once all have `min_seeds` seeds on all data sets."""
 
+
+TRANSFORMERS = tuple(f"{model}-{name}" for model in MODELS for name in ("bonds", "RRWP", "SPSE", "RRWP+SPSE"))
 
 STUDIES = {
     "trees of peptides": Study(("Peptides-func",), TREES, TREE_COMPARISONS),
-    "trees of molecules": Study(MOLECULENET, TREES, TREE_COMPARISONS),
+    "trees of molecules": Study(MOLECULENET, TREES, TREE_COMPARISONS, ranked=TREES),
     "chemprop": Study(
         MOLECULENET,
         ("chemprop", "descriptors", "fingerprints"),
@@ -54,7 +60,7 @@ STUDIES = {
     ),
     "transformers": Study(
         MOLECULENET,
-        (*(f"{model}-{name}" for model in MODELS for name in ("bonds", "RRWP", "SPSE", "RRWP+SPSE")), "chemprop"),
+        (*TRANSFORMERS, "chemprop"),
         (
             *(
                 (f"{model}-{first}", f"{model}-{second}")
@@ -64,6 +70,7 @@ STUDIES = {
             ("GRIT-RRWP+SPSE", "chemprop"),
         ),
         min_seeds=10,
+        ranked=TRANSFORMERS,
     ),
 }
 
@@ -142,14 +149,31 @@ def compare(scores: Scores, study: Study) -> list[Row]:
     return [Row(*case, comparison, p) for case, comparison, p in zip(cases, found, corrected)]
 
 
+def ranks_line(scores: Scores, study: Study) -> str | None:
+    """Return the mean ranks of a study over its data sets as a sentence, or None while a cell is incomplete."""
+    cases = [[scores.get((dataset, cell), {}) for cell in study.ranked] for dataset in study.datasets]
+    if not study.ranked or min(len(by_seed) for row in cases for by_seed in row) < study.min_seeds:
+        return None
+    means = [[summarize(list(by_seed.values())).mean for by_seed in row] for row in cases]
+    found = rank_models(means, [METRICS[dataset] != "rmse" for dataset in study.datasets])
+    ranked = sorted(zip(found.mean, study.ranked))
+    return (
+        f"Mean ranks over {len(cases)} data sets: {', '.join(f'{cell} {mean:.1f}' for mean, cell in ranked)}. "
+        f"Friedman's test: p = {format_p(found.friedman_p)}. Critical difference: {found.critical_difference:.1f}."
+    )
+
+
 def tables(scores: Scores, study: Study) -> Iterator[str]:
-    """Yield the two tables of one study as Markdown."""
+    """Yield the scores, the comparisons and the ranks of one study as Markdown."""
     known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in study.cells)]
     head = ["", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
     rows = [[cell, *(_cell(scores.get((dataset, cell), {})) for dataset in known)] for cell in study.cells]
     yield "\n".join(markdown_table(head, [row for row in rows if any(text != "-" for text in row[1:])]))
     head = ["data set", "comparison", "seeds", "difference", "g", "student", "welch", "paired", "holm", "finding"]
     yield "\n".join(markdown_table(head, [_line(row) for row in compare(scores, study)]))
+    ranks = ranks_line(scores, study)
+    if ranks is not None:
+        yield "\n".join(textwrap.wrap(ranks, 118))
 
 
 def renew(page: str, scores: Scores) -> str:

@@ -15,6 +15,7 @@ from graphgps_spse.reports.stats import (
     hedges_g,
     holm,
     paired_t_test,
+    rank_models,
     summarize,
     t_test,
     welch_interval,
@@ -158,3 +159,16 @@ def test_small_parts():
     assert t_test(Summary(1, 1, 2), Summary(1, 1, 9), equal_variances=True) is None
     low, high = welch_interval(Summary(0.0, 1.0, 5), Summary(1.0, 1.0, 5), confidence=0.5)
     assert low < 1.0 < high and high - 1.0 == pytest.approx(1.0 - low)
+
+
+def test_ranks_equal_counting_and_the_critical_difference_is_the_published_one():
+    """Four models on 14 data sets, as in the example of Demšar (2006), whose critical difference is 1.25."""
+    scores = np.random.default_rng(0).integers(0, 5, (14, 4)) / 10
+    better = [[1 + sum(y > x for y in row) + (sum(y == x for y in row) - 1) / 2 for x in row] for row in scores]
+    found = rank_models(scores, [True] * 14)
+    assert found.mean == pytest.approx([sum(column) / 14 for column in zip(*better)])
+    assert round(found.critical_difference, 2) == 1.25 and found.critical_difference == pytest.approx(
+        2.569 * math.sqrt(4 * 5 / (6 * 14)), rel=1e-4
+    )
+    assert found.friedman_p == pytest.approx(stats.friedmanchisquare(*scores.T).pvalue)
+    assert rank_models(-scores, [False] * 14) == found
