@@ -18,6 +18,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
+from graphgps_spse.data.official_files import check_official
 from graphgps_spse.data.unpickle import DAMAGED, UntrustedError
 from graphgps_spse.errors import DataError
 from graphgps_spse.options import Options, option
@@ -31,7 +32,9 @@ class TrustOptions(Options, section="dataset"):
     """Which files may run code."""
 
     trust_data: bool = option(
-        False, "read raw files of PyG that hold more than plain tensors: they may run any code (command line only)"
+        False,
+        "read raw files of PyG that hold more than plain tensors, which may run any code, or that are not the official "
+        "ones (command line only)",
     )
 
 
@@ -68,13 +71,17 @@ class RawFiles:
     """File name of the download, if PyG uses an existing file with this name in `folder`."""
     others: str = ""
     """Pattern of further files in `folder` that PyG reads if they exist."""
+    trusted: bool = False
+    """Whether files may differ from the official ones."""
 
     def read(self, download: Callable[[], Any], read_splits: Callable[[], dict[str, Iterator[RawGraph]]]) -> Arrays:
         """Return the arrays of all splits, for `split_from_arrays`. Their file name contains a digest of the raw files.
 
-        Raises DataError that says what to do if files are missing or damaged.
+        Raises DataError that says what to do if files are missing, damaged or not the official ones.
         """
         self._require(download)
+        if not self.trusted:
+            check_official(self.name, self.folder, self.files, self.url)
         contents = [self._digest(file) for file in self.files]
         further = sorted({str(path.relative_to(self.folder)) for path in self.folder.glob(self.others or "*.none")})
         contents += [f"{file} {self._digest(file)}" for file in further if file not in self.files]

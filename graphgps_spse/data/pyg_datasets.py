@@ -159,6 +159,7 @@ class PyGDataset:
             url=listed.url(self.name),
             kept=folder.parent if listed.takes_name else folder.parent / self.name,
             others=listed.others,
+            trusted=self.trusted,
         )
         options = {"name": self.name} if self.name and listed.takes_name else {}
         return raw.read(

@@ -107,7 +107,12 @@ class SANGraphHead(nn.Module):
 
     @classmethod
     def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "SANGraphHead":
-        """Read `model.graph_pooling` and `gnn.act`."""
+        """Read `model.graph_pooling` and `gnn.act`. Raises ConfigError for a width of which no quarter is left."""
+        if dim < 4:
+            raise ConfigError(
+                f"gnn.head: {HeadOptions.from_cfg(cfg).head} halves the width of the nodes, {dim}, twice, "
+                "so it needs at least 4; raise gnn.dim_inner"
+            )
         pooling, activation = PoolingOptions.from_cfg(cfg).graph_pooling, ActivationOptions.from_cfg(cfg).act
         return cls(dim, dim_out, pooling=pooling, activation=activation)
 

@@ -108,3 +108,15 @@ def test_head_of_the_other_level_is_refused(name, level):
         ConfigError, match=f"gnn.head: {name} predicts.*mine has targets for each {level}; {fits[level]}"
     ):
         build_head(tree, spec, 8, 1)
+
+
+@pytest.mark.parametrize("name", ["san_graph", "san_graph_nodes"])
+def test_a_width_without_a_quarter_is_refused(name):
+    """A layer of width 0 would make all predictions equal."""
+    tree = default_tree()
+    tree.gnn.head = name
+    none = InputSpec("none", 0)
+    spec = DatasetSpec("mine", "graph", "regression", 1, 0, "mae", none, none)
+    with pytest.raises(ConfigError, match=f"gnn.head: {name} halves the width of the nodes, 3, twice"):
+        build_head(tree, spec, 3, 1)
+    build_head(tree, spec, 4, 1)
