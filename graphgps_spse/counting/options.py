@@ -26,7 +26,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 LARGEST_WORK = 10**18
-"""Upper bound of the work for one graph, about 30 years of one core."""
+"""Upper bound of the limit of the work for one graph, about 30 years of one core."""
+LARGEST_BUDGET = 10**13
+"""Upper bound of the work that is spent on one graph, about three hours of one core."""
 
 
 class CountOptions(Options):
@@ -42,7 +44,7 @@ class CountOptions(Options):
         100_000_000,
         "sampled, auto: work for one graph, in units of about a nanosecond",
         at_least=1,
-        at_most=LARGEST_WORK,
+        at_most=LARGEST_BUDGET,
     )
     max_work: int = option(
         100_000_000_000, "exact: work allowed for one graph, in the same units", at_least=1, at_most=LARGEST_WORK
