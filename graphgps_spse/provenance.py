@@ -12,7 +12,7 @@ from graphgps_spse.environment import package_versions
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts
 
-LATER_FIELDS = ("class_names", "loss")
+LATER_FIELDS = ("class_names", "loss", "mixed_units")
 """Fields of DatasetSpec that checkpoints of earlier versions lack; without a value they are left out."""
 
 

@@ -44,6 +44,7 @@ fingerprints and classes by name.
 NEUTRAL_VALUES: dict[str, Any] = {
     "dataset.class_weights": "off",
     "dataset.pyg.level": "",
+    "dataset.pyg.targets": [],
     "dataset.pyg.task": "",
     "dataset.smiles.duplicates": "keep",
     "dataset.smiles.fold": 0,

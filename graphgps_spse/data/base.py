@@ -74,6 +74,8 @@ class DatasetSpec:
     """Names of the classes, in the order of their numbers; empty if they have none."""
     own_data: bool = False
     """Whether the data are a user's: more metrics are computed, and targets are standardised by default."""
+    mixed_units: bool = False
+    """Whether real targets differ in unit and size: they are standardised by default, and each has its own metrics."""
 
 
 class MappedFile(NamedTuple):

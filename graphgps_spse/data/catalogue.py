@@ -24,6 +24,12 @@ ENCODERS = {
 }
 """Kind of features -> the node encoder and the edge encoder that read them."""
 
+QM9_TARGETS = (
+    *("mu", "alpha", "homo", "lumo", "gap", "r2", "zpve", "U0", "U", "H", "G", "Cv"),
+    *("U0_atom", "U_atom", "H_atom", "G_atom", "A", "B", "C"),
+)
+"""Names of the targets of QM9, in the order and the units of PyTorch Geometric (energies in eV)."""
+
 TU, MOLECULES = "Morris et al. 2020 (TUDataset)", "Wu et al. 2018 (MoleculeNet)"
 GEOM_GCN, HETEROPHILOUS = "Pei et al. 2020 (Geom-GCN)", "Platonov et al. 2023"
 PLANETOID, LRGB = "Yang et al. 2016 (Planetoid)", "Dwivedi et al. 2022 (LRGB)"
@@ -182,5 +188,11 @@ def _rows() -> Iterator[tuple[str, str, Known]]:
     yield "PyG-AQSOL", "none", Known(solubility, STANDARD, "Dwivedi et al. 2023, from Sorkun et al. 2019")
     for name, width in (("none", 1), ("LocalDegreeProfile", 5)):
         yield "PyG-MalNetTiny", name, Known(_graph_classes("MalNetTiny", 5, width), STANDARD, "Freitas et al. 2021")
-    quantum = replace(_molecules("QM9", 19, "mae", may_miss=False), node_input=floats(11), edge_input=floats(4))
+    quantum = replace(
+        _molecules("QM9", len(QM9_TARGETS), "mae", may_miss=False),
+        node_input=floats(11),
+        edge_input=floats(4),
+        target_names=QM9_TARGETS,
+        mixed_units=True,
+    )
     yield "PyG-QM9", "none", Known(quantum, RANDOM, "Ramakrishnan et al. 2014")

@@ -30,6 +30,21 @@ class PyGOptions(Options, section="dataset.pyg"):
 
     level: str = option("", "whether targets belong to each graph or node", choices=("", "graph", "node"))
     task: str = option("", "what targets are; empty: integers are classes, others real", choices=("", *METRICS))
+    targets: tuple[str, ...] = option((), "targets to learn: names, or columns such as [\"0\"]; empty: all")
+
+    def columns(self, spec: DatasetSpec) -> list[int]:
+        """Return the columns of the chosen targets. Raises ConfigError for one that the data set lacks."""
+        known = [*spec.target_names, *map(str, range(spec.num_targets))]
+        for name in self.targets:
+            if name not in known:
+                raise ConfigError(
+                    f"dataset.pyg.targets: {spec.name} has no target '{name}'.{nearest(name, known)} It has "
+                    f"{', '.join(spec.target_names) or f'the columns 0 to {spec.num_targets - 1}'}"
+                )
+        if len(set(self.targets)) < len(self.targets):
+            raise ConfigError(f"dataset.pyg.targets: a target is listed twice: {', '.join(self.targets)}")
+        places = [known.index(name) % spec.num_targets for name in self.targets]
+        return places or list(range(spec.num_targets))
 
 
 @datasets.register("PyG-*")
@@ -59,7 +74,11 @@ class PyGDataset:
             known.spec.level if known else self.pyg.level or getattr(pyg_classes().get(class_name), "level", "")
         )
         self.label = known.spec.name if known else name if name not in ("", "none") else class_name
-        self.spec = known.spec if known else self._describe(self._read())
+        spec = known.spec if known else self._describe(self._read())
+        self.columns = self.pyg.columns(spec)
+        """Columns of the targets to learn."""
+        names = tuple(spec.target_names[column] for column in self.columns) if spec.target_names else ()
+        self.spec = replace(spec, num_targets=len(self.columns), target_names=names)
 
     @classmethod
     def from_cfg(cls, cfg: Any) -> "PyGDataset":
@@ -136,6 +155,7 @@ class PyGDataset:
         may_miss = self.spec.may_miss_targets
         graphs = split_from_arrays(arrays, name=self.label, split=key, level=self.spec.level, may_miss_targets=may_miss)
         attr, is_class = graphs.edge_attr_EF, self.spec.num_classes > 0 and self.spec.task != "multilabel"
+        y = graphs.y[:, self.columns] if len(self.columns) < graphs.y.shape[1] else graphs.y
         return replace(
             graphs,
             split=split,
@@ -143,7 +163,7 @@ class PyGDataset:
             edge_attr_EF=None
             if attr is None or not self.spec.edge_input.size
             else _as_input(attr, self.spec.edge_input),
-            y=graphs.y.long() if is_class else graphs.y.float(),
+            y=y.long() if is_class else y.float(),
         )
 
     def _read(self) -> Arrays:
@@ -201,7 +221,7 @@ def open_known(class_name: str, name: str, folder: Path, *, trusted: bool) -> Py
         root=folder / (listed.root or class_name),
         rule="standard",
         split=SplitOptions(split_mode="standard", split_index=0, split=(0.8, 0.1, 0.1), split_file=""),
-        pyg=PyGOptions(level="", task=""),
+        pyg=PyGOptions(level="", task="", targets=()),
         known=known,
         trusted=trusted,
     )

@@ -33,7 +33,7 @@ class TargetOptions(Options, section="dataset"):
     standardise: str = option(
         "auto",
         "train on targets with mean 0 and standard deviation 1 over the training rows; metrics and predictions keep "
-        "their units; auto: for your own data",
+        "their units; auto: for your own data and QM9",
         choices=("auto", "off"),
     )
     class_weights: str = option(
@@ -74,14 +74,14 @@ class Task(ABC):
     ) -> None:
         """`metric` selects the best epoch. `metrics` are registered metrics besides those of the data set.
 
-        `standardise`: "auto" standardises the values that user data have as targets, and "off" nothing.
+        `standardise`: "auto" standardises the values that user data have as targets, or targets of mixed units.
         `class_weights`: see `parse_class_weights`.
         """
         self.spec = spec
         self.loss_fun = (spec.loss or self.losses[0]) if loss_fun == "auto" else loss_fun
         self.metric = spec.metric if metric == "auto" else metric
         self.registered = self._choose_registered(metrics)
-        scales = standardise == "auto" and spec.own_data and self.of_classes is False
+        scales = standardise == "auto" and (spec.own_data or spec.mixed_units) and self.of_classes is False
         self.target_scale = TargetScale(spec.num_targets) if scales else None
         """What maps predictions to the units of the targets, where the loss is that of standardised targets."""
         if class_weights != OFF and not self.weighs_classes:
@@ -125,7 +125,7 @@ class Task(ABC):
             if registered_metrics.get(name).of_classes is not self.of_classes:
                 of = f"{self.spec.name} ({self.spec.task})"
                 raise ConfigError(f"metrics: '{name}' does not suit {of}; it takes {self._suitable()}")
-        if self.spec.own_data:
+        if self.spec.own_data or self.spec.mixed_units:
             return tuple(dict.fromkeys((*self.metrics_of_own_data, *names)))
         of_benchmark = [name for name in (self.spec.metric,) if name in registered_metrics.names()]
         return tuple(name for name in dict.fromkeys((*of_benchmark, *names)) if name not in self.metric_names)

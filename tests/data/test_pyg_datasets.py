@@ -33,7 +33,7 @@ from torch_geometric.transforms import Constant, LocalDegreeProfile
 from graphgps_spse.config import load_config
 from graphgps_spse.data.opening import load_splits, require_targets
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.registry import datasets
+from graphgps_spse.registry import datasets, tasks
 
 
 def open_data(root, data_format, name, *words):
@@ -289,3 +289,19 @@ def test_small_organic_molecules(tmp_path):
             graph = reference[number]
             graph.y = graph.y[0]
             assert_equal_graphs(graphs, row, graph)
+
+
+def test_targets_of_qm9_are_standardised_and_can_be_chosen(tmp_path):
+    lay_qm9(tmp_path, [smiles for smiles in RINGS if "s" not in smiles])
+    words = ["seed=5", "dataset.split=[0.5, 0.25, 0.25]"]
+    every = open_data(tmp_path, "PyG-QM9", "none", *words)
+    task = tasks.get("regression")(every.spec)
+    assert task.target_scale is not None and {"mae", "mae_gap", "r2_homo"} <= set(task.all_metric_names)
+    assert tasks.get("regression")(every.spec, standardise="off").target_scale is None
+    chosen = open_data(tmp_path, "PyG-QM9", "none", *words, "dataset.pyg.targets=[gap, mu, '5']")
+    assert (chosen.spec.num_targets, chosen.spec.target_names) == (3, ("gap", "mu", "r2"))
+    assert torch.equal(load_splits(chosen)["train"].y, load_splits(every)["train"].y[:, [4, 0, 5]])
+    with pytest.raises(ConfigError, match="QM9 has no target 'homo-lumo'. Did you mean 'homo'"):
+        open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[homo-lumo]")
+    with pytest.raises(ConfigError, match="a target is listed twice: gap, gap"):
+        open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[gap, gap]")
