@@ -26,6 +26,8 @@ from graphgps_spse.results import RunResult
 METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
 METRICS["Peptides-func"] = "ap"
 """Data set -> the metric of its design."""
+PACKAGES = ("python", "torch", "numpy", "chemprop")
+"""What a record names with its version."""
 MOLECULENET = ("ESOL", "FreeSolv", "Lipophilicity", "BACE", "BBBP")
 TREES = ("fingerprints", "fingerprints+SPSE", "descriptors", "RRWP", "SPSE", "RRWP+SPSE")
 """Trees are named by their features. Other cells are named by their configuration."""
@@ -118,7 +120,7 @@ def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
                 "config_hash": result.config_hash,
                 "fingerprints": result.fingerprints,
                 "commits": [],
-                "versions": {name: environment[name] for name in ("python", "torch", "numpy") if name in environment},
+                "versions": {name: environment[name] for name in PACKAGES if name in environment},
                 "scores": {},
             },
         )

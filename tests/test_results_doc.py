@@ -8,7 +8,11 @@ import pytest
 from scipy.stats import binomtest
 from scripts_at import load_script
 
+from graphgps_spse.baselines.records import Baseline, experiment
+from graphgps_spse.baselines.trees import TreeOptions
+from graphgps_spse.config import load_config
 from graphgps_spse.reports.published_baselines import published_baselines_text
+from graphgps_spse.results import hash_config
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "expressivity"
@@ -106,3 +110,14 @@ def test_tables_of_molecules_are_those_of_the_record(name):
 def test_a_record_of_molecules_keeps_what_it_has(tmp_path):
     kept = json.loads((RECORDS.parent / "molecules.json").read_text())
     assert load_script("study_tables", "benchmarks").add_runs(json.loads(json.dumps(kept)), tmp_path) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset"), [("moleculenet/freesolv", "FreeSolv"), ("peptides-func-trees", "Peptides-func")]
+)
+@pytest.mark.parametrize("features", ["SPSE", "RRWP"])
+def test_recorded_trees_can_be_continued_with_further_seeds(name, dataset, features):
+    cfg = load_config(ROOT / "configs" / "studies" / f"{name}.yaml", [f"posenc_{features}.enable=True"])
+    baseline = Baseline("LightGBM", "trees", features, {**vars(TreeOptions()), "features": features}, {})
+    cells = json.loads((RECORDS.parent / "molecules.json").read_text())
+    assert hash_config(experiment(cfg, baseline)) == cells[f"{dataset}/{features}"]["config_hash"]

@@ -105,12 +105,18 @@ def load_data(cfg: Config) -> BaselineData:
     return BaselineData(cfg=cfg, spec=spec, task=task, splits=splits, smiles=smiles)
 
 
+def experiment(cfg: Config, baseline: Baseline) -> dict[str, Any]:
+    """Return the configuration that all seeds of a baseline share, with dotted keys."""
+    values = experiment_of(cfg.to_dict())
+    values.pop("dataset.standardise", None)  # scales the loss of models; baselines have their own
+    return values | {f"{baseline.section}.{key}": value for key, value in baseline.settings.items()}
+
+
 def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Callable[[Path], BaselineFit]) -> RunResult:
     """Train one seed in its run directory and write its result.json; a finished seed is read, not trained again.
 
     `train` gets the run directory.
     """
-    settings = {f"{baseline.section}.{key}": value for key, value in baseline.settings.items()}
     config = {**cfg.to_dict(), baseline.section: dict(baseline.settings)}
     with RunDir.open(Path(cfg.out_dir) / cfg.name / str(cfg.seed), config) as run_dir:
         if run_dir.is_finished:
@@ -119,7 +125,7 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
         run_dir.keep_environment(dict(baseline.environment))
         fit = train(run_dir.path)
         measured = _measure(data, fit)
-        same_for_all_seeds = experiment_of(cfg.to_dict()) | settings
+        same_for_all_seeds = experiment(cfg, baseline)
         metric = data.task.reported_metric
         result = RunResult(
             name=cfg.name,
