@@ -14,6 +14,7 @@ from typing import TextIO
 from graphgps_spse.errors import RESUMABLE, SPSEError, StoppedError, exit_code_of, is_full_disk
 from graphgps_spse.extras import missing_library
 from graphgps_spse.memory import is_shortage
+from graphgps_spse.secret_values import redact
 from graphgps_spse.training.signals import exit_at_once, listen, restore
 
 
@@ -37,7 +38,9 @@ def run_command(
         faulthandler.enable(2)  # prints the position of a crash in compiled code or in a truncated mapped file
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may contain undecodable bytes
-    logging.basicConfig(level=level, format=line, stream=sys.stdout if stream is None else stream, force=True)
+    handler = logging.StreamHandler(sys.stdout if stream is None else stream)
+    handler.setFormatter(_WithoutSecrets(line))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     try:
         code = work() or 0
         sys.stdout.flush()
@@ -75,10 +78,17 @@ def run_command(
     return code
 
 
+class _WithoutSecrets(logging.Formatter):
+    """Formats log records and masks secrets, because logs are shared."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
 def _write_error(line: str) -> None:
     """Write a line to stderr. Failures are ignored, because the exit code also reports the error."""
     with suppress(OSError):
-        sys.stderr.write(line + "\n")
+        sys.stderr.write(redact(line) + "\n")
     _discard_unwritten(sys.stderr)
 
 

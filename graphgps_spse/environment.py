@@ -13,6 +13,7 @@ import torch
 from graphgps_spse.cores import count_cores
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
+from graphgps_spse.secret_values import redact_words
 from graphgps_spse.version import __version__
 
 PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "ogb", "rdkit")
@@ -56,7 +57,7 @@ def count_threads(num_threads: int, num_processes: int = 1) -> int:
 def describe_environment(device: torch.device, num_threads: int) -> dict[str, Any]:
     """Return the description of machine, code and package versions that result.json and env.json store."""
     return {
-        "command": sys.argv,
+        "command": redact_words(sys.argv),
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "processor": processor_name(),

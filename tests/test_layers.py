@@ -11,12 +11,13 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 STDLIB_ONLY: set[str] = set()
 
 # Layer of a module -> the modules of the package that it may import, and the libraries of interest that it may use.
-CORE = {"errors", "extras", "options", "registry", "version"}
+CORE = {"errors", "extras", "options", "registry", "secret_values", "version"}
 LAYERS = {
     "errors": (set(), STDLIB_ONLY),
     "extras": ({"errors"}, STDLIB_ONLY),
     "options": ({"errors", "registry"}, STDLIB_ONLY),
     "version": (set(), STDLIB_ONLY),
+    "secret_values": (set(), STDLIB_ONLY),
     "cores": ({"options"}, STDLIB_ONLY),
     "arguments": (set(), STDLIB_ONLY),
     "declarations": (set(), STDLIB_ONLY),
@@ -68,7 +69,7 @@ LAYERS = {
     "reports.prediction_figures": ({"errors"}, {"numpy", "matplotlib", "pyarrow"}),
     "reports.wandb_aggregate": ({"errors", "results"}, {"wandb"}),
     "encode": (CORE | {"encodings", "data.base", "human_readable", "memory"}, {"tqdm"}),
-    "command": ({"errors", "extras", "memory", "training.signals"}, STDLIB_ONLY),
+    "command": ({"errors", "extras", "memory", "secret_values", "training.signals"}, STDLIB_ONLY),
     "expressivity": ({"errors", "counting"}, {"numpy"}),
     "graph_files": ({"errors"}, {"numpy"}),
     "paired_comparison": (None, None),

@@ -11,6 +11,7 @@ from typing import Any
 from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.config.yaml_reader import Node, check_key, mapping_of, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, show
+from graphgps_spse.secret_values import find_secret, redact
 
 Leaves = dict[str, tuple[Any, str]]
 """Values by their dotted key, each with where it stands: file:line, or the override."""
@@ -108,12 +109,23 @@ def read_words(overrides: Sequence[str] | Mapping[str, Any]) -> Leaves:
     """Return the leaves that overrides set: `key=value` words, `key value` pairs, or a dict. Raises ConfigError."""
     if isinstance(overrides, Mapping):
         found = _dotted_leaves(overrides, "override")
-        return {key: (value, f"override {show(f'{key}={value}')}") for key, value in found}
+        return {key: (value, f"override {show(redact(f'{key}={value}'))}") for key, value in found}
     leaves: Leaves = {}
     for key, text in _pairs(overrides):
-        where = f"override {show(f'{key}={text}')}"
+        where = f"override {show(redact(f'{key}={text}'))}"
         leaves[key] = (parse_word(text, where), where)
     return leaves
+
+
+def refuse_secrets(leaves: Leaves) -> None:
+    """Raise ConfigError for a secret: runs store their configuration, and reports and W&B show it."""
+    found = find_secret((key, value) for key, (value, _) in leaves.items())
+    if found:
+        key, reason = found
+        raise ConfigError(
+            f"{leaves[key][1]}: {key}: holds a secret ({reason}), and a run stores its configuration in files that are "
+            "shared. Remove it; programs read secrets from the environment, such as WANDB_API_KEY"
+        )
 
 
 def _read_leaves(path: Path) -> Leaves:

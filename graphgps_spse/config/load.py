@@ -16,6 +16,7 @@ from graphgps_spse.config.files import (
     merge,
     read_chain,
     read_words,
+    refuse_secrets,
 )
 from graphgps_spse.config.legacy.translation import has_foreign_keys, translate
 from graphgps_spse.config.plugins import import_plugin
@@ -48,6 +49,7 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     chain, words = read_chain(source if isinstance(source, Mapping) else Path(source)), read_words(overrides)
     path = chain[0][0]
     base, own = merge(chain, words)
+    refuse_secrets({**base, **own, **words})
     classes = option_classes(_import_plugins({**base, **own, **words}))
     settings = _settle(base, own, words)
     if settings.notes:
