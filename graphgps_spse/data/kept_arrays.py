@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 Arrays = dict[str, np.ndarray]
 
 
-def digest_of(texts: Iterable[str]) -> str:
-    """Return a digest of a sequence of texts, 16 hexadecimal digits.
+def digest_of(texts: Iterable[str | bytes]) -> str:
+    """Return a digest of a sequence of texts or bytes, 16 hexadecimal digits.
 
     Lengths are part of the digest, so that ["ab", "c"] and ["a", "bc"] differ.
     """
     digest = hashlib.sha256()
     for text in texts:
-        content = text.encode("utf-8", "surrogatepass")
+        content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
         digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()[:16]
 

@@ -1,75 +1,208 @@
-"""Graphs, scaffolds and canonical SMILES of a list of molecules, kept on disk for large files."""
+"""Graphs of a list of SMILES and what the checks and splits need of each molecule; in files if there are many.
+
+Many molecules are converted block by block to a folder of memory-mapped arrays (flat.py), so that neither their graphs
+nor RDKit's objects must fit into memory. The folder is kept, and only the first start converts.
+"""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
-from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
-from graphgps_spse.data.molecule_checks import Examined, examine_molecule
-from graphgps_spse.data.molecule_splits import featurise_rows
-from graphgps_spse.data.molecules import KILLED_PROCESS, MoleculeBlock, map_smiles
-from graphgps_spse.data.splits import find_scaffold
+from graphgps_spse.data.base import DatasetSpec, GraphDataset
+from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
+from graphgps_spse.data.kept_arrays import digest_of
+from graphgps_spse.data.molecule_checks import KINDS, examine_molecule, largest_fragment
+from graphgps_spse.data.molecule_splits import FlatMolecules, join_blocks
+from graphgps_spse.data.molecules import KILLED_PROCESS, MoleculeBlock, featurise_many, read_mol, useful_workers
+from graphgps_spse.data.npz import read_npz
+from graphgps_spse.data.splits import scaffold_of
 
 _MIN_STORED_ROWS = 20_000  # the arrays of fewer rows are computed in seconds
-_FEATURES_VERSION = 1  # to be raised when the same SMILES gives other arrays
+_FEATURES_VERSION = 2  # to be raised when the same SMILES gives other arrays
+_GRAPHS, _NOTES = "graphs", "notes.npz"
+
+
+class Note(NamedTuple):
+    """What is kept of a molecule beside its graph."""
+
+    canonical: bytes
+    """Digest of the canonical SMILES."""
+    scaffold: bytes
+    """Digest of the scaffold; of an empty text if no scaffolds are needed."""
+    kinds: int
+    """Bit k is set for the k-th of KINDS."""
+    fragment: str
+    """SMILES of the largest fragment if it was taken from several; otherwise empty."""
+
+
+def read_and_examine(smiles: str, *, fragments: bool, scaffolds: bool) -> tuple[Any, Note]:
+    """Return the RDKit molecule of a SMILES, with `fragments` of its largest fragment, and a note about it."""
+    text = largest_fragment(smiles) if fragments else smiles
+    mol = read_mol(text)
+    scaffold = scaffold_of(mol, text) if scaffolds else ""
+    canonical, found = examine_molecule(mol)
+    kinds = sum((kind in found) << bit for bit, kind in enumerate(KINDS))
+    return mol, Note(_digest(canonical), _digest(scaffold), kinds, text if text != smiles else "")
+
+
+@dataclass(frozen=True)
+class Molecules:
+    """Graphs of the SMILES that are molecules. Arrays have one entry for each graph."""
+
+    load_graphs: Callable[[], FlatMolecules]
+    """Returns the graphs, the same at every call."""
+    rows: np.ndarray
+    """Row of each graph in the list of SMILES, ascending, int64."""
+    canonical: np.ndarray
+    """Digest of the canonical SMILES, 16 bytes."""
+    scaffold: np.ndarray
+    """The same for the scaffold."""
+    kinds: np.ndarray
+    """Bit k is set for the k-th of KINDS."""
+    fragments: dict[int, str]
+    """Row -> SMILES of the fragment that the graph is of, where it is one of several."""
+    bad: list[tuple[int, str]]
+    """Row and reason of each SMILES without a graph."""
+    digest: str
+    """Digest of the list of SMILES if the graphs are kept in files; otherwise empty."""
 
 
 @dataclass
 class MoleculeCache:
-    """Results for lists of SMILES. File names contain a digest of the list, so that a file never holds another list."""
+    """Converts SMILES. File names contain a digest of the list, so that a folder never holds another list."""
 
     folder: Path
     num_workers: int
     """Number of processes that convert molecules."""
 
-    def graphs(self, smiles: Sequence[str]) -> MoleculeBlock:
-        """Return the graphs of the SMILES, and the rows without a graph."""
-
-        def make() -> Arrays:
-            block = featurise_rows(smiles, self.num_workers)
-            bad = np.frombuffer(json.dumps(block.bad).encode(), np.uint8)
-            return {**block._asdict(), "bad": bad}
-
-        def is_final(arrays: Arrays) -> bool:  # a process that was killed may have lacked memory
-            return KILLED_PROCESS not in arrays["bad"].tobytes().decode()
-
-        arrays = dict[str, Any](self._make_or_read("graphs", smiles, make, is_final))
-        arrays["bad"] = [(row, reason) for row, reason in json.loads(arrays["bad"].tobytes())]
-        return MoleculeBlock(**arrays)
-
-    def scaffolds(self, smiles: Sequence[str]) -> list[str]:
-        """Return the scaffold of each molecule."""
-        return self._list("scaffolds_with_chirality", smiles, find_scaffold)
-
-    def examined(self, smiles: Sequence[str]) -> list[Examined]:
-        """Return the canonical SMILES and the unusual properties of each molecule."""
-        found = self._list("canonical", smiles, examine_molecule)
-        return [Examined(canonical, tuple(kinds)) for canonical, kinds in found]
-
-    def _list(self, what: str, smiles: Sequence[str], function: Callable[[str], Any]) -> list[Any]:
-        """Return `function`, whose values are valid JSON, of each SMILES."""
-
-        def make() -> Arrays:
-            values = map_smiles(function, smiles, self.num_workers)
-            return {what: np.frombuffer(json.dumps(values).encode(), np.uint8)}
-
-        return json.loads(self._make_or_read(what, smiles, make)[what].tobytes())
-
-    def _make_or_read(
-        self,
-        what: str,
-        smiles: Sequence[str],
-        make: Callable[[], Arrays],
-        is_final: Callable[[Arrays], bool] = lambda arrays: True,
-    ) -> Arrays:
-        """Return the arrays that `make` computes from the SMILES."""
+    def molecules(self, smiles: Sequence[str], *, fragments: bool, scaffolds: bool) -> Molecules:
+        """Return the graphs and notes of a list of SMILES; options as in `read_and_examine`."""
+        workers = useful_workers(len(smiles), self.num_workers)
+        read = partial(read_and_examine, fragments=fragments, scaffolds=scaffolds)
+        blocks = featurise_many(smiles, num_workers=workers, read=read)
         if len(smiles) < _MIN_STORED_ROWS:
-            return make()
+            block = join_blocks(list(blocks))
+            notes = _Notes()
+            notes.add(block)
+            return notes.molecules(FlatMolecules.of_block(block))
         from rdkit import rdBase
 
-        digest = digest_of([f"{_FEATURES_VERSION} {rdBase.rdkitVersion}", *smiles])
-        return make_or_read(self.folder / f"{what}-{digest}.npz", make, is_final=is_final)
+        options = f"{_FEATURES_VERSION} {rdBase.rdkitVersion} {fragments:d}{scaffolds:d}"
+        digest = digest_of(chain([options], smiles))
+        path = self.folder / f"molecules-{digest}"
+
+        def make(new: Path) -> None:
+            notes = _write(new, blocks)
+            if any(KILLED_PROCESS in reason for _, reason in notes.bad):  # it may have lacked memory
+                found = _read(new, digest="")
+                found.load_graphs()  # the files stay mapped after the folder is gone
+                raise _NotKept(found)
+
+        try:
+            make_once(path, make)
+        except _NotKept as err:
+            return err.molecules
+        return _read(path, digest=digest)
+
+    def split(
+        self,
+        molecules: Molecules,
+        graphs: np.ndarray,
+        targets_GT: Tensor,
+        *,
+        spec: DatasetSpec,
+        split: str,
+        source: str,
+    ) -> GraphDataset:
+        """Return some graphs and their targets as a split: mapped from files if the molecules are, or in memory."""
+        if not molecules.digest:
+            return molecules.load_graphs().split(graphs, targets_GT, spec=spec, split=split, source=source)
+        words = [molecules.digest, spec.name, str(spec.may_miss_targets), str(targets_GT.dtype)]
+        digest = digest_of([*words, graphs.astype(np.int64).tobytes(), targets_GT.numpy().tobytes()])
+        path = self.folder / f"{split}-{digest}"
+
+        def make(new: Path) -> None:
+            molecules.load_graphs().write_split(new, graphs, targets_GT, spec=spec, split=split)
+
+        make_once(path, make)
+        return replace(load_flat(path), source=source)
+
+
+class _NotKept(Exception):
+    """Carries molecules whose folder must not be kept."""
+
+    def __init__(self, molecules: Molecules) -> None:
+        super().__init__()
+        self.molecules = molecules
+
+
+class _Notes:
+    """Notes of the blocks so far."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[np.ndarray]] = {"rows": [], "canonical": [], "scaffold": [], "kinds": []}
+        self.fragments: dict[int, str] = {}
+        self.bad: list[tuple[int, str]] = []
+
+    def add(self, block: MoleculeBlock) -> None:
+        notes: list[Note] = block.notes
+        self.parts["rows"].append(block.rows)
+        self.parts["canonical"].append(np.array([note.canonical for note in notes], "V16"))
+        self.parts["scaffold"].append(np.array([note.scaffold for note in notes], "V16"))
+        self.parts["kinds"].append(np.array([note.kinds for note in notes], np.uint8))
+        self.fragments |= {row: note.fragment for row, note in zip(block.rows.tolist(), notes) if note.fragment}
+        self.bad += block.bad
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.concatenate(parts) for name, parts in self.parts.items()}
+
+    def molecules(self, graphs: FlatMolecules) -> Molecules:
+        return Molecules(lambda: graphs, **self.arrays(), fragments=self.fragments, bad=self.bad, digest="")
+
+
+def _write(path: Path, blocks: Iterable[MoleculeBlock]) -> _Notes:
+    """Write graphs and notes to a new folder, and return the notes."""
+    notes, writer = _Notes(), FlatWriter(path / _GRAPHS)
+    for block in blocks:
+        arrays = {name: getattr(block, name) for name in ("sizes", "num_edges", "x", "edge_index", "edge_attr")}
+        writer.append(**arrays, y=block.rows[:, None])
+        notes.add(block)
+    arrays = notes.arrays()
+    if len(arrays["rows"]):
+        writer.close(name="molecules", split="all")
+    texts = json.dumps([list(notes.fragments.items()), notes.bad]).encode()
+    arrays |= {name: arrays[name].view(np.uint8).reshape(-1, 16) for name in ("canonical", "scaffold")}
+    np.savez(path / _NOTES, **arrays, texts=np.frombuffer(texts, np.uint8), allow_pickle=False)
+    return notes
+
+
+def _read(path: Path, digest: str) -> Molecules:
+    """Return the molecules of a folder. Raises DataError if it is damaged."""
+    arrays = read_npz(path / _NOTES)
+    fragments, bad = json.loads(arrays.pop("texts").tobytes())
+    arrays |= {name: arrays[name].reshape(-1).view("V16") for name in ("canonical", "scaffold")}
+    num_graphs = len(arrays["rows"])
+
+    @cache
+    def load_graphs() -> FlatMolecules:
+        return FlatMolecules.of_dataset(load_flat(path / _GRAPHS)) if num_graphs else _none()
+
+    return Molecules(
+        load_graphs, **arrays, fragments=dict(fragments), bad=[(row, why) for row, why in bad], digest=digest
+    )
+
+
+def _none() -> FlatMolecules:
+    return FlatMolecules.of_block(join_blocks([]))
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()

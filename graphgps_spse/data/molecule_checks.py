@@ -1,10 +1,12 @@
 """Checks of molecules that can be read and may still surprise: duplicates, mixtures, wildcards, isotopes and metals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from graphgps_spse.data.molecules import read_mol, show_smiles
 from graphgps_spse.data.smiles_file import BadRow
@@ -32,13 +34,12 @@ class Examined(NamedTuple):
     """Keys of KINDS."""
 
 
-def examine_molecule(smiles: str) -> Examined:
-    """Return the canonical SMILES and the unusual properties of a molecule."""
+def examine_molecule(mol: Any) -> Examined:
+    """Return the canonical SMILES and the unusual properties of an RDKit molecule, whose atom map numbers are lost."""
     from rdkit import Chem
 
-    mol = read_mol(smiles)
     elements, isotopes = set(), set()
-    for atom in mol.GetAtoms():
+    for atom in map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())):
         elements.add(atom.GetSymbol())
         isotopes.add(atom.GetIsotope())
         atom.SetAtomMapNum(0)
@@ -81,20 +82,25 @@ def _fragment_chooser() -> Any:
 class MoleculeChecks:
     """Duplicates and unusual molecules among the rows of a file. All sequences have one entry per row."""
 
-    numbers: Sequence[int]
-    """Line numbers."""
+    numbers: np.ndarray
+    """Line numbers, [R]."""
     smiles: Sequence[str]
-    targets: Sequence[Sequence[float]]
-    """NaN for unknown targets."""
-    examined: Sequence[Examined]
+    targets: np.ndarray
+    """[R, T], NaN for unknown targets."""
+    canonical: np.ndarray
+    """[R], equal for rows of the same molecule: canonical SMILES, or digests of them."""
+    kinds: Mapping[str, np.ndarray]
+    """Each key of KINDS -> the rows of molecules of this kind, ascending."""
 
     @cached_property
     def duplicates(self) -> list[list[int]]:
-        """Indices of the rows of each molecule that has several, ascending."""
-        rows: dict[str, list[int]] = {}
-        for row, molecule in enumerate(self.examined):
-            rows.setdefault(molecule.canonical, []).append(row)
-        return [group for group in rows.values() if len(group) > 1]
+        """Indices of the rows of each molecule that has several, ascending; molecules by their first row."""
+        _, molecule_R, rows_M = np.unique(self.canonical, return_inverse=True, return_counts=True)
+        several_R = np.flatnonzero(rows_M[molecule_R.reshape(-1)] > 1)
+        rows: dict[int, list[int]] = {}
+        for row, molecule in zip(several_R.tolist(), molecule_R.reshape(-1)[several_R].tolist()):
+            rows.setdefault(molecule, []).append(row)
+        return list(rows.values())
 
     @cached_property
     def copies(self) -> dict[int, int]:
@@ -103,16 +109,16 @@ class MoleculeChecks:
 
     def remarks(self) -> list[BadRow]:
         """Return a remark for each unusual property and each copy, sorted by line number."""
-        found = [(row, kind) for row, molecule in enumerate(self.examined) for kind in molecule.kinds]
+        found = [(row, kind) for kind, rows in self.kinds.items() for row in rows.tolist()]
         found += [(row, f"same molecule as row {self.numbers[first]}") for row, first in self.copies.items()]
-        return [BadRow(self.numbers[row], self.smiles[row], remark) for row, remark in sorted(found)]
+        return [BadRow(int(self.numbers[row]), self.smiles[row], remark) for row, remark in sorted(found)]
 
     def describe_unusual(self) -> list[str]:
         """Return a line for each unusual property: the number of molecules, the first line numbers and an example."""
         lines = []
         for kind, description in KINDS.items():
-            rows = [row for row, molecule in enumerate(self.examined) if kind in molecule.kinds]
-            if rows:
+            rows = self.kinds.get(kind, ())
+            if len(rows):
                 where = show_rows([self.numbers[row] for row in rows])
                 lines.append(f"{description}: {len(rows):,}, {where}, for example {show_smiles(self.smiles[rows[0]])}")
         return lines
@@ -123,7 +129,7 @@ class MoleculeChecks:
         `splits` maps the name of each split to its rows; without it, the last number is left out.
         """
         groups = self.duplicates
-        conflicts = sum(_differ([self.targets[row] for row in group]) for group in groups)
+        conflicts = sum(_differ(self.targets[group].tolist()) for group in groups)
         text = (
             f"{len(groups):,} molecule{' has' if len(groups) == 1 else 's have'} several rows by canonical SMILES, "
             f"{sum(map(len, groups)):,} rows in all (for example {show_rows([self.numbers[r] for r in groups[0]])}), "
@@ -131,8 +137,10 @@ class MoleculeChecks:
         )
         if splits is None:
             return text
-        split_of = {row: split for split, rows in splits.items() for row in rows}
-        across = sum(len({split_of[row] for row in group}) > 1 for group in groups)
+        split_R = np.zeros(len(self.numbers), np.int8)
+        for number, rows in enumerate(splits.values()):
+            split_R[rows] = number
+        across = sum(len({*split_R[group].tolist()}) > 1 for group in groups)
         return f"{text}, {across:,} in more than one split"
 
 
@@ -141,7 +149,7 @@ def _differ(targets: Sequence[Sequence[float]]) -> bool:
     return any(len({value for value in column if not math.isnan(value)}) > 1 for column in zip(*targets))
 
 
-def show_rows(numbers: Sequence[int]) -> str:
+def show_rows(numbers: Sequence[Any]) -> str:
     """Return line numbers for a message, at most five: "rows 3, 8 and 9" or "rows 3, 8, 9, 12, 14 and 7 more"."""
     shown = [str(number) for number in numbers[:5]]
     if len(numbers) > 5:

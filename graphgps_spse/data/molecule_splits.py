@@ -1,43 +1,90 @@
-"""Molecules of a split as flat arrays: conversion by several processes, selection, and the data set of a split."""
+"""Molecules as flat arrays: conversion by several processes, selection, and the data set of a split."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
+from graphgps_spse.data.flat import FlatWriter
 from graphgps_spse.data.molecules import MoleculeBlock, featurise_block, featurise_many, useful_workers
+from graphgps_spse.row_runs import RowRuns
+
+_CHUNK = 1 << 14  # molecules that are copied at a time
 
 
 def featurise_rows(smiles: Sequence[str], num_workers: int) -> MoleculeBlock:
     """Return the graphs of a list of SMILES as a single block, computed by up to `num_workers` processes."""
     num_workers = useful_workers(len(smiles), num_workers)
-    blocks = list(featurise_many(smiles, num_workers=num_workers)) or [featurise_block([])]
+    return join_blocks(list(featurise_many(smiles, num_workers=num_workers)))
+
+
+def join_blocks(blocks: Sequence[MoleculeBlock]) -> MoleculeBlock:
+    """Return consecutive blocks as one."""
+    blocks = blocks or [featurise_block([])]
     arrays = {
         name: np.concatenate([getattr(block, name) for block in blocks], axis=-1 if name == "edge_index" else 0)
-        for name in MoleculeBlock._fields[:-1]
+        for name in ("rows", "sizes", "num_edges", "x", "edge_index", "edge_attr")
     }
-    return MoleculeBlock(**arrays, bad=[row for block in blocks for row in block.bad])
+    bad, notes = ([item for block in blocks for item in getattr(block, name)] for name in ("bad", "notes"))
+    return MoleculeBlock(**arrays, bad=bad, notes=notes)
 
 
-def select_molecules(block: MoleculeBlock, graphs: Sequence[int]) -> MoleculeBlock:
-    """Return the given graphs of a block, in ascending order."""
-    chosen_G = np.zeros(len(block.sizes), dtype=bool)
-    chosen_G[list(graphs)] = True
-    nodes, edges = np.repeat(chosen_G, block.sizes), np.repeat(chosen_G, block.num_edges)
-    return MoleculeBlock(
-        rows=block.rows[chosen_G],
-        sizes=block.sizes[chosen_G],
-        num_edges=block.num_edges[chosen_G],
-        x=block.x[nodes],
-        edge_index=block.edge_index[:, edges],
-        edge_attr=block.edge_attr[edges],
-        bad=[],
-    )
+@dataclass(frozen=True)
+class FlatMolecules:
+    """Graphs of many molecules, in memory or mapped from files."""
+
+    node_ptr: np.ndarray
+    edge_ptr: np.ndarray
+    x_NF: Tensor
+    edge_index_2E: Tensor
+    edge_attr_EF: Tensor
+
+    @classmethod
+    def of_block(cls, block: MoleculeBlock) -> "FlatMolecules":
+        """Return the graphs of a block."""
+        ptrs = (np.concatenate([[0], counts.cumsum()]) for counts in (block.sizes, block.num_edges))
+        return cls(*ptrs, *(torch.from_numpy(values) for values in (block.x, block.edge_index, block.edge_attr)))
+
+    @classmethod
+    def of_dataset(cls, graphs: GraphDataset) -> "FlatMolecules":
+        """Return the graphs of a data set of molecules."""
+        assert graphs.edge_attr_EF is not None, "bonds have features"
+        ptrs = graphs.node_ptr.numpy(), graphs.edge_ptr.numpy()
+        return cls(*ptrs, graphs.x_NF, graphs.edge_index_2E, graphs.edge_attr_EF)
+
+    def take(self, graphs: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the given graphs in this order, as arguments of FlatWriter.append without `y`."""
+        nodes, edges = RowRuns.of(self.node_ptr, graphs), RowRuns.of(self.edge_ptr, graphs)
+        return {
+            "sizes": nodes.count_B,
+            "num_edges": edges.count_B,
+            "x": nodes.take(self.x_NF).numpy(),
+            "edge_index": edges.take(self.edge_index_2E, dim=1).numpy(),
+            "edge_attr": edges.take(self.edge_attr_EF).numpy(),
+        }
+
+    def split(
+        self, graphs: np.ndarray, targets_GT: Tensor, *, spec: DatasetSpec, split: str, source: str
+    ) -> GraphDataset:
+        """Return the given graphs and their targets as a split in memory."""
+        block = MoleculeBlock(graphs, **self.take(graphs), bad=[], notes=[])
+        return molecule_split(block, targets_GT, spec=spec, split=split, source=source)
+
+    def write_split(self, path: Path, graphs: np.ndarray, targets_GT: Tensor, *, spec: DatasetSpec, split: str) -> None:
+        """Write the given graphs and their targets to a new folder, which `load_flat` maps. Few are in memory."""
+        writer = FlatWriter(path)
+        for first in range(0, len(graphs), _CHUNK):
+            chunk = slice(first, first + _CHUNK)
+            writer.append(**self.take(graphs[chunk]), y=targets_GT[chunk].numpy())
+        writer.close(name=spec.name, split=split, may_miss_targets=spec.may_miss_targets)
 
 
 def molecule_split(
-    block: MoleculeBlock, targets_GT: torch.Tensor, *, spec: DatasetSpec, split: str, source: str = ""
+    block: MoleculeBlock, targets_GT: Tensor, *, spec: DatasetSpec, split: str, source: str = ""
 ) -> GraphDataset:
     """Return a split of molecules and their targets [G, T] float32, where NaN stands for unknown."""
     return GraphDataset(

@@ -63,6 +63,12 @@ class MoleculeBlock(NamedTuple):
     """[E, 3] uint8."""
     bad: list[tuple[int, str]]
     """Row number and reason of each row that could not be converted."""
+    notes: list[Any]
+    """What `Reader` has noted of each molecule."""
+
+
+Reader = Callable[[Any], tuple[Any, Any]]
+"""From a SMILES to an RDKit molecule and a note about it. Raises DataError if there is no molecule."""
 
 
 def featurise(smiles: str) -> Molecule:
@@ -77,26 +83,34 @@ def featurise(smiles: str) -> Molecule:
 def featurise_mol(mol: Any, smiles: str) -> Molecule:
     """Return the graph of an RDKit molecule, atoms in its order; `smiles` is what errors call it."""
     tables = _tables()
-    x = np.array([_atom_features(atom, tables) for atom in mol.GetAtoms()], dtype=np.uint8)
+    atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))  # faster than RDKit's own sequences
+    x = np.array([_atom_features(atom, tables) for atom in atoms], dtype=np.uint8)
     ends, features = [], []
-    for bond in mol.GetBonds():
+    for bond in map(mol.GetBondWithIdx, range(mol.GetNumBonds())):
         i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        ends += [(i, j), (j, i)]
-        features += [_bond_features(bond, tables, smiles)] * 2
+        ends += [i, j, j, i]
+        features += _bond_features(bond, tables, smiles) * 2
     edge_index = np.array(ends, dtype=np.int16).reshape(-1, 2).T
     return Molecule(x, edge_index, np.array(features, dtype=np.uint8).reshape(-1, NUM_BOND_COLUMNS))
 
 
-def featurise_block(smiles: Sequence[Any], first_row: int = 0) -> MoleculeBlock:
+def read_plainly(smiles: Any) -> tuple[Any, None]:
+    """Read a molecule without a note: the default `Reader`."""
+    return read_mol(smiles), None
+
+
+def featurise_block(smiles: Sequence[Any], first_row: int = 0, read: Reader = read_plainly) -> MoleculeBlock:
     """Return the graphs of a sequence of SMILES, whose first entry is row `first_row` of a longer list."""
     from rdkit import rdBase
 
-    rows, molecules, bad = [], [], []
+    rows, molecules, notes, bad = [], [], [], []
     with rdBase.BlockLogs():  # RDKit's messages are returned as reasons
         for row, text in enumerate(smiles, first_row):
             try:
-                molecules.append(featurise(text))
+                mol, note = read(text)
+                molecules.append(featurise_mol(mol, text))
                 rows.append(row)
+                notes.append(note)
             except DataError as err:
                 bad.append((row, str(err)))
     return MoleculeBlock(
@@ -107,32 +121,35 @@ def featurise_block(smiles: Sequence[Any], first_row: int = 0) -> MoleculeBlock:
         edge_index=np.concatenate([np.empty((2, 0), np.int16), *(m.edge_index for m in molecules)], axis=1),
         edge_attr=np.concatenate([np.empty((0, NUM_BOND_COLUMNS), np.uint8), *(m.edge_attr for m in molecules)]),
         bad=bad,
+        notes=notes,
     )
 
 
-def featurise_many(smiles: Iterable[Any], *, num_workers: int = 1) -> Iterator[MoleculeBlock]:
+def featurise_many(
+    smiles: Iterable[Any], *, num_workers: int = 1, read: Reader = read_plainly
+) -> Iterator[MoleculeBlock]:
     """Yield the graphs of many SMILES in blocks, in order. The result does not depend on the number of processes.
 
-    `smiles` is read lazily, a few blocks ahead, so that neither the SMILES nor the graphs must fit into memory. If a
-    process is killed, its molecules are converted again in separate processes. A molecule that again kills its process
-    becomes a bad row.
+    `smiles` is read lazily, a few blocks ahead, so that neither the SMILES nor the graphs must fit into memory. `read`
+    must be a function that other processes can be given. If a process is killed, its molecules are converted again in
+    separate processes. A molecule that again kills its process becomes a bad row.
     """
     require("rdkit")
     parts = _parts(smiles)
     if num_workers < 2:
         for first_row, part in parts:
-            yield featurise_block(part, first_row)
+            yield featurise_block(part, first_row, read)
         return
     waiting: deque[_Part] = deque()
     while True:
         with _processes(num_workers) as pool:
             try:
-                yield from _featurise_with(pool, num_workers, parts, waiting)
+                yield from _featurise_with(pool, num_workers, parts, waiting, read)
                 return
             except BrokenProcessPool:
                 log.warning("a process that converts SMILES was killed; its molecules are converted again separately")
         while waiting:
-            yield from _featurise_isolated(*waiting.popleft())
+            yield from _featurise_isolated(*waiting.popleft(), read)
 
 
 _Part = tuple[int, list[Any]]
@@ -151,7 +168,7 @@ def _processes(number: int) -> ProcessPoolExecutor:
 
 
 def _featurise_with(
-    pool: ProcessPoolExecutor, num_workers: int, parts: Iterator[_Part], waiting: deque[_Part]
+    pool: ProcessPoolExecutor, num_workers: int, parts: Iterator[_Part], waiting: deque[_Part], read: Reader
 ) -> Iterator[MoleculeBlock]:
     """Yield the blocks of all parts. `waiting` holds the parts whose blocks have not been yielded yet."""
     futures: deque[Future[MoleculeBlock]] = deque()
@@ -159,7 +176,7 @@ def _featurise_with(
         while True:
             while len(waiting) < 3 * num_workers and (part := next(parts, None)):
                 waiting.append(part)
-                futures.append(pool.submit(featurise_block, part[1], part[0]))
+                futures.append(pool.submit(featurise_block, part[1], part[0], read))
             if not waiting:
                 return
             block = futures.popleft().result()
@@ -170,32 +187,19 @@ def _featurise_with(
             future.cancel()
 
 
-def _featurise_isolated(first_row: int, part: list[Any]) -> Iterator[MoleculeBlock]:
+def _featurise_isolated(first_row: int, part: list[Any], read: Reader) -> Iterator[MoleculeBlock]:
     """Yield the blocks of some rows, converted by a new process; bisect them if the process is killed."""
     try:
         with _processes(1) as pool:
-            yield pool.submit(featurise_block, part, first_row).result()
+            yield pool.submit(featurise_block, part, first_row, read).result()
     except BrokenProcessPool:
         if len(part) > 1:
             half = len(part) // 2
-            yield from _featurise_isolated(first_row, part[:half])
-            yield from _featurise_isolated(first_row + half, part[half:])
+            yield from _featurise_isolated(first_row, part[:half], read)
+            yield from _featurise_isolated(first_row + half, part[half:], read)
         else:
             reason = f"{show_smiles(part[0])} {KILLED_PROCESS}, by a crash of RDKit or a lack of memory"
             yield featurise_block([])._replace(bad=[(first_row, reason)])
-
-
-def map_smiles(function: Callable[[str], Any], smiles: Sequence[str], num_workers: int) -> list[Any]:
-    """Return `function` of each SMILES, in order, computed by up to `num_workers` processes.
-
-    `function` must not raise. Molecules that kill a process must have been excluded by `featurise_many`.
-    """
-    require("rdkit")
-    num_workers = useful_workers(len(smiles), num_workers)
-    if num_workers < 2:
-        return [function(text) for text in smiles]
-    with _processes(num_workers) as pool:
-        return list(pool.map(function, smiles, chunksize=512))
 
 
 def useful_workers(num_rows: int, num_workers: int) -> int:

@@ -10,19 +10,20 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
 
 from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
-from graphgps_spse.data.molecule_cache import MoleculeCache
-from graphgps_spse.data.molecule_checks import MoleculeChecks, largest_fragment
-from graphgps_spse.data.molecule_splits import molecule_split, select_molecules
-from graphgps_spse.data.molecules import MoleculeBlock, count_workers, map_smiles
+from graphgps_spse.data.molecule_cache import MoleculeCache, Molecules
+from graphgps_spse.data.molecule_checks import KINDS, MoleculeChecks, largest_fragment
+from graphgps_spse.data.molecule_rows import RowTable, SplitRows
+from graphgps_spse.data.molecules import count_workers
 from graphgps_spse.data.options import LARGEST_SPLIT, SourceOptions
 from graphgps_spse.data.smiles_columns import Layout, find_layout
-from graphgps_spse.data.smiles_file import BadRow, SmilesRow, read_rows, write_list
+from graphgps_spse.data.smiles_file import BadRow, read_rows, write_list
 from graphgps_spse.data.smiles_targets import TargetReader, find_classes
 from graphgps_spse.data.splits import MIN_FOLDS, SmilesSplit
 from graphgps_spse.errors import ConfigError, DataError
@@ -108,18 +109,6 @@ class SmilesOptions(Options, section="dataset.smiles"):
     )
 
 
-class LabelledRow(NamedTuple):
-    """A row of the CSV with valid targets."""
-
-    number: int
-    """Line number in the file."""
-    smiles: str
-    targets: tuple[float, ...]
-    """NaN for unknown targets."""
-    group: str
-    """Split of the row if a column defines the splits; otherwise empty."""
-
-
 @datasets.register("smiles")
 class Smiles:
     """User molecules from a CSV with SMILES and targets: numbers, binary labels or classes."""
@@ -161,7 +150,7 @@ class Smiles:
             own_data=True,
             class_names=classes,
         )
-        self.rows: dict[str, list[SmilesRow]] = {}
+        self.rows: dict[str, SplitRows] = {}
         """Line number and SMILES of each graph of a split, set by `load`."""
 
     @classmethod
@@ -218,83 +207,81 @@ class Smiles:
 
     def load(self) -> dict[str, GraphDataset]:
         """Read the file and return the splits. Raises DataError that names the first invalid rows, unless skipped."""
-        extra = (*self.spec.target_names, *([self.split.column] if self.split.how == "column" else []))
-        labelled: list[LabelledRow] = []
-        bad: list[BadRow] = []
-        reader, unlabelled = TargetReader(self.spec.target_names, self.task, self.classes), Counter[str]()
-        for row in read_rows(self.file, self.smiles_column, extra):
-            parsed = row if isinstance(row, BadRow) else self._parse(row, reader)
-            if isinstance(parsed, BadRow):
-                bad.append(parsed)
-            elif all(math.isnan(target) for target in parsed.targets):
-                unlabelled[parsed.group] += 1
-            else:
-                labelled.append(parsed)
-        self._report_unlabelled(unlabelled, len(labelled))
-        texts = self.prepare([row.smiles for row in labelled])
-        labelled = [row._replace(smiles=text) for row, text in zip(labelled, texts)]
-        graphs = self.cache.graphs(texts)
-        bad += [BadRow(labelled[row].number, labelled[row].smiles, reason) for row, reason in graphs.bad]
-        labelled = [labelled[row] for row in graphs.rows]
+        reader = TargetReader(self.spec.target_names, self.task, self.classes)
+        table, bad = self._read_rows(reader)
+        found = self.cache.molecules(
+            table.smiles, fragments=self.largest_fragment, scaffolds=self.split.how == "scaffold"
+        )
+        numbers = table.numbers
+        bad += [BadRow(int(numbers[row]), table.smiles[row], reason) for row, reason in found.bad]
         if bad:
-            self._report_bad_rows(sorted(bad), len(bad) + len(labelled), reader.hint())
-        labelled, graphs, rows = self._divide(labelled, graphs)
-        self.rows = {split: [SmilesRow(*labelled[row][:2], ()) for row in part] for split, part in rows.items()}
+            self._report_bad_rows(sorted(bad), len(bad) + len(found.rows), reader.hint())
+        rows = {split: np.array(part, np.int64) for split, part in self._divide(table, found).items()}
+        smiles = _ReadSmiles(table.smiles, found.fragments)
+        self.rows = {split: SplitRows(numbers, smiles, found.rows[part]) for split, part in rows.items()}
         dtype = torch.int64 if self.task == "multiclass" else torch.float32
-        targets_GT = torch.tensor([row.targets for row in labelled]).to(dtype)
+        targets_RT, file = torch.from_numpy(table.targets).to(dtype), str(self.file)
         return {
-            split: molecule_split(
-                select_molecules(graphs, part), targets_GT[part], spec=self.spec, split=split, source=str(self.file)
-            )
+            split: self.cache.split(found, part, targets_RT[found.rows[part]], spec=self.spec, split=split, source=file)
             for split, part in rows.items()
         }
 
     def prepare(self, smiles: Sequence[str]) -> list[str]:
         """Return the SMILES that the model reads: with `largest_fragment`, one molecule of each."""
-        return map_smiles(largest_fragment, smiles, self.cache.num_workers) if self.largest_fragment else list(smiles)
+        return [largest_fragment(text) for text in smiles] if self.largest_fragment else list(smiles)
 
-    def _divide(
-        self, labelled: list[LabelledRow], graphs: MoleculeBlock
-    ) -> tuple[list[LabelledRow], MoleculeBlock, dict[str, list[int]]]:
-        """Check all molecules and split them. Return the rows and graphs that remain, and the rows of each split."""
+    def _read_rows(self, reader: TargetReader) -> tuple[RowTable, list[BadRow]]:
+        """Return the rows with valid targets, and the invalid rows. Rows without any target are counted in the log."""
+        extra = (*self.spec.target_names, *([self.split.column] if self.split.how == "column" else []))
+        table, bad, unlabelled = RowTable(self.spec.num_targets), list[BadRow](), Counter[str]()
+        for row in read_rows(self.file, self.smiles_column, extra):
+            if isinstance(row, BadRow):
+                bad.append(row)
+                continue
+            try:
+                targets = reader.read(row.cells[: self.spec.num_targets])
+                group = self._named_split(row.cells[self.spec.num_targets :])
+            except ValueError as err:
+                bad.append(BadRow(row.number, row.smiles, str(err)))
+                continue
+            if all(map(math.isnan, targets)):
+                unlabelled[group] += 1
+            else:
+                table.append(row.number, row.smiles, targets, group)
+        self._report_unlabelled(unlabelled, len(table))
+        return table, bad
+
+    def _divide(self, table: RowTable, found: Molecules) -> dict[str, list[int]]:
+        """Check all molecules and split them. Return the numbers of the graphs of each split."""
         checks = MoleculeChecks(
-            numbers=[row.number for row in labelled],
-            smiles=[row.smiles for row in labelled],
-            targets=[row.targets for row in labelled],
-            examined=self.cache.examined([row.smiles for row in labelled]),
+            numbers=table.numbers[found.rows],
+            smiles=_ReadSmiles(table.smiles, found.fragments, found.rows),
+            targets=table.targets[found.rows],
+            canonical=found.canonical,
+            kinds={kind: np.flatnonzero(found.kinds & 1 << bit) for bit, kind in enumerate(KINDS)},
         )
         file, listed = self.file, self._list_remarks(checks.remarks())
         unusual = checks.describe_unusual()
         if unusual:
             log.warning("%s: molecules to check%s:\n  %s", file, listed, "\n  ".join(unusual))
-        copies = checks.copies
+        copies, kept = checks.copies, np.arange(len(found.rows))
         if copies and self.duplicates == "error":
             cure = "remove rows, or set dataset.smiles.duplicates to drop or keep"
             raise DataError(f"{file}: {checks.describe_duplicates()}{listed}; {cure}")
         if copies and self.duplicates == "drop":
             dropped = f"dropped {len(copies):,} rows, all but the first of each molecule"
             log.warning("%s: %s%s; %s", file, checks.describe_duplicates(), listed, dropped)
-            kept = [row for row in range(len(labelled)) if row not in copies]
-            labelled, graphs = [labelled[row] for row in kept], select_molecules(graphs, kept)
+            kept = np.delete(kept, list(copies))
         try:
-            groups = [row.group for row in labelled]
-            if self.split.how == "scaffold":
-                groups = self.cache.scaffolds([row.smiles for row in labelled])
-            rows = self.split.divide(groups)
+            groups = found.scaffold if self.split.how == "scaffold" else table.groups[found.rows]
+            parts = self.split.divide(groups[kept].tolist())
         except DataError as err:
             raise DataError(f"{file}: {err}; change dataset.smiles.fractions or dataset.smiles.split") from err
+        rows = {split: kept[part].tolist() for split, part in parts.items()}
         if copies and self.duplicates == "keep":
             cure = "dataset.smiles.duplicates=drop keeps one row of each molecule"
             log.warning("%s: %s%s; %s", file, checks.describe_duplicates(rows), listed, cure)
-        return labelled, graphs, rows
-
-    def _parse(self, row: SmilesRow, reader: TargetReader) -> LabelledRow | BadRow:
-        num_targets = self.spec.num_targets
-        try:
-            targets, group = reader.read(row.cells[:num_targets]), self._named_split(row.cells[num_targets:])
-        except ValueError as err:
-            return BadRow(row.number, row.smiles, str(err))
-        return LabelledRow(row.number, row.smiles, targets, group)
+        return rows
 
     def _named_split(self, cells: tuple[str, ...]) -> str:
         """Return the split in the split column, or "" for other methods. Raises ValueError with the reason."""
@@ -333,6 +320,21 @@ class Smiles:
         except DataError as err:
             log.warning("%s", err)
             return ""
+
+
+class _ReadSmiles(Sequence[str]):
+    """The SMILES that graphs are of: those of the file, or their largest fragments."""
+
+    def __init__(self, smiles: Sequence[str], fragments: Mapping[int, str], rows: np.ndarray | None = None) -> None:
+        """`fragments` are by row of `smiles`. With `rows`, entry g is that of row rows[g]."""
+        self._smiles, self._fragments, self._rows = smiles, fragments, rows
+
+    def __len__(self) -> int:
+        return len(self._smiles if self._rows is None else self._rows)
+
+    def __getitem__(self, number: Any) -> Any:
+        row = number if self._rows is None else int(self._rows[number])
+        return self._fragments.get(row) or self._smiles[row]
 
 
 def _check_columns(options: SmilesOptions) -> None:

@@ -7,10 +7,11 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from graphgps_spse.data.molecules import show_smiles
+from graphgps_spse.data.molecules import read_mol, show_smiles
 from graphgps_spse.errors import DataError
 from graphgps_spse.seeding import derive_seed
 
@@ -37,7 +38,7 @@ class SmilesSplit:
     fold: int = 0
     """Fold that is the test split. The next fold (after the last one, the first) is val; all others are train."""
 
-    def divide(self, groups: Sequence[str]) -> dict[str, list[int]]:
+    def divide(self, groups: Sequence[Hashable]) -> dict[str, list[int]]:
         """Return the rows of each split, ascending. `groups` holds the scaffold of each row, or `read_name` of it.
 
         Raises DataError if a split is empty.
@@ -56,7 +57,7 @@ class SmilesSplit:
         check_split(rows, self.how)
         return rows
 
-    def _folds(self, groups: Sequence[str]) -> list[list[int]]:
+    def _folds(self, groups: Sequence[Hashable]) -> list[list[int]]:
         if self.how == "random":
             return folds_at_random(len(groups), self.folds, self.seed)
         if self.how == "scaffold":
@@ -111,7 +112,7 @@ def folds_at_random(num_rows: int, folds: int, seed: int) -> list[list[int]]:
     return [sorted(part.tolist()) for part in np.array_split(order, folds)]
 
 
-def folds_by_scaffold(scaffolds: Sequence[str], folds: int) -> list[list[int]]:
+def folds_by_scaffold(scaffolds: Sequence[Hashable], folds: int) -> list[list[int]]:
     """Return the rows of each fold, ascending, such that no scaffold is in two folds.
 
     Groups with the same scaffold, in the order of `split_by_scaffold`, go to the fold that is smallest so far; of equal
@@ -137,11 +138,17 @@ def find_scaffold(smiles: str) -> str:
     Raises DataError if `smiles` is not a molecule.
     """
     from rdkit import rdBase
+
+    with rdBase.BlockLogs():
+        return scaffold_of(read_mol(smiles), smiles)
+
+
+def scaffold_of(mol: Any, smiles: str) -> str:
+    """Return `find_scaffold` of an RDKit molecule; `smiles` is what errors call it."""
     from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
     try:
-        with rdBase.BlockLogs():
-            return MurckoScaffoldSmiles(smiles=smiles, includeChirality=True)
+        return MurckoScaffoldSmiles(mol=mol, includeChirality=True)
     except (RuntimeError, ValueError) as err:
         raise DataError(f"{show_smiles(smiles)} has no Bemis-Murcko scaffold: {err}") from err
 

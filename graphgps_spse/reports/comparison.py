@@ -8,6 +8,7 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.files import BEFORE_DIGESTS
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.collect import Collection
+from graphgps_spse.reports.fold_comparison import FoldPair, compare_folds
 from graphgps_spse.reports.folds import fold_of
 from graphgps_spse.reports.stats import LEVEL, Comparison, compare_scores, holm
 from graphgps_spse.results import check_one_cell
@@ -66,6 +67,8 @@ class Report:
     """Cells with runs of several configurations, and records that could not be read."""
     notes: list[str]
     """Remarks on cells in the tables."""
+    fold_pairs: list[FoldPair]
+    """Cross-validations compared on the same folds."""
 
 
 def build_report(found: Collection) -> Report:
@@ -89,8 +92,10 @@ def build_report(found: Collection) -> Report:
     cells.sort(key=lambda cell: cell.order)
     absent += [line for cell in cells for line in _missing_seeds(cell)]
     pairs, notes = _make_pairs(cells)
-    notes += found.notes + _notes_on_old_records(cells) + _notes_on_data(cells)
-    return Report(cells, pairs, absent, refused, notes + [note for cell in cells for note in _notes_on(cell)])
+    fold_pairs, fold_notes = compare_folds(cells)
+    notes += fold_notes + found.notes + _notes_on_old_records(cells) + _notes_on_data(cells)
+    notes += [note for cell in cells for note in _notes_on(cell)]
+    return Report(cells, pairs, absent, refused, notes, fold_pairs)
 
 
 def _missing_seeds(cell: Cell) -> list[str]:

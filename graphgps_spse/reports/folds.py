@@ -43,10 +43,20 @@ class CrossValidation:
     @property
     def num_folds(self) -> int:
         """Number of folds of the cross-validation, including unfinished ones."""
+        largest = max(fold_of(cell) or 0 for cell in self.cells)
+        return self._stated_folds or largest + 1
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether the folds divide the data, each of them once the test split; standard splits need not."""
+        return bool(self._stated_folds)
+
+    @property
+    def _stated_folds(self) -> int:
+        """Number of folds in the configuration; 0 if it selects one of several standard splits."""
         config = self.first.config
         of_rule = re.fullmatch(r"cv-.*-(\d+)", str(config.get(SPLIT_MODE, "")))
-        largest = max(fold_of(cell) or 0 for cell in self.cells)
-        return int(config.get(FOLDS, 0)) or int(of_rule[1] if of_rule else largest + 1)
+        return int(config.get(FOLDS, 0)) or int(of_rule[1] if of_rule else 0)
 
     @property
     def folds(self) -> str:

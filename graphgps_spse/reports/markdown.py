@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from graphgps_spse.reports.cells import Cell, best_epochs, format_number
 from graphgps_spse.reports.comparison import Pair, Report
+from graphgps_spse.reports.fold_comparison import FOLD_PAIR_NOTE, FoldPair, fold_pair_rows
 from graphgps_spse.reports.folds import CrossValidation, cross_validations
 from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, find_column, recompute_stars
 from graphgps_spse.reports.selection import rank_on_validation
@@ -39,6 +40,15 @@ def report_text(report: Report, table: Table) -> str:
         ["## Cross-validation", "", FOLD_NOTE, "", *_plain_table(fold_rows(report.cells))]
         if fold_rows(report.cells)
         else [],
+        [
+            "## Configurations on the same folds",
+            "",
+            FOLD_PAIR_NOTE,
+            "",
+            *_plain_table(fold_pair_rows(report.fold_pairs)),
+        ]
+        if report.fold_pairs
+        else [],
         *(
             [f"## Best on validation: {escape_markdown(title)}", "", *_plain_table(rows)]
             for title, rows in selection_rows(report.cells)
@@ -50,6 +60,11 @@ def report_text(report: Report, table: Table) -> str:
         ["## Sources of the literature's rows", "", *_sources(table)] if _sources(table) else [],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _fold_pair_lines(pairs: Sequence[FoldPair]) -> list[str]:
+    head = ["## Configurations on the same folds", "", FOLD_PAIR_NOTE, ""]
+    return [*head, *_plain_table(fold_pair_rows(pairs))] if pairs else []
 
 
 def remark_sections(report: Report) -> list[tuple[str, list[str]]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from graphgps_spse.reports.cells import Cell, format_number
 from graphgps_spse.reports.comparison import Pair, Report
+from graphgps_spse.reports.fold_comparison import fold_pair_line
 from graphgps_spse.reports.markdown import format_p
 
 HEAD = ("configuration", "data set", "seeds", "metric", "validation", "test", "parameters", "s/epoch")
@@ -14,7 +15,8 @@ def outcome_lines(report: Report) -> list[str]:
     rows = [HEAD, *map(_cell_row, report.cells)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     table = ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
-    return [*table, *([""] if report.pairs else []), *map(_pair_line, report.pairs)]
+    lines = [*map(_pair_line, report.pairs), *map(fold_pair_line, report.fold_pairs)]
+    return [*table, *([""] if lines else []), *lines]
 
 
 def _cell_row(cell: Cell) -> Sequence[str]:

@@ -6,6 +6,7 @@ from html import escape
 from itertools import groupby
 
 from graphgps_spse.reports.comparison import Report
+from graphgps_spse.reports.fold_comparison import FOLD_PAIR_NOTE, fold_pair_rows
 from graphgps_spse.reports.markdown import (
     FOLD_NOTE,
     READING_GUIDE,
@@ -59,6 +60,10 @@ def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> 
     if folds:
         note = f'<p class="note">{escape(FOLD_NOTE)}</p>'
         parts += ["<h2>Cross-validation</h2>", _scrollable(html_table(folds)), note]
+    if report.fold_pairs:
+        note = f'<p class="note">{escape(FOLD_PAIR_NOTE.replace("`", ""))}</p>'
+        table_of_pairs = _scrollable(html_table(fold_pair_rows(report.fold_pairs)))
+        parts += ["<h2>Configurations on the same folds</h2>", table_of_pairs, note]
     for title, rows in selection_rows(report.cells):
         parts += [f"<h2>Best on validation: {escape(title)}</h2>", _scrollable(html_table(rows))]
     if report.pairs:

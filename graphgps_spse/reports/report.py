@@ -17,6 +17,7 @@ from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import Pair, Report, build_report
 from graphgps_spse.reports.curves import read_histories
 from graphgps_spse.reports.figures import draw_figures, save_figures
+from graphgps_spse.reports.fold_comparison import FoldPair, fold_pair_records
 from graphgps_spse.reports.latex import cells_table, latex_table, standalone
 from graphgps_spse.reports.markdown import report_text
 from graphgps_spse.reports.page import report_page
@@ -62,6 +63,8 @@ def _write_files(report: Report, table: Table, figures: dict[str, Figure], out_d
         "pairs.csv": pairs_csv(report.pairs),
         "seeds.csv": seeds_csv(report.cells),
     }
+    if report.fold_pairs:
+        texts["fold_pairs.csv"] = fold_pairs_csv(report.fold_pairs)
     for name, text in texts.items():
         write_atomic(
             out_dir / name, text.encode(errors="backslashreplace")
@@ -139,6 +142,12 @@ def pairs_csv(pairs: Sequence[Pair]) -> str:
             ]
         )
     return _csv(head, rows)
+
+
+def fold_pairs_csv(pairs: Sequence[FoldPair]) -> str:
+    """Return a row for each pair of cross-validations, in full precision."""
+    records = fold_pair_records(pairs)
+    return _csv(list(records[0]), [list(record.values()) for record in records])
 
 
 def seeds_csv(cells: Sequence[Cell]) -> str:

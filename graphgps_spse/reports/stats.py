@@ -85,14 +85,27 @@ def t_test(first: Summary, second: Summary, *, equal_variances: bool) -> float |
     return float(stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue)
 
 
-def paired_t_test(differences: Sequence[float]) -> float | None:
-    """Return the p-value of a t-test that the mean of the differences is zero; None for fewer than three values."""
+def paired_t_test(differences: Sequence[float], test_to_train: float = 0.0) -> float | None:
+    """Return the p-value of a t-test that the mean of the differences is zero; None for fewer than three values.
+
+    `test_to_train` is 0 for independent differences. For those of a cross-validation, it is the size of the test split
+    in units of the training split, which makes the test the corrected resampled t-test (Nadeau and Bengio 2003).
+    """
     if len(differences) < MIN_SEEDS:
         return None
     mean, std, n = summarize(differences)
     if std == 0:
         return 1.0 if mean == 0 else 0.0
-    return float(2 * stats.t.sf(abs(mean) / (std / math.sqrt(n)), n - 1))
+    return float(2 * stats.t.sf(abs(mean) / (std * math.sqrt(1 / n + test_to_train)), n - 1))
+
+
+def paired_interval(differences: Sequence[float], test_to_train: float = 0.0) -> tuple[float, float] | None:
+    """Return the 95 % confidence interval of the mean difference that belongs to `paired_t_test`."""
+    if len(differences) < MIN_SEEDS:
+        return None
+    mean, std, n = summarize(differences)
+    half = float(stats.t.ppf(0.975, n - 1)) * std * math.sqrt(1 / n + test_to_train)
+    return mean - half, mean + half
 
 
 def pooled_deviation(first: Summary, second: Summary) -> float:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,12 @@ POISON = "C1CCCCC1CCCCCCO"
 
 def spread_poison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every process but this one killed by POISON, and blocks be small."""
-    here, read = os.getpid(), molecules.featurise
+    here, featurise = os.getpid(), molecules.featurise_mol
 
-    def featurise_or_die(text: str) -> molecules.Molecule:
+    def featurise_or_die(mol: Any, text: str) -> molecules.Molecule:
         if text == POISON and os.getpid() != here:
             os.kill(os.getpid(), signal.SIGKILL)
-        return read(text)
+        return featurise(mol, text)
 
-    monkeypatch.setattr(molecules, "featurise", featurise_or_die)
+    monkeypatch.setattr(molecules, "featurise_mol", featurise_or_die)
     monkeypatch.setattr(molecules, "_BLOCK", 7)

@@ -1,10 +1,10 @@
 """Duplicates and unusual molecules, by hand."""
 
-import math
-
+import numpy as np
 import pytest
 
 from graphgps_spse.data.molecule_checks import KINDS, MoleculeChecks, examine_molecule, largest_fragment, show_rows
+from graphgps_spse.data.molecules import read_mol
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from graphgps_spse.data.molecule_checks import KINDS, MoleculeChecks, examine_mo
     ],
 )
 def test_examined_molecules(smiles, canonical, kinds):
-    assert examine_molecule(smiles) == (canonical, kinds)
+    assert examine_molecule(read_mol(smiles)) == (canonical, kinds)
     assert set(kinds) <= set(KINDS)
 
 
@@ -47,8 +47,10 @@ def test_largest_fragment(smiles, largest):
 
 def test_copies_conflicts_and_splits_are_counted():
     smiles = ["CCO", "C", "OCC", "[CH4]", "CN", "C(C)O"]
-    targets = [(1.0, 0.0), (5.0, math.nan), (1.0, math.nan), (math.nan, 2.0), (3.0, 3.0), (1.5, 0.0)]
-    checks = MoleculeChecks([2, 3, 4, 5, 6, 9], smiles, targets, [examine_molecule(text) for text in smiles])
+    nan = np.nan
+    targets = np.array([(1.0, 0.0), (5.0, nan), (1.0, nan), (nan, 2.0), (3.0, 3.0), (1.5, 0.0)])
+    canonical = np.array([examine_molecule(read_mol(text)).canonical for text in smiles])
+    checks = MoleculeChecks(np.array([2, 3, 4, 5, 6, 9]), smiles, targets, canonical, kinds={})
     assert checks.duplicates == [[0, 2, 5], [1, 3]] and checks.copies == {2: 0, 5: 0, 3: 1}
     assert checks.describe_duplicates() == (  # methane has no target that both rows know
         "2 molecules have several rows by canonical SMILES, 5 rows in all (for example rows 2, 4 and 9), "

@@ -135,15 +135,15 @@ def test_a_molecule_that_kills_its_process_is_found_and_the_others_are_read(monk
 
 def test_nobody_is_blamed_for_a_kill_from_outside(monkeypatch, tmp_path, caplog):
     """As for want of memory: the same molecules are read alone."""
-    read = molecules.featurise
+    featurise = molecules.featurise_mol
 
-    def die_once(text):
+    def die_once(mol, text):
         if text == POISON and not (tmp_path / "died").exists():
             (tmp_path / "died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return read(text)
+        return featurise(mol, text)
 
-    monkeypatch.setattr(molecules, "featurise", die_once)
+    monkeypatch.setattr(molecules, "featurise_mol", die_once)
     monkeypatch.setattr(molecules, "_BLOCK", 7)
     blocks = list(featurise_many(iter(["C"] * 30 + [POISON] + ["C"] * 30), num_workers=2))
     assert [row for block in blocks for row in block.rows] == list(range(61))

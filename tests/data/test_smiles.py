@@ -331,24 +331,52 @@ def test_trains_with_unknown_targets(tmp_path, monkeypatch):
     assert torch.load(tmp_path / "results/c/0/best.pt", weights_only=True)["model"]
 
 
-@pytest.mark.parametrize("split", ["column", "scaffold"])
-def test_many_molecules_are_turned_into_graphs_once(load, monkeypatch, caplog, split):
-    text = SPLIT_IN_THREE + "no molecule,1,train\n"
-    options = {"on_error": "skip", "split": split, "fractions": [0.65, 0.2, 0.15]}
-    made = load(text, **options).load()
+@pytest.mark.parametrize("split", ["column", "scaffold", "random"])
+@pytest.mark.parametrize("changes", [{}, {"largest_fragment": True, "duplicates": "drop"}])
+def test_many_molecules_are_converted_once_and_mapped(load, monkeypatch, caplog, tmp_path, split, changes):
+    """The arrays, rows and messages are those of a file that is small enough for memory."""
+    rows = ["no molecule,1,train", "CCO.O,5,train", "OCC,7,val", "[2H]C,3,test", "C1CCC1,2,val", "C1CCCC1,4,test"]
+    text = SPLIT_IN_THREE + "\n".join(rows) + "\n"
+    options = {"on_error": "skip", "split": split, "fractions": [0.65, 0.2, 0.15], **changes}
+
+    def loaded(text=text):
+        caplog.clear()
+        dataset = load(text, **options)
+        with caplog.at_level("WARNING"):
+            splits = dataset.load()
+        found = {s: (graphs.fingerprint(), list(dataset.rows[s])) for s, graphs in splits.items()}
+        return found, caplog.messages, splits
+
+    made, said, in_memory = loaded()
+    assert not in_memory["train"].files and any("'no molecule' is not a molecule" in words for words in said)
     monkeypatch.setattr(molecule_cache, "_MIN_STORED_ROWS", 5)
-    kept = load(text, **options).load()
-    for name in ("featurise_rows", "find_scaffold", "examine_molecule"):
-        monkeypatch.setattr(molecule_cache, name, None)
-    caplog.clear()
-    again = load(text, **options).load()
-    for splits in (kept, again):
-        assert {s: graphs.fingerprint() for s, graphs in splits.items()} == {
-            s: graphs.fingerprint() for s, graphs in made.items()
-        }
-    assert "row 10: 'no molecule' is not a molecule" in caplog.text
-    with pytest.raises(TypeError):  # other SMILES are made anew
-        load(text.replace("CCO,", "CCN,"), **options).load()
+    assert loaded()[:2] == (made, said)
+
+    def convert_nothing(*_, **__):
+        raise AssertionError("converted again")
+        yield
+
+    monkeypatch.setattr(molecule_cache, "featurise_many", convert_nothing)
+    again, said_again, mapped = loaded()
+    assert (again, said_again) == (made, said)
+    assert {file.path.parent.name.split("-")[0] for file in mapped["val"].files} == {"val"}
+    assert mapped["val"].x_NF.dtype == torch.uint8 and mapped["val"].source == "mine.csv"
+    with pytest.raises(AssertionError, match="converted again"):  # other SMILES
+        loaded(text.replace("CCO,", "CCN,"))
+    folder = next((tmp_path / "datasets" / "mine").glob("val-*"))
+    (folder / "x.npy").write_bytes(b"")
+    with pytest.raises(DataError, match="is damaged .*Move the folder away"):
+        loaded()
+
+
+def test_a_large_file_without_a_molecule_is_refused_by_its_rows(load, monkeypatch):
+    monkeypatch.setattr(molecule_cache, "_MIN_STORED_ROWS", 2)
+    rows = [f"bad{n},1,train" for n in range(3)]
+    for _ in range(2):
+        with pytest.raises(DataError, match="3 of 3 rows are invalid:\n  row 2: 'bad0' is not a molecule"):
+            load(table(rows)).load()
+    with pytest.raises(DataError, match="column split has no molecules in train and val and test"):
+        load(table(rows), on_error="skip").load()
 
 
 @pytest.fixture
@@ -382,9 +410,9 @@ def test_what_a_killed_process_left_out_is_not_kept(poisoned, monkeypatch, tmp_p
     """The next start has more memory, or another RDKit."""
     dataset = poisoned(on_error="skip")
     dataset.load()
-    assert not list(tmp_path.glob("datasets/mine/graphs-*.npz"))
+    assert not list(tmp_path.glob("datasets/mine/*molecules-*/notes.npz"))
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(molecule_cache, "_MIN_STORED_ROWS", 5)
     assert sum(len(graphs) for graphs in dataset.load().values()) == 30
-    assert len(list(tmp_path.glob("datasets/mine/graphs-*.npz"))) == 1
+    assert len(list(tmp_path.glob("datasets/mine/molecules-*/notes.npz"))) == 1

@@ -1,13 +1,19 @@
 """Cross-validations in a report: means over folds, by hand."""
 
+import csv
+import json
+
 import pytest
 from records import record, write_run
+from scipy.stats import t as t_distribution
 
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.folds import cross_validations
 from graphgps_spse.reports.markdown import fold_rows, report_text
+from graphgps_spse.reports.outcome import outcome_lines
 from graphgps_spse.reports.page import report_page
+from graphgps_spse.reports.report import fold_pairs_csv
 from graphgps_spse.reports.selection import describe_best
 from graphgps_spse.reports.table import build_table
 
@@ -70,3 +76,51 @@ def test_splits_of_a_public_data_set_are_folds(tmp_path, mode, folds):
     report = build_report(collect_runs(tmp_path))
     (found,) = cross_validations(report.cells)
     assert (found.label, found.folds, found.summary.mean) == ("mutag", folds, pytest.approx(0.5))
+
+
+def test_configurations_on_the_same_folds_are_tested_with_the_correction_of_nadeau_and_bengio(tmp_path):
+    """Five folds; the differences -0.1, -0.2, -0.1, -0.3, -0.1 have mean -0.16 and sample variance 0.008.
+
+    One fold is for test and three are for training, so the variance of the mean is 0.008 (1/5 + 1/3), and
+    t = -0.16 / sqrt(0.008 * 8 / 15) = -2.4495 with 4 degrees of freedom. Student's is -0.16 / sqrt(0.008 / 5) = -4.
+    """
+    for fold, (score, change) in enumerate(zip((0.5, 0.6, 0.4, 0.9, 0.5), (0.1, 0.2, 0.1, 0.3, 0.1))):
+        for name, scores in (("a", [score - 0.1, score + 0.1]), ("b", [score - change] * 2)):
+            write_fold(tmp_path, name, fold, scores, **{"dataset.smiles.folds": 5})
+    write_fold(tmp_path, "other", 0, [0.5])  # three folds: not the same experiment
+    report = build_report(collect_runs(tmp_path))
+    (pair,) = report.fold_pairs
+    assert (pair.first.label, pair.second.label) == ("a", "b") and pair.difference == pytest.approx(-0.16)
+    assert pair.student_p == pytest.approx(2 * t_distribution.sf(4, 4))
+    assert pair.corrected_p == pair.holm_p == pytest.approx(2 * t_distribution.sf(0.16 / (0.008 * 8 / 15) ** 0.5, 4))
+    half = 2.7764451 * (0.008 * 8 / 15) ** 0.5  # the 0.975 quantile of Student's distribution, 4 degrees of freedom
+    assert pair.interval == (pytest.approx(-0.16 - half), pytest.approx(-0.16 + half))
+    assert pair.verdict == "better, not significant"  # p = 0.07, where Student's test says 0.016
+    text, page = report_text(report, build_table(report)), report_page(report, build_table(report), {})
+    assert "Nadeau and Bengio" in text and "| 0.016 | 0.07 | 0.07 | better, not significant |" in text
+    assert "<h2>Configurations on the same folds</h2>" in page
+    assert any("b - a: -0.1600 over 5 folds" in line and "p = 0.07 by the corrected" in line
+               for line in outcome_lines(report))  # fmt: skip
+    (row,) = csv.DictReader(fold_pairs_csv(report.fold_pairs).splitlines())
+    assert float(row["corrected_p"]) == pair.corrected_p and json.loads(row["differences"])["3"] == pytest.approx(-0.3)
+
+
+def test_folds_of_other_data_are_not_compared(report, tmp_path):
+    (pair,) = report.fold_pairs  # a has three folds, b two
+    assert sorted(pair.differences) == [0, 1] and pair.corrected_p is None and "fewer than 3" in pair.verdict
+    for fold in range(3):
+        keys = {"dataset.smiles.folds": 3, "dataset.smiles.fold": fold or 0}
+        result = record(0.1, 0, name=f"c-fold{fold}", dataset="mine", fingerprints={"train": "new"}, config=keys)
+        write_run(tmp_path, result)
+    notes = build_report(collect_runs(tmp_path)).notes
+    assert any("a and c were not run on the same data in fold 0, 1, 2" in note for note in notes)
+
+
+def test_standard_splits_have_no_corrected_test_because_their_sizes_are_unknown(tmp_path):
+    for name, change in (("a", 0.0), ("b", 0.1)):
+        for index, score in enumerate((0.2, 0.4, 0.9)):
+            keys = {"gt.layers": 1 + (name == "b")} | ({"dataset.split_index": index} if index else {})
+            result = record(score + change * index, 0, name=f"{name}-split_index{index}", dataset="Actor", config=keys)
+            write_run(tmp_path, result)
+    (pair,) = build_report(collect_runs(tmp_path)).fold_pairs
+    assert pair.student_p is not None and pair.corrected_p is None and "not folds of equal size" in pair.verdict
