@@ -214,7 +214,8 @@ def predict_molecules(
     if (spec.node_input, spec.edge_input) != _MOLECULES or spec.level != "graph":
         raise ConfigError(
             f"{ensemble.first.path} was trained on {spec.name}, which does not consist of molecules with OGB's "
-            "features and graph targets, so it cannot read SMILES; use --split test for predictions on its own data"
+            "features and graph targets, so it cannot read SMILES; use --split test for predictions on its own data, "
+            "or give new graphs as .npz, .parquet or .pt"
         )
     rows = read_table(data)
     names = next(rows).cells

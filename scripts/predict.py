@@ -19,7 +19,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
         description="Predict with the best epochs of runs, for new molecules or for a split of their data set. The "
-        "table keeps the columns of the input. Rows that are not molecules stay, with the reason in the column error.",
+        "table keeps the columns of the input. Rows without a prediction stay, with the reason in the column error.",
         epilog="exit codes: 0 done, 2 bad input, 75 stopped by a signal",
     )
     who = parser.add_mutually_exclusive_group(required=True)
@@ -32,7 +32,13 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         help="an ensemble, e.g. --runs results/NAME/*: the mean over runs, and their deviation",
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--data", type=Path, metavar="CSV", help="molecules: a CSV, plain or .gz, with a SMILES column")
+    what.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="molecules: a CSV, plain or .gz, with a SMILES column. Other graphs: a .npz, .parquet or .pt file, or a "
+        "folder of them (docs/own_data.md)",
+    )
     what.add_argument("--split", metavar="NAME", help="a split of the data set of the run: train, val or test")
     what.add_argument("--submission", type=Path, metavar="DIR", help="PCQM4Mv2: write the leaderboard's files there")
     parser.add_argument(
@@ -65,14 +71,18 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(words)
 
     def work() -> None:
-        from graphgps_spse import predictions  # imports torch: seconds that --help need not wait for
+        from graphgps_spse import graph_predictions, predictions  # import torch: seconds that --help need not wait for
 
         seeds = [path for path in arguments.runs or [arguments.run] if path.name != "agg"]  # NAME/* includes NAME/agg
         if not seeds:
             raise ConfigError("--runs names no run; name folders NAME/SEED")
         ensemble, similarity = predictions.load_runs(seeds, arguments.overrides), arguments.similarity
         with stop_at_once():
-            if arguments.data is not None:
+            if arguments.data is not None and graph_predictions.holds_graphs(arguments.data):
+                if similarity or arguments.smiles_column:
+                    raise ConfigError("--similarity and --smiles-column are for molecules of a CSV file")
+                graph_predictions.predict_graphs(ensemble, arguments.data, arguments.out)
+            elif arguments.data is not None:
                 column = arguments.smiles_column
                 predictions.predict_molecules(ensemble, arguments.data, arguments.out, column, similarity=similarity)
             elif arguments.split is not None:

@@ -91,6 +91,7 @@ LAYERS = {
     "record": (None, None),
     "reevaluation": (None, None),
     "check_data": (None, None),
+    "graph_predictions": (None, None),
     "predictions": (None, None),
     "prediction_file": ({"errors", "files"}, STDLIB_ONLY),
     "nearest_molecules": ({"baselines.features"}, STDLIB_ONLY),

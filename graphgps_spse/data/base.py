@@ -217,7 +217,7 @@ class GraphDataset:
     def _check(self) -> None:
         if self.node_ptr.numel() < 2:
             raise DataError(f"{self.name}, {self.split} split: there are no graphs; check the data")
-        self._check_offsets()
+        self.check_offsets()
         empty = (self.sizes_G < 1).nonzero()
         if len(empty):
             raise DataError(f"{self.name}, {self.split} split, graph {int(empty[0])}: no nodes; drop it from the data")
@@ -237,7 +237,8 @@ class GraphDataset:
                 where = self._where(int(outside[0]), self.y_ptr)
                 raise DataError(f"{where}: a labelled pair is outside the nodes of the graph, numbered from 0")
 
-    def _check_offsets(self) -> None:
+    def check_offsets(self) -> None:
+        """Raise DataError unless the offsets of nodes and edges rise from 0 to the numbers of rows."""
         num_edges = self.edge_index_2E.shape[1]
         for what, ptr, last in (("node_ptr", self.node_ptr, len(self.x_NF)), ("edge_ptr", self.edge_ptr, num_edges)):
             steady = ptr.dtype == torch.int64 and ptr.shape == (len(self) + 1,) and bool((ptr.diff() >= 0).all())

@@ -69,35 +69,43 @@ class Folder:
 
             arrays = read_parquet(path, level=self.spec.level)
         try:
-            graphs = replace(self._dataset(split, arrays), source=str(path))
+            graphs = replace(split_of_arrays(self.spec, split, arrays), source=str(path))
             _check_values(self.spec, graphs)
         except DataError as err:
             raise DataError(f"{path}: {err}") from err
         return graphs
 
-    def _dataset(self, split: str, arrays: dict[str, np.ndarray]) -> GraphDataset:
-        spec, edge_attr = self.spec, arrays.get("edge_attr")
-        if (edge_attr is None) != (spec.edge_input.size == 0):
-            declared = "no edge_features" if spec.edge_input.size == 0 else "edge_features"
-            raise DataError(
-                f"edge_attr is {'missing' if edge_attr is None else 'present'}, but meta.json declares {declared}"
-            )
-        is_real = spec.task in ("regression", "multilabel")
-        edges = _integers("edge_index", arrays["edge_index"])
-        if edges.ndim != 2 or edges.shape[0] != 2:
-            raise DataError(f"edge_index must be [2, E], source and target nodes, not {list(edges.shape)}")
-        return GraphDataset(
-            name=spec.name,
-            split=split,
-            x_NF=_features("x", arrays["x"], spec.node_input),
-            edge_index_2E=torch.from_numpy(edges),
-            edge_attr_EF=None if edge_attr is None else _features("edge_attr", edge_attr, spec.edge_input),
-            y=_table("y", arrays["y"], spec.num_targets, is_real),
-            node_ptr=torch.from_numpy(_integers("node_ptr", arrays["node_ptr"])),
-            edge_ptr=torch.from_numpy(_integers("edge_ptr", arrays["edge_ptr"])),
-            level=spec.level,
-            may_miss_targets=spec.may_miss_targets,
+
+def split_of_arrays(
+    spec: DatasetSpec, split: str, arrays: dict[str, np.ndarray], *, checked: bool = True
+) -> GraphDataset:
+    """Return the graphs of the arrays of a split. Raises DataError for shapes and types that `spec` does not have.
+
+    With `checked=False`, the graphs are not checked one by one.
+    """
+    edge_attr = arrays.get("edge_attr")
+    if (edge_attr is None) != (spec.edge_input.size == 0):
+        declared = "no edge_features" if spec.edge_input.size == 0 else "edge_features"
+        raise DataError(
+            f"edge_attr is {'missing' if edge_attr is None else 'present'}, but meta.json declares {declared}"
         )
+    is_real = spec.task in ("regression", "multilabel")
+    edges = _integers("edge_index", arrays["edge_index"])
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise DataError(f"edge_index must be [2, E], source and target nodes, not {list(edges.shape)}")
+    return GraphDataset(
+        name=spec.name,
+        split=split,
+        x_NF=_features("x", arrays["x"], spec.node_input),
+        edge_index_2E=torch.from_numpy(edges),
+        edge_attr_EF=None if edge_attr is None else _features("edge_attr", edge_attr, spec.edge_input),
+        y=_table("y", arrays["y"], spec.num_targets, is_real),
+        node_ptr=torch.from_numpy(_integers("node_ptr", arrays["node_ptr"])),
+        edge_ptr=torch.from_numpy(_integers("edge_ptr", arrays["edge_ptr"])),
+        level=spec.level,
+        may_miss_targets=spec.may_miss_targets,
+        kept_fingerprint="" if checked else "not computed",
+    )
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -199,7 +207,9 @@ def _table(name: str, values: np.ndarray, num_columns: int, is_real: bool) -> to
     """Return `values` as [rows, num_columns], float32 if `is_real`, otherwise int64. 1-D arrays become one column."""
     table = values[:, None] if values.ndim == 1 else values
     if table.ndim != 2 or table.shape[1] != num_columns:
-        raise DataError(f"{name} must be [rows, {num_columns}] according to meta.json, not {list(values.shape)}")
+        raise DataError(
+            f"{name} must be [rows, {num_columns}], as meta.json or the run states, not {list(values.shape)}"
+        )
     if not is_real:
         return torch.from_numpy(_integers(name, table))
     if values.dtype.kind not in "iufb":

@@ -85,7 +85,8 @@ def featurise_mol(mol: Any, smiles: str) -> Molecule:
     tables = _tables()
     atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))  # faster than RDKit's own sequences
     x = np.array([_atom_features(atom, tables) for atom in atoms], dtype=np.uint8)
-    ends, features = [], []
+    ends: list[int] = []
+    features: list[int] = []
     for bond in map(mol.GetBondWithIdx, range(mol.GetNumBonds())):
         i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
         ends += [i, j, j, i]

@@ -11,7 +11,7 @@ from graphgps_spse.errors import DataError
 COLUMNS = ("num_nodes", "edge_index", "x", "y")
 
 
-def read_parquet(path: Path, *, level: str = "graph") -> dict[str, np.ndarray]:
+def read_parquet(path: Path, *, level: str = "graph", for_training: bool = True) -> dict[str, np.ndarray]:
     """Return the arrays of the .npz layout from a table with one row per graph and these columns:
 
     * `num_nodes`: integer;
@@ -19,21 +19,24 @@ def read_parquet(path: Path, *, level: str = "graph") -> dict[str, np.ndarray]:
     * `x`, and optionally `edge_attr`: list with one number, or one list of numbers, for each node or edge;
     * `y`: number or list of numbers; with level="node", in the layout of `x`.
 
-    Page checksums are verified if present. Raises DataError that names the column and the first invalid graph.
+    Without `for_training`, `y` is optional, and further columns become arrays of objects. Page checksums are verified
+    if present. Raises DataError that names the column and the first invalid graph.
     """
     try:
         table = pq.read_table(path, page_checksum_verification=True)
         names = table.column_names
     except (OSError, ValueError, pa.ArrowException) as err:  # ValueError: a column name that is not UTF-8
         raise DataError(f"{path} is not a readable Parquet file: {err}") from err
-    missing = [name for name in COLUMNS if name not in names]
+    missing = [name for name in COLUMNS if name not in names and (for_training or name != "y")]
     unknown = [name for name in names if name not in (*COLUMNS, "edge_attr")]
-    if missing or unknown:
+    if missing or (unknown and for_training):
         problem = f"lacks {', '.join(missing)}" if missing else f"holds an unknown column '{unknown[0]}'"
         raise DataError(f"{path} {problem}; it must hold {', '.join(COLUMNS)} and, optionally, edge_attr")
-    columns = {name: table.column(name).combine_chunks() for name in names}
+    columns = {name: table.column(name).combine_chunks() for name in names if name not in unknown}
     try:
-        return _flat_arrays(columns, level)
+        return _flat_arrays(columns, level) | {
+            name: np.array([*table.column(name).to_pylist(), None], dtype=object)[:-1] for name in unknown
+        }
     except DataError as err:
         raise DataError(f"{path}: {err}") from err
 
@@ -48,6 +51,8 @@ def _flat_arrays(columns: dict[str, pa.Array], level: str) -> dict[str, np.ndarr
     arrays["x"] = _rows("x", columns["x"], num_nodes, "num_nodes is")
     if "edge_attr" in columns:
         arrays["edge_attr"] = _rows("edge_attr", columns["edge_attr"], np.diff(edge_ptr), "the number of edges is")
+    if "y" not in columns:
+        return arrays
     if level == "node":
         arrays["y"] = _rows("y", columns["y"], num_nodes, "num_nodes is")
     else:

@@ -107,7 +107,7 @@ def test_nodes_may_carry_the_targets(tmp_path, kind):
     [
         ({"x": np.array([0, 1, 2, 9, 0, 1, 2])}, r"x, row 3, graph 1: \[9\] must be an integer in 0\.\.3"),
         ({"x": TRIO["x"].astype(float)}, "x must hold integers, not float64"),
-        ({"x": np.zeros((7, 2), int)}, r"x must be \[rows, 1\] according to meta.json, not \[7, 2\]"),
+        ({"x": np.zeros((7, 2), int)}, r"x must be \[rows, 1\], as meta.json or the run states, not \[7, 2\]"),
         ({"x": np.zeros(6, int)}, "node_ptr must hold 4 int64 values that rise from 0 to 6"),
         ({"y": np.ones((3, 1))}, r"y must be \[rows, 2\]"),
         ({"y": np.array([[1, np.inf]] * 3)}, "graph 0: targets hold a value that is not finite"),

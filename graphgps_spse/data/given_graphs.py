@@ -1,0 +1,273 @@
+"""Graphs to predict: files of arrays, folders of them, and files of PyTorch Geometric. Faulty graphs keep their place.
+
+A file has the layout of a split of `dataset.format: folder` (docs/own_data.md). Targets are optional, and further
+arrays or columns with one value for each graph, such as names, are kept for the table of predictions.
+"""
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, is_unknown
+from graphgps_spse.data.folder import ARRAYS, read_meta, split_of_arrays
+from graphgps_spse.data.npz import read_npz
+from graphgps_spse.data.splits import SPLITS
+from graphgps_spse.errors import DataError
+from graphgps_spse.row_runs import RowRuns
+
+ENDINGS = (".npz", ".parquet", ".pt")
+"""Endings of the names of files of graphs."""
+_OPTIONAL = ("y", "edge_attr")
+
+
+@dataclass(frozen=True)
+class GivenGraphs:
+    """Graphs of one file."""
+
+    split: str
+    """Split of a folder that the file is of; empty for a single file."""
+    graphs: GraphDataset | None
+    """The graphs without a fault, whose targets are unknown; None if all have one."""
+    sizes: np.ndarray
+    """Number of nodes of each graph of the file, [G]."""
+    reasons: list[str]
+    """Fault of each graph; empty if it has none."""
+    targets: np.ndarray | None
+    """Targets in the file, [G, T] or, for nodes, [N, T]; None without targets."""
+    columns: dict[str, list[str]]
+    """Further values of each graph, as text, by name."""
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Numbers of the graphs without a fault."""
+        return np.flatnonzero([not reason for reason in self.reasons])
+
+
+def read_given_graphs(path: Path, spec: DatasetSpec, atom_sizes: Mapping[str, Sequence[int]]) -> list[GivenGraphs]:
+    """Return the graphs of a file, or of each file of a folder, as a model for `spec` reads them.
+
+    `atom_sizes` holds the numbers of values of OGB's columns, by name of array (x, edge_attr). Raises DataError that
+    says what to do if a file cannot be read, or if its features are of another kind.
+    """
+    if path.is_dir():
+        return [_read(file, split, spec, atom_sizes) for file, split in _files_of(path, spec)]
+    if not path.exists():
+        raise DataError(f"{path} does not exist")
+    return [_read(path, "", spec, atom_sizes)]
+
+
+def _files_of(folder: Path, spec: DatasetSpec) -> Iterator[tuple[Path, str]]:
+    """Yield file and split of each split of a folder, whose meta.json must state the features of `spec`."""
+    meta_path = folder / "meta.json"
+    meta = read_meta(meta_path, spec.name)
+    for key in ("level", "node_input", "edge_input"):
+        if getattr(meta, key) != getattr(spec, key):
+            raise DataError(
+                f"{meta_path}: {key} is {_words(getattr(meta, key))}, but the run was trained on "
+                f"{_words(getattr(spec, key))}"
+            )
+    files = [(folder / f"{split}{kind}", split) for split in SPLITS for kind in (".npz", ".parquet")]
+    found = [(file, split) for file, split in files if file.is_file()]
+    if not found:
+        raise DataError(f"{folder} holds none of {', '.join(SPLITS)} as .npz or .parquet; name a file instead")
+    yield from found
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value.kind} of size {value.size}"
+
+
+def _read(path: Path, split: str, spec: DatasetSpec, atom_sizes: Mapping[str, Sequence[int]]) -> GivenGraphs:
+    try:
+        arrays, reasons = _read_file(path, spec)
+        columns = {name: arrays.pop(name) for name in [*arrays] if name not in (*ARRAYS, *_OPTIONAL)}
+        targets = _targets(arrays.pop("y", None), arrays, spec)
+        rows = arrays["node_ptr"][-1] if spec.level == "node" else len(arrays["node_ptr"]) - 1
+        unknown = np.full((int(rows), spec.num_targets), np.nan)
+        lenient = replace(spec, task="regression", may_miss_targets=True)  # whose targets are numbers, or NaN
+        graphs = split_of_arrays(lenient, split or "new", {**arrays, "y": unknown}, checked=False)
+        if not len(graphs):
+            raise DataError("holds no graphs")
+        graphs.check_offsets()
+        if graphs.edge_attr_EF is not None and len(graphs.edge_attr_EF) != int(graphs.edge_ptr[-1]):
+            raise DataError(f"edge_attr has {len(graphs.edge_attr_EF)} rows for {int(graphs.edge_ptr[-1])} edges")
+    except DataError as err:
+        raise DataError(f"{path}: {err}") from err
+    found = find_faults(graphs, spec, atom_sizes)
+    reasons = [read or fault for read, fault in zip(reasons or [""] * len(graphs), found)]
+    numbers = np.flatnonzero([not reason for reason in reasons])
+    good = select_graphs(graphs, numbers) if len(numbers) else None
+    return GivenGraphs(split, good, graphs.sizes_G.numpy(), reasons, targets, _texts(path, columns, len(graphs)))
+
+
+def _read_file(path: Path, spec: DatasetSpec) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the arrays of a file and, for files of PyG, the faults of the graphs."""
+    if path.suffix == ".pt":
+        return _read_pyg(path, spec)
+    if path.suffix == ".parquet":
+        from graphgps_spse.data.parquet import read_parquet  # here, as few runs need pyarrow.parquet
+
+        arrays = read_parquet(path, level=spec.level, for_training=False)
+    elif path.suffix == ".npz":
+        arrays = read_npz(path)
+    else:
+        raise DataError(f"graphs are in files that end with {', '.join(ENDINGS)}, or in a folder (docs/own_data.md)")
+    read = [name for name in ARRAYS if name != "y"] + (["edge_attr"] if spec.edge_input.size else [])
+    missing = [name for name in read if name not in arrays]
+    if missing:
+        raise DataError(f"lacks {', '.join(missing)}, which the model reads; docs/own_data.md describes the arrays")
+    if spec.edge_input.size == 0:
+        arrays.pop("edge_attr", None)  # the model does not read it
+    return arrays, []
+
+
+def _read_pyg(path: Path, spec: DatasetSpec) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the arrays of a list of PyG graphs that torch.save wrote. No code of the file is run."""
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    try:
+        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as err:
+        reason = str(err).split("\n")[0].split(". ")[0]
+        raise DataError(f"is not a list of PyG graphs that torch.save wrote ({reason})") from err
+    listed = [found] if isinstance(found, Data) else found
+    if not isinstance(listed, list) or not listed or not all(isinstance(data, Data) for data in listed):
+        raise DataError("is not a list of PyG graphs; write it with torch.save([data, ...], path)")
+    return _flatten(listed, spec)
+
+
+def _flatten(listed: Sequence[Any], spec: DatasetSpec) -> tuple[dict[str, np.ndarray], list[str]]:
+    parts, reasons = [], []
+    for data in listed:
+        try:
+            parts.append(_arrays_of(data, spec))
+            reasons.append("")
+        except DataError as err:
+            parts.append(_arrays_of(_placeholder(data, spec), spec))
+            reasons.append(str(err))
+    arrays = {
+        name: torch.cat([part[name] for part in parts], dim=int(name == "edge_index")).numpy() for name in parts[0]
+    }
+    for name, kind in (("node_ptr", "x"), ("edge_ptr", "edge_index")):
+        arrays[name] = np.cumsum([0, *(part[kind].shape[kind == "edge_index"] for part in parts)])
+    used = {"x", "edge_index", "edge_attr", "y"}
+    names = {name for data in listed for name, value in data.to_dict().items() if isinstance(value, (str, int, float))}
+    arrays |= {name: np.array([data.to_dict().get(name, "") for data in listed], object) for name in names - used}
+    if all(getattr(data, "y", None) is not None for data in listed):
+        y = [torch.as_tensor(data.y).reshape(-1, spec.num_targets) for data in listed]
+        expected = [len(part["x"]) if spec.level == "node" else 1 for part in parts]
+        if [len(values) for values in y] == expected:
+            arrays["y"] = torch.cat(y).numpy()
+    return arrays, reasons
+
+
+def _arrays_of(data: Any, spec: DatasetSpec) -> dict[str, Tensor]:
+    """Return x, edge_index and edge_attr of a PyG graph. Raises DataError unless they have the kinds of `spec`."""
+    edges, nodes = getattr(data, "edge_index", None), int(data.num_nodes or 0)
+    if not isinstance(edges, Tensor) or edges.dim() != 2 or len(edges) != 2 or edges.is_floating_point():
+        raise DataError("edge_index is not a tensor of integers [2, E]")
+    wanted = {"x": (nodes, spec.node_input), "edge_attr": (edges.shape[1], spec.edge_input)}
+    found = {"edge_index": edges.to(torch.int64)}
+    for name, (rows, kind) in wanted.items():
+        if kind.size == 0:
+            continue
+        values, width = getattr(data, name, None), 1 if kind.kind == "types" else kind.size
+        if not isinstance(values, Tensor) or values.is_floating_point() != (kind.kind == "floats"):
+            is_a = f"{values.dtype}" if isinstance(values, Tensor) else "missing"
+            raise DataError(f"{name} is {is_a}; the model reads {kind.kind}")
+        if values.numel() != rows * width or len(values) != rows:
+            raise DataError(f"{name} is {list(values.shape)}; the model reads [{rows}, {width}]")
+        found[name] = values.reshape(rows, width).to(torch.float32 if kind.kind == "floats" else torch.int64)
+    return found
+
+
+def _placeholder(data: Any, spec: DatasetSpec) -> Any:
+    """Return a graph without edges that has as many nodes as a faulty one, at least one."""
+    nodes = max(1, int(data.num_nodes or 0))
+    values: dict[str, Tensor] = {"edge_index": torch.zeros(2, 0, dtype=torch.int64)}
+    for name, rows, kind in (("x", nodes, spec.node_input), ("edge_attr", 0, spec.edge_input)):
+        width, dtype = 1 if kind.kind == "types" else kind.size, torch.float32 if kind.kind == "floats" else torch.int64
+        values[name] = torch.zeros(rows, width, dtype=dtype)
+    return type(data)(num_nodes=nodes, **values)
+
+
+def find_faults(graphs: GraphDataset, spec: DatasetSpec, atom_sizes: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return for each graph why it cannot be predicted, or an empty text."""
+    reasons = np.array([""] * len(graphs), dtype=object)
+    reasons[graphs.sizes_G.numpy() < 1] = "the graph has no nodes"
+    size_E = graphs.sizes_G.repeat_interleave(graphs.edge_ptr.diff())
+    outside_E = ((graphs.edge_index_2E < 0) | (graphs.edge_index_2E >= size_E)).any(0)
+    _note(reasons, outside_E, graphs.edge_ptr, lambda e, n: f"edge {tuple(n.T[e].tolist())} is outside the nodes of "
+          "the graph, numbered from 0", graphs.edge_index_2E)  # fmt: skip
+    columns = [("x", graphs.x_NF, graphs.node_ptr, spec.node_input)]
+    if graphs.edge_attr_EF is not None:
+        columns.append(("edge_attr", graphs.edge_attr_EF, graphs.edge_ptr, spec.edge_input))
+    for name, values, ptr, kind in columns:
+        if kind.kind == "floats":
+            wrong, limits = ~torch.isfinite(values).all(1), "finite numbers"
+        else:
+            sizes = torch.tensor(atom_sizes[name] if kind.kind == "ogb" else [kind.size])
+            wrong = ((values < 0) | (values >= sizes)).any(1)
+            limits = f"integers below {', '.join(map(str, sizes.tolist()))}"
+        text = f"must hold {limits}"
+        _note(reasons, wrong, ptr, lambda row, v, n=name, t=text: f"{n} {v[row].tolist()} {t}", values)  # type: ignore[misc]
+    return reasons.tolist()
+
+
+def _note(reasons: np.ndarray, wrong_R: Tensor, ptr: Tensor, describe: Any, values: Tensor) -> None:
+    """Write the reason of each graph that has a wrong row and no reason so far, from its first wrong row."""
+    rows = wrong_R.nonzero()[:, 0]
+    of_graph = torch.searchsorted(ptr, rows, right=True) - 1
+    first = np.unique(of_graph.numpy(), return_index=True)
+    for graph, at in zip(*(part.tolist() for part in first)):
+        reasons[graph] = reasons[graph] or describe(int(rows[at]), values)
+
+
+def select_graphs(graphs: GraphDataset, numbers: np.ndarray) -> GraphDataset:
+    """Return some graphs of a data set without encodings, in the given order."""
+    nodes, edges = (RowRuns.of(ptr.numpy(), numbers) for ptr in (graphs.node_ptr, graphs.edge_ptr))
+    node_ptr, edge_ptr = (torch.from_numpy(np.append(runs.first_B, runs.total)) for runs in (nodes, edges))
+    attributes = graphs.edge_attr_EF
+    return replace(
+        graphs,
+        x_NF=nodes.take(graphs.x_NF),
+        edge_index_2E=edges.take(graphs.edge_index_2E, dim=1),
+        edge_attr_EF=None if attributes is None else edges.take(attributes),
+        y=nodes.take(graphs.y) if graphs.level == "node" else graphs.y[torch.from_numpy(numbers)],
+        node_ptr=node_ptr,
+        edge_ptr=edge_ptr,
+        kept_fingerprint="",
+    )
+
+
+def _targets(y: Any, arrays: Mapping[str, np.ndarray], spec: DatasetSpec) -> np.ndarray | None:
+    """Return targets [rows, T] in float64, NaN where unknown. Raises DataError for another shape."""
+    if y is None:
+        return None
+    table = np.asarray(y)[:, None] if np.ndim(y) == 1 else np.asarray(y)
+    rows = arrays["node_ptr"][-1] if spec.level == "node" else len(arrays["node_ptr"]) - 1
+    if table.shape != (rows, spec.num_targets) or table.dtype.kind not in "iufb":
+        raise DataError(f"y must be [{rows}, {spec.num_targets}] numbers, not {list(table.shape)}; or leave it out")
+    unknown = is_unknown(torch.from_numpy(np.ascontiguousarray(table))).numpy() if table.dtype.kind in "if" else False
+    return np.where(unknown, np.nan, table.astype(np.float64))
+
+
+def _texts(path: Path, columns: Mapping[str, np.ndarray], num_graphs: int) -> dict[str, list[str]]:
+    for name, values in columns.items():
+        if np.shape(values) != (num_graphs,):
+            raise DataError(
+                f"{path}: '{name}' has the shape {list(np.shape(values))}; a further array has one value for each of "
+                f"the {num_graphs} graphs"
+            )
+    return {
+        name: ["" if value is None else str(value) for value in values.tolist()] for name, values in columns.items()
+    }

@@ -1,0 +1,89 @@
+"""Predictions for new graphs that are not molecules of a CSV file: arrays, folders and files of PyTorch Geometric."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphgps_spse.data.given_graphs import ENDINGS, GivenGraphs, read_given_graphs
+from graphgps_spse.errors import DataError
+from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
+from graphgps_spse.prediction_file import check_names, new_table
+from graphgps_spse.predictions import Ensemble
+
+log = logging.getLogger(__name__)
+
+_ATOM_SIZES = {"x": [size for _, size in ATOM_COLUMNS], "edge_attr": [size for _, size in BOND_COLUMNS]}
+
+
+def holds_graphs(path: Path) -> bool:
+    """Return whether a path names graphs rather than a CSV file of molecules."""
+    return path.is_dir() or path.suffix in ENDINGS
+
+
+def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]:
+    """Write predictions for the graphs of a file or folder. Return the numbers of all rows and of rows without one.
+
+    There is a row for each graph or, for node targets, for each node. Columns are the split (of a folder), the numbers
+    of graph and node, further values of the file, true targets where the file has them, the predictions, and the reason
+    of a missing prediction (error).
+    """
+    spec = ensemble.dataset.spec
+    if spec.level == "pair":
+        raise DataError(f"{spec.name}: predictions are written for graphs and nodes only, not for pairs of nodes")
+    parts = read_given_graphs(data, spec, _ATOM_SIZES)
+    kept = list(dict.fromkeys(name for part in parts for name in part.columns))
+    targets = list(ensemble.first.parts.task.column_names)
+    if len(targets) != spec.num_targets or all(part.targets is None for part in parts):
+        targets = []
+    kinds = {"split": "text"} if data.is_dir() else {}
+    kinds |= {"graph": "whole number"} | ({"node": "whole number"} if spec.level == "node" else {})
+    check_names(data, kept, [*kinds, *targets, *ensemble.column_kinds, "error"])
+    kinds |= dict.fromkeys(kept, "text") | dict.fromkeys(targets, "number") | ensemble.column_kinds | {"error": "text"}
+    num_rows = num_bad = 0
+    with new_table(out, kinds) as table:
+        for part in parts:
+            columns = _rows_of(ensemble, part, kept, targets)
+            table.write({name: columns[name] for name in kinds})
+            num_rows += len(columns["graph"])
+            num_bad += sum(map(bool, columns["error"]))
+    log.info("%s: %s rows, %s of them without a prediction (column error)", out, f"{num_rows:,}", f"{num_bad:,}")
+    return num_rows, num_bad
+
+
+def _rows_of(
+    ensemble: Ensemble, part: GivenGraphs, kept: Sequence[str], targets: Sequence[str]
+) -> dict[str, Sequence[Any]]:
+    """Return all columns of one file. A graph without nodes has one row."""
+    of_nodes = ensemble.dataset.spec.level == "node"
+    rows_G = np.maximum(part.sizes, 1) if of_nodes else np.ones_like(part.sizes)
+    graph_R = np.repeat(np.arange(len(rows_G)), rows_G)
+    node_R = np.arange(len(graph_R)) - np.repeat(rows_G.cumsum() - rows_G, rows_G)
+    exists_R = node_R < part.sizes[graph_R] if of_nodes else np.ones(len(graph_R), bool)
+    columns: dict[str, Sequence[Any]] = {
+        "split": [part.split] * len(graph_R),
+        "graph": graph_R.tolist(),
+        "node": [node if exists else None for node, exists in zip(node_R.tolist(), exists_R.tolist())],
+        "error": [part.reasons[graph] for graph in graph_R.tolist()],
+    }
+    for name in kept:
+        values = part.columns.get(name)
+        columns[name] = [values[graph] if values else "" for graph in graph_R.tolist()]
+    for number, name in enumerate(targets):
+        known = None if part.targets is None else part.targets[:, number]
+        columns[name] = _spread(known, exists_R)
+    is_good_R = exists_R & np.isin(graph_R, part.numbers)
+    found = ensemble.predict(part.graphs) if part.graphs is not None else {}
+    for name in ensemble.column_kinds:
+        columns[name] = _spread(found.get(name), is_good_R)
+    return columns
+
+
+def _spread(values: np.ndarray | None, where_R: np.ndarray) -> list[Any]:
+    """Return values in the rows `where_R`, in order, and None in the others."""
+    spread = np.full(len(where_R), None, dtype=object)
+    if values is not None:
+        spread[where_R] = values.tolist()
+    return spread.tolist()

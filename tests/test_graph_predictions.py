@@ -1,0 +1,198 @@
+"""Predictions for new graphs from arrays, folders and files of PyG: those of the data set's own splits; faults stay."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from scripts_at import load_script
+from torch_geometric.data import Data
+
+from graphgps_spse import predictions
+from graphgps_spse.config import load_config
+from graphgps_spse.reports.prediction_figures import draw_predictions
+from graphgps_spse.run import run
+
+script = load_script("predict")
+
+CONFIG = {
+    "posenc_RRWP": {"enable": True, "ksteps": 3},
+    "train": {"batch_size": 2},
+    "gnn": {"dim_inner": 16, "head": "san_graph"},
+    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 16},
+    "optim": {"max_epoch": 1},
+    "num_threads": 1,
+    "accelerator": "cpu",
+}
+META = {
+    "task": "regression",
+    "num_targets": 2,
+    "target_names": ["a", "b"],
+    "may_miss_targets": True,
+    "node_features": {"kind": "types", "size": 3},
+    "edge_features": {"kind": "floats", "size": 2},
+}
+
+
+def arrays(y=True):
+    """A triangle, a single edge and a single node; the second target of the last is unknown."""
+    found = {
+        "node_ptr": np.array([0, 3, 5, 6]),
+        "edge_ptr": np.array([0, 6, 8, 8]),
+        "edge_index": np.array([[0, 1, 1, 2, 2, 0, 0, 1], [1, 0, 2, 1, 0, 2, 1, 0]]),
+        "x": np.array([0, 1, 2, 0, 1, 2]),
+        "edge_attr": np.arange(16.0).reshape(8, 2) / 16,
+    }
+    return found | ({"y": np.array([[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]])} if y else {})
+
+
+def train(folder, meta, split_arrays, **gnn):
+    data = folder / "mine"
+    data.mkdir()
+    (data / "meta.json").write_text(json.dumps(meta))
+    for split in ("train", "val", "test"):
+        np.savez(data / f"{split}.npz", **split_arrays)
+    config = CONFIG | {"gnn": CONFIG["gnn"] | gnn, "out_dir": str(folder / "results")}
+    config["dataset"] = {"format": "folder", "folder": {"dir": str(data)}, "node_encoder_name": "TypeDictNode"}
+    config["dataset"]["edge_encoder_name"] = "LinearEdge" if "edge_features" in meta else "DummyEdge"
+    (folder / "c.yaml").write_text(yaml.safe_dump(config))
+    run(load_config(folder / "c.yaml"))
+    return folder / "results" / "c" / "0"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("graphs"), META, arrays())
+
+
+@pytest.fixture(scope="module")
+def own(trained):
+    """Rows of the run's own test split."""
+    out = trained.parent / "own.csv"
+    predictions.predict_split(predictions.load_runs([trained]), "test", out)
+    return read(out)
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def predict(trained, data, out, *words):
+    return script.main(["--run", str(trained), "--data", str(data), "--out", str(out), *words])
+
+
+def test_a_folder_has_the_predictions_of_its_splits(trained, own, tmp_path):
+    assert predict(trained, trained.parents[2] / "mine", tmp_path / "p.csv") == 0
+    rows = read(tmp_path / "p.csv")
+    assert list(rows[0]) == ["split", "graph", "a", "b", "a_predicted", "b_predicted", "error"]
+    assert [row["split"] for row in rows] == ["train"] * 3 + ["val"] * 3 + ["test"] * 3
+    assert [{name: row[name] for name in own[0]} for row in rows[6:]] == own
+    assert len({row["a_predicted"] for row in own}) == 3 and not any(row["error"] for row in rows)
+    draw_predictions(tmp_path / "p.csv")  # the report's parity plot
+
+
+def test_faulty_graphs_and_names_keep_their_rows(trained, own, tmp_path):
+    """Graphs of one node each with a fault stand between those of the data set."""
+    given = arrays(y=False)
+    given["node_ptr"] = np.array([0, 3, 4, 4, 6, 7, 8])
+    given["x"] = np.array([0, 1, 2, 9, 0, 1, 0, 2])
+    given["edge_ptr"] = np.array([0, 6, 6, 6, 8, 9, 9])
+    given["edge_index"] = np.concatenate([given["edge_index"], [[0], [4]]], axis=1)
+    given["edge_attr"] = np.concatenate([given["edge_attr"], [[0.0, np.nan]]])
+    np.savez(tmp_path / "new.npz", **given, name=np.array(["t", "wrong", "none", "e", "loose", "single"]))
+    assert predict(trained, tmp_path / "new.npz", tmp_path / "p.parquet") == 0
+    rows = pq.read_table(tmp_path / "p.parquet").to_pylist()
+    assert list(rows[0]) == ["graph", "name", "a_predicted", "b_predicted", "error"]
+    assert [row["error"] for row in rows] == [
+        "",
+        "x [9] must hold integers below 3",
+        "the graph has no nodes",
+        "",
+        "edge (0, 4) is outside the nodes of the graph, numbered from 0",
+        "",
+    ]
+    good = [row for row in rows if not row["error"]]
+    assert [row["name"] for row in good] == ["t", "e", "single"]
+    assert [f"{row['a_predicted']:.9g}" for row in good] == [row["a_predicted"] for row in own]
+    assert all(row["a_predicted"] is None for row in rows if row["error"])
+
+
+def test_parquet_and_pyg_have_the_same_predictions(trained, own, tmp_path):
+    given, graphs, table = arrays(), [], []
+    for g in range(3):
+        nodes, edges = (slice(*given[name][g : g + 2]) for name in ("node_ptr", "edge_ptr"))
+        x, edge_index, edge_attr = given["x"][nodes], given["edge_index"][:, edges], given["edge_attr"][edges]
+        table.append({"num_nodes": len(x), "edge_index": edge_index.tolist(), "x": x.tolist(), "id": f"g{g}",
+                      "edge_attr": edge_attr.tolist()})  # fmt: skip
+        tensors = [torch.from_numpy(values) for values in (x[:, None], edge_index, edge_attr)]
+        graphs.append(Data(x=tensors[0], edge_index=tensors[1], edge_attr=tensors[2], id=f"g{g}"))
+    pq.write_table(pa.Table.from_pylist(table), tmp_path / "new.parquet")
+    graphs.insert(1, Data(x=torch.ones(2, 1), edge_index=torch.zeros(2, 0, dtype=torch.int64), id="floats"))
+    torch.save(graphs, tmp_path / "new.pt")
+    for name in ("new.parquet", "new.pt"):
+        out = tmp_path / f"{name}.csv"
+        assert predict(trained, tmp_path / name, out) == 0
+        rows = read(out)
+        bad = [row for row in rows if row["error"]]
+        assert [(row["id"], row["error"]) for row in bad] == (
+            [("floats", "x is torch.float32; the model reads types")] if name.endswith("pt") else []
+        )
+        good = [row for row in rows if not row["error"]]
+        assert [row["id"] for row in good] == ["g0", "g1", "g2"]
+        assert [row["b_predicted"] for row in good] == [row["b_predicted"] for row in own]
+
+
+def test_nodes_have_rows_even_of_a_graph_without_any(tmp_path):
+    meta = {"task": "classification", "level": "node", "num_classes": 3, "node_features": {"kind": "types", "size": 4}}
+    given = {"node_ptr": [0, 3, 4], "edge_ptr": [0, 2, 2], "edge_index": [[0, 1], [1, 0]], "x": [0, 1, 2, 3]}
+    trained = train(tmp_path, meta, {**given, "y": [0, 1, 2, 0]}, head="inductive_node")
+    predictions.predict_split(predictions.load_runs([trained]), "val", tmp_path / "own.csv")
+    np.savez(tmp_path / "new.npz", **given | {"node_ptr": [0, 3, 3, 4], "edge_ptr": [0, 2, 2, 2]}, y=[0, 1, 2, -1])
+    assert predict(trained, tmp_path / "new.npz", tmp_path / "p.csv") == 0
+    rows, own = read(tmp_path / "p.csv"), read(tmp_path / "own.csv")
+    assert [(row["graph"], row["node"]) for row in rows] == [("0", "0"), ("0", "1"), ("0", "2"), ("1", ""), ("2", "0")]
+    assert rows[3]["error"] == "the graph has no nodes" and rows[3]["target0"] == ""
+    assert [row["target0"] for row in rows] == ["0", "1", "2", "", ""]
+    good = [row["target0_probability_1"] for row in rows if not row["error"]]
+    assert good == [row["target0_probability_1"] for row in own]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("new.npz", {"x": None}, "new.npz: lacks x, which the model reads"),
+        ("new.npz", {"edge_attr": None}, "new.npz: lacks edge_attr, which the model reads"),
+        ("new.npz", {"y": np.ones(2)}, r"y must be [3, 2] numbers, not [2, 1]; or leave it out"),
+        ("new.npz", {"name": np.ones(2)}, "'name' has the shape [2]; a further array has one value for each of the 3"),
+        ("new.npz", {"graph": np.ones(3)}, "'graph' is a name of a column of predictions; rename this column"),
+        ("new.npz", {"node_ptr": np.array([0, 3, 5, 9])}, "node_ptr must hold 4 int64 values that rise from 0 to 6"),
+        ("new.pt", None, "new.pt: is not a list of PyG graphs that torch.save wrote"),
+        ("absent.npz", None, "absent.npz does not exist"),
+        ("empty", None, "meta.json cannot be read"),
+    ],
+)
+def test_files_that_cannot_be_read_are_one_line(trained, tmp_path, capsys, name, change, message):
+    if name == "new.pt":
+        (tmp_path / name).write_bytes(b"no file of torch")
+    elif name == "empty":
+        (tmp_path / name).mkdir()
+    elif change is not None:
+        given = arrays(y=False) | change
+        np.savez(tmp_path / name, **{key: values for key, values in given.items() if values is not None})
+    assert predict(trained, tmp_path / name, tmp_path / "p.csv") == 2
+    err = capsys.readouterr().err
+    assert message in err and not (tmp_path / "p.csv").exists()
+    assert len([line for line in err.splitlines() if line.startswith("error")]) == 1
+
+
+def test_a_folder_of_other_features_is_refused(trained, tmp_path, capsys):
+    (tmp_path / "meta.json").write_text(json.dumps(META | {"node_features": {"kind": "types", "size": 5}}))
+    assert predict(trained, tmp_path, tmp_path / "p.csv") == 2
+    assert "node_input is types of size 5, but the run was trained on types of size 3" in capsys.readouterr().err
+    assert predict(trained, tmp_path / "a.npz", tmp_path / "p.csv", "--similarity") == 2
+    assert "--similarity and --smiles-column are for molecules" in capsys.readouterr().err
