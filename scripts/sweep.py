@@ -37,6 +37,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("sweep", type=Path, help="sweep file, e.g. configs/sweeps/zinc.yaml")
     parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="keys for every run, e.g. dataset.smiles.file=my.csv"
+    )
+    parser.add_argument(
         "--plan", action="store_true", help="only print the state, remaining hours and command of each run"
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N - 1 instead of those in the file")
@@ -49,7 +52,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--slurm", nargs="*", metavar="key=value", help="submit to SLURM, e.g. partition=gpu gpus=1 hours=15 array=32"
     )
     parser.add_argument("--dry-run", action="store_true", help="with --slurm: print a plain sbatch script instead")
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_intermixed_args(words)
     if arguments.seeds is not None and arguments.seeds < 1:
         parser.error(f"--seeds {arguments.seeds} is below 1")
     if arguments.jobs is not None and arguments.jobs < 1:
@@ -77,7 +80,9 @@ def sweep(arguments: argparse.Namespace) -> int:
     from graphgps_spse.sweeps.sweep import check_buildable, read_sweep, write_manifest
 
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
-    runs = read_sweep(arguments.sweep, num_seeds=arguments.seeds, out_dir=arguments.out_dir)
+    runs = read_sweep(
+        arguments.sweep, num_seeds=arguments.seeds, out_dir=arguments.out_dir, overrides=arguments.overrides
+    )
     name = arguments.sweep.stem
     gpus = pool.find_gpus() if options is None else []
     slots = pool.make_slots(arguments.jobs or max(1, len(gpus)), count_cores(), gpus)

@@ -7,14 +7,20 @@ import runpy
 from pathlib import Path
 
 import pytest
+from records import record, write_run
+from scripts_at import load_script
 
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
 from graphgps_spse.config.identity import differing_keys
 from graphgps_spse.parts import build_parts, check_config
+from graphgps_spse.reports.collect import collect_runs
+from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.run import run
 from graphgps_spse.sweeps.states import read_state
 from graphgps_spse.sweeps.sweep import read_sweep
+
+script = load_script("sweep")
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "configs" / "molecules"
@@ -121,3 +127,30 @@ def test_what_is_left_to_the_data_differs_from_nothing_else():
     assert differing_keys(old, {"dataset": {"smiles": {"task": "auto", "split": "column", "seed": 1}}}) == []
     other = {"dataset": {"smiles": {"task": "regression", "split": "auto", "seed": 1}}}
     assert differing_keys(old, other) == [("dataset.smiles.task", "binary", "regression")]
+
+
+def test_path_counts_against_walks_is_one_sweep_and_one_report(table, capsys):
+    """The sweep file of docs/templates.md: ten runs on the user's file, whose records make one pair with a p-value."""
+    table(lambda i: i / 7)
+    sweep = ROOT / "configs" / "sweeps" / "molecules-compare.yaml"
+    words = ["dataset.smiles.file=my.csv", "optim.max_epoch=7"]
+    assert script.main([str(sweep), *words, "--seeds", "3", "--plan"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("dataset.smiles.file=my.csv optim.max_epoch=7 seed=") == 6
+    runs = read_sweep(sweep, overrides=words)
+    assert len(runs) == 10 and {run.cfg.optim.max_epoch for run in runs} == {7}
+    for run_ in runs:
+        parts = build_parts(run_.cfg, only_shapes=True)
+        score = 0.5 + run_.seed / 100 - 0.2 * ("SPSE" in run_.name)
+        config = {key: value for key, value in run_.resolved().items() if key.startswith("posenc")}
+        result = record(score, run_.seed, name=run_.name, dataset="my", encoding=parts.encoding_name, config=config)
+        write_run(Path("results/molecules-compare/molecules"), result, curve=False)
+    report = build_report(collect_runs(Path("results/molecules-compare")))
+    (pair,) = report.pairs
+    assert (pair.walks.label, pair.paths.label) == ("molecules/GRIT-RRWP", "molecules/GRIT-SPSE")
+    assert pair.comparison.student_p < 1e-6 and pair.verdict == "gain **"
+    assert not [note for note in report.notes if "compared" in note or "differ" in note]
+    assert script.main([str(sweep), "--plan"]) == 2
+    assert "dataset.smiles.file is empty" in capsys.readouterr().err
+    assert script.main([str(sweep), "seed=3", "--plan"]) == 2
+    assert "command line: 'seed' is reserved" in capsys.readouterr().err

@@ -87,13 +87,18 @@ class PlannedRun:
         return LaunchTask(self.relative_dir, self.run_dir, tuple(words), self.cfg.optim.max_epoch)
 
 
-def read_sweep(path: Path, *, num_seeds: int | None = None, out_dir: Path | None = None) -> list[PlannedRun]:
+def read_sweep(
+    path: Path, *, num_seeds: int | None = None, out_dir: Path | None = None, overrides: Sequence[str] = ()
+) -> list[PlannedRun]:
     """Return all runs of a sweep file. Raises ConfigError with file and line for invalid entries.
 
-    `num_seeds` and `out_dir` replace the values of the file, and of the files that it includes.
+    `num_seeds` and `out_dir` replace the values of the file, and of the files that it includes. `overrides`, key=value
+    words for every run, come after those of the file, and so prevail.
     """
+    for word in overrides:
+        check_override(word, "command line")
     first: dict[Path, PlannedRun] = {}
-    for run in _read(path, num_seeds=num_seeds, out_dir=out_dir):
+    for run in _read(path, num_seeds=num_seeds, out_dir=out_dir, overrides=overrides):
         if len(first) == MAX_RUNS:
             raise ConfigError(
                 f"{run.where}: the included files define more than {MAX_RUNS:,} runs, the limit; split the sweep"
@@ -189,7 +194,7 @@ def _by_seed(relative_dir: str) -> tuple[str, int]:
 
 
 def _read(
-    path: Path, *, num_seeds: int | None, out_dir: Path | None, is_included: bool = False
+    path: Path, *, num_seeds: int | None, out_dir: Path | None, overrides: Sequence[str], is_included: bool = False
 ) -> Iterator[PlannedRun]:
     keys = read_known_keys(path, "sweep", KEYS)
     if "include" in keys:
@@ -197,7 +202,8 @@ def _read(
             reason = "an included file cannot include others" if is_included else "include excludes all other keys"
             raise ConfigError(f"{keys['include'].where}: {reason}")
         for item in read_items("include", keys["include"]):
-            yield from _read(path.parent / read_text(item), num_seeds=num_seeds, out_dir=out_dir, is_included=True)
+            included = path.parent / read_text(item)
+            yield from _read(included, num_seeds=num_seeds, out_dir=out_dir, overrides=overrides, is_included=True)
         return
     if "configs" not in keys:
         raise ConfigError(f"{path}: the key configs is missing. Keys: {', '.join(KEYS)}")
@@ -206,7 +212,7 @@ def _read(
     _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
     seeds = read_seeds(keys["seeds"]) if "seeds" in keys else [0]
     seeds = range(num_seeds) if num_seeds is not None else seeds
-    words = read_overrides(keys["overrides"]) if "overrides" in keys else []
+    words = [*(read_overrides(keys["overrides"]) if "overrides" in keys else []), *overrides]
     axes = read_grid(keys["grid"], refuse_reserved_key) if "grid" in keys else []
     num_folds = read_folds(keys["folds"]) if "folds" in keys else 1
     configs = list(_read_configs(path, keys["configs"]))
@@ -225,9 +231,9 @@ def _read(
         group = "" if folder == out_dir.name else folder
         twins: dict[str, str] = {}
         for suffix, assignments in points:
-            overrides = (*words, *assignments)
+            of_run = (*words, *assignments)
             try:
-                cfg = load_config(config, [*overrides, f"seed={seeds[0]}"])
+                cfg = load_config(config, [*of_run, f"seed={seeds[0]}"])
             except ConfigError as err:
                 problems.append(f"{where}: {err}")
                 continue
@@ -242,7 +248,7 @@ def _read(
             _check_names([name], where)
             cfg = cfg.with_values(name=name)
             for seed in seeds:
-                yield PlannedRun(config, own_name, name, seed, out_dir, group, overrides, where, cfg)
+                yield PlannedRun(config, own_name, name, seed, out_dir, group, of_run, where, cfg)
     raise_problems(problems)
 
 
@@ -339,11 +345,16 @@ def read_overrides(node: Node) -> list[str]:
     words = []
     for item in read_items("overrides", node):
         word = read_text(item)
-        refuse_reserved_key(word.partition("=")[0], item.where)
-        if "=" not in word:
-            raise ConfigError(f"{item.where}: overrides: '{word}' must have the form key=value")
+        check_override(word, f"{item.where}: overrides")
         words.append(word)
     return words
+
+
+def check_override(word: str, where: str) -> None:
+    """Raise ConfigError unless a word has the form key=value and its key is free."""
+    refuse_reserved_key(word.partition("=")[0], where)
+    if "=" not in word:
+        raise ConfigError(f"{where}: '{word}' must have the form key=value")
 
 
 def refuse_reserved_key(key: str, where: str) -> None:
