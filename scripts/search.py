@@ -71,19 +71,22 @@ def search(arguments: argparse.Namespace) -> int:
         jobs = slurm.submit(tasks, options, spec.name, spec.out_dir / "slurm")
         log.info("submitted %d workers, jobs %s to %s; --plan shows how far they are", len(jobs), jobs[0], jobs[-1])
         return RESUMABLE
-    with StopSignals() as signals:
-        if not is_done(spec, study):
-            if arguments.jobs == 1:
-                Worker(
+    if not is_done(spec, study):
+        with StopSignals() as signals:
+            if arguments.jobs > 1:
+                run_workers(spec, arguments.jobs, signals)
+            else:
+                finished = Worker(
                     spec=spec,
                     study=study,
                     metric=task.metric,
                     should_stop=lambda: bool(signals.received),
                     build=check_config,
                     num_threads=arguments.threads,
+                    release_lock=slurm.release_lock_of_dead_job,
                 ).work()
-            else:
-                run_workers(spec, arguments.jobs, signals)
+                if arguments.worker and not is_done(spec, study):
+                    return 0 if finished else RESUMABLE  # others may be at the last trials, and report
     print("\n".join(format_state(spec, study, task.metric)))
     for path in write_outcome(spec, study, task.metric):
         print(f"written: {path}")
@@ -108,14 +111,24 @@ def worker_tasks(spec: "SearchSpec", number: int, num_threads: int) -> "list[Lau
 
 
 def run_workers(spec: "SearchSpec", number: int, signals: StopSignals) -> None:
-    """Run several workers on this machine, each with its share of the cores, and wait for them."""
+    """Run several workers on this machine, each with its share of the cores, and wait for them.
+
+    Raises LaunchError if a worker fails, for example because the first trials have all failed.
+    """
     from graphgps_spse.cores import count_cores
+    from graphgps_spse.errors import LaunchError
     from graphgps_spse.sweeps import pool
+    from graphgps_spse.sweeps.launch import LOG, last_error
 
     slots = pool.make_slots(number, count_cores(), pool.find_gpus())
     tasks = worker_tasks(spec, number, slots[0].num_threads)
     log.info("%d workers; their logs are in %s", number, spec.out_dir / "workers")
-    pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received))
+    failed = pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received)).failed
+    logs = [worker.folder / LOG for worker in tasks if worker.name in failed]
+    if logs:
+        raise LaunchError(
+            f"{len(logs)} of {number} workers failed, the first because of: {last_error(logs[0])}; see {logs[0]}"
+        )
 
 
 if __name__ == "__main__":

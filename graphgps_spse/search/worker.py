@@ -51,23 +51,27 @@ class Worker:
     """Threads of a run; 0: as the configuration says."""
     environment: Mapping[str, str] | None = None
     poll_seconds: float = 0.2
+    release_lock: Callable[[Path], None] = lambda folder: None
+    """Releases the lock of a run whose machine has gone down; called before a run starts."""
 
-    def work(self) -> None:
+    def work(self) -> bool:
         """Do trials until none is left, `should_stop()` is true, or a trial was stopped from outside.
 
-        Raises LaunchError if the first trials have all failed.
+        Return whether none is left; others may still be running. Raises LaunchError if the first trials have all
+        failed.
         """
         elsewhere: set[int] = set()  # trials of killed workers, whose runs are still alive
         while not self.should_stop():
             self._check_failures()
             with self._next_trial(elsewhere) as trial:
                 if trial is None and not elsewhere:
-                    return
+                    return True
                 if trial is None:
                     elsewhere.clear()
                     time.sleep(10 * self.poll_seconds)
                 elif not self._do(trial, elsewhere):
-                    return
+                    return False
+        return False
 
     @contextmanager
     def _next_trial(self, skipped: set[int]) -> Iterator["optuna.Trial | None"]:
@@ -110,6 +114,7 @@ class Worker:
             self._fail(trial, str(err))
             return True
         task = self._task(trial.number, words, cfg)
+        self.release_lock(task.folder)
         attempt = Attempt.start(task, self.environment)
         if attempt is None:
             elsewhere.add(trial.number)
