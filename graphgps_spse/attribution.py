@@ -88,7 +88,7 @@ def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") 
     for encoding in read:
         if encoding.pair_categories:
             raise ConfigError(f"{run.path}: {encoding.name} holds categories of pairs, which have no gradient")
-    inputs = {encoding.name: batch.pair[encoding.name].float().requires_grad_() for encoding in read}
+    inputs = {encoding.name: batch.pair[encoding.name].clone().requires_grad_() for encoding in read}
     names, column = _find_output(run, target)
     output_R = run.parts.model(replace(batch, pair={**batch.pair, **inputs}))[:, column]
     found = torch.autograd.grad(output_R.sum(), list(inputs.values()), allow_unused=True)

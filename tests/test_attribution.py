@@ -1,16 +1,22 @@
 """Attributions: shares add up, are exact for a linear model, and find the motif that a trained model must see."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import networkx as nx
 import numpy as np
 import pytest
 import torch
+import yaml
 from scripts_at import load_script
 from test_predictions import CONFIG
 from test_python_api import lay, places
 from torch_geometric.utils import from_networkx
 
 import graphgps_spse as gs
+from graphgps_spse import predictions
 from graphgps_spse.attribution import Attribution, attribute, explain_molecule, load_for_attribution
+from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError
 
 script = load_script("explain")
@@ -31,6 +37,35 @@ def test_shares_of_pairs_lengths_and_nodes_add_up(trained):
     assert found.nodes.sum() == pytest.approx(total) and sum(found.undirected.values()) == pytest.approx(total)
     assert found.by_channel["SPSE 4"] == 0, "acetic acid has no path of four edges, and f(0) = beta counts for nothing"
     assert found.prediction == pytest.approx(gs.load_run(trained).predict("CC(=O)O").iloc[0, 1], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"model.type": "PPGT"}, {"model.type": "Graphormer", "graphormer.embed_dim": 32}],
+    ids=["PPGT", "Graphormer"],
+)
+def test_models_with_biased_attention_are_explained(tmp_path, changes):
+    """The sum of all shares is the derivative of the output along the encoding."""
+    config = yaml.safe_load(lay(tmp_path).read_text())
+    if changes["model.type"] == "Graphormer":
+        del config["gt"]
+    words = {**places(tmp_path, "r"), "posenc_SPSE.node_pe": "none", "name": "x", **changes}
+    run = load_for_attribution(gs.train(config, words).path)
+    run.parts.model.double()
+    splits, _ = encode({"test": run.parts.dataset.load()["test"]}, run.parts.encodings, 1, run.parts.storage)
+    batch, step = splits["test"].batch([0]).cast(torch.float64), 1e-5
+    found = attribute(run, batch)
+    scaled = [replace(batch, pair={"SPSE": batch.pair["SPSE"] * (1 + sign * step)}) for sign in (1, -1)]
+    high, low = (run.parts.model(moved)[0, 0].item() for moved in scaled)
+    assert found.pairs.sum() == pytest.approx((high - low) / (2 * step), rel=1e-4) != 0
+    assert sum(found.by_channel.values()) == pytest.approx(found.pairs.sum())
+
+
+def test_message_passing_without_pairs_is_refused(trained, monkeypatch):
+    parts = SimpleNamespace(encodings=[SimpleNamespace(dim_pair=0)])
+    monkeypatch.setattr(predictions, "load_run", lambda path, overrides: SimpleNamespace(parts=parts))
+    with pytest.raises(ConfigError, match="reads no encoding of pairs, so there is nothing to attribute to lengths"):
+        load_for_attribution(trained)
 
 
 def test_a_linear_model_is_explained_exactly(trained, monkeypatch):

@@ -117,7 +117,7 @@ class MoleculeChecks:
         """Return a line for each unusual property: the number of molecules, the first line numbers and an example."""
         lines = []
         for kind, description in KINDS.items():
-            rows = self.kinds.get(kind, ())
+            rows = self.kinds.get(kind, np.empty(0, np.int64)).tolist()
             if len(rows):
                 where = show_rows([self.numbers[row] for row in rows])
                 lines.append(f"{description}: {len(rows):,}, {where}, for example {show_smiles(self.smiles[rows[0]])}")

@@ -46,15 +46,20 @@ class FlatMolecules:
     @classmethod
     def of_block(cls, block: MoleculeBlock) -> "FlatMolecules":
         """Return the graphs of a block."""
-        ptrs = (np.concatenate([[0], counts.cumsum()]) for counts in (block.sizes, block.num_edges))
-        return cls(*ptrs, *(torch.from_numpy(values) for values in (block.x, block.edge_index, block.edge_attr)))
+        return cls(
+            node_ptr=np.concatenate([[0], block.sizes.cumsum()]),
+            edge_ptr=np.concatenate([[0], block.num_edges.cumsum()]),
+            x_NF=torch.from_numpy(block.x),
+            edge_index_2E=torch.from_numpy(block.edge_index),
+            edge_attr_EF=torch.from_numpy(block.edge_attr),
+        )
 
     @classmethod
     def of_dataset(cls, graphs: GraphDataset) -> "FlatMolecules":
         """Return the graphs of a data set of molecules."""
         assert graphs.edge_attr_EF is not None, "bonds have features"
-        ptrs = graphs.node_ptr.numpy(), graphs.edge_ptr.numpy()
-        return cls(*ptrs, graphs.x_NF, graphs.edge_index_2E, graphs.edge_attr_EF)
+        node_ptr, edge_ptr = graphs.node_ptr.numpy(), graphs.edge_ptr.numpy()
+        return cls(node_ptr, edge_ptr, graphs.x_NF, graphs.edge_index_2E, graphs.edge_attr_EF)
 
     def take(self, graphs: np.ndarray) -> dict[str, np.ndarray]:
         """Return the given graphs in this order, as arguments of FlatWriter.append without `y`."""

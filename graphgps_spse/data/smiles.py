@@ -276,7 +276,12 @@ class Smiles:
             groups = found.scaffold if self.split.how == "scaffold" else table.groups[found.rows]
             parts = self.split.divide(groups[kept].tolist())
         except DataError as err:
-            raise DataError(f"{file}: {err}; change dataset.smiles.fractions or dataset.smiles.split") from err
+            cure = "change dataset.smiles.fractions or dataset.smiles.split"
+            if self.split.how == "column":
+                cure = (
+                    f"name other rows in column '{self.split.column}', add targets, or set dataset.smiles.split=random"
+                )
+            raise DataError(f"{file}: {err}; {cure}") from err
         rows = {split: kept[part].tolist() for split, part in parts.items()}
         if copies and self.duplicates == "keep":
             cure = "dataset.smiles.duplicates=drop keeps one row of each molecule"

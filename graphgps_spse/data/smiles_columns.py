@@ -102,6 +102,8 @@ class CsvColumn:
         if self.is_number:
             kind = "0 and 1" if self.is_label else "whole numbers" if self.is_whole else "numbers"
             return f"{self.name} ({kind if self.is_label else f'{kind}, {self.low:g} to {self.high:g}'})"
+        if len(self.values) == 1:
+            return f"{self.name} (the word '{next(iter(self.values))[:40]}' alone)"
         return f"{self.name} ({len(self.values)} different words)" if self.has_few_values else f"{self.name} (text)"
 
 
@@ -161,9 +163,14 @@ def _find_smiles(file: Path, columns: dict[str, CsvColumn]) -> str:
     found = exact if len(exact) == 1 else named or list(_columns_of_molecules(columns))
     if len(found) == 1:
         return found[0]
-    which = f"columns {', '.join(found)} could all be it" if found else f"the columns are {', '.join(columns)}"
+    if not found:
+        raise DataError(
+            f"{file}: no column holds SMILES; the columns are {', '.join(columns)}. Add one, or name it in "
+            "dataset.smiles.smiles_column to see which of its rows are not molecules"
+        )
     raise DataError(
-        f"{file}: which column holds the SMILES? {which}. Set dataset.smiles.smiles_column={_example(found, columns)}"
+        f"{file}: which column holds the SMILES? Columns {', '.join(found)} could all be it. Set "
+        f"dataset.smiles.smiles_column={found[0]}"
     )
 
 
@@ -219,7 +226,7 @@ def _find_targets(file: Path, others: Sequence[CsvColumn]) -> tuple[str, ...]:
     if not candidates:
         listing = ", ".join(map(str, others)) or "none"
         raise DataError(
-            f"{file}: no column can be a target, because none holds numbers or a few classes. Others: {listing}. "
+            f"{file}: no column can be a target, because none holds numbers or several classes. Others: {listing}. "
             "Add a column of targets, or name one in dataset.smiles.target_columns"
         )
     listing = ", ".join(map(str, candidates))
@@ -248,7 +255,3 @@ def _find_task(file: Path, targets: Sequence[CsvColumn]) -> str:
             "dataset.smiles.task=multiclass or dataset.smiles.task=regression"
         )
     return "regression"
-
-
-def _example(found: Sequence[str], columns: dict[str, CsvColumn]) -> str:
-    return found[0] if found else next(iter(columns))

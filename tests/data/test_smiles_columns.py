@@ -72,15 +72,16 @@ def test_what_is_known_stays(find):
     [
         (
             {"y": lambda i: i / 3, "text": lambda i: f"none {i}"},
-            "which column holds the SMILES. the columns are y, text",
+            "no column holds SMILES; the columns are y, text. Add one",
         ),
-        ({"smiles_1": SMILES, "smiles_2": SMILES, "y": lambda i: i / 3}, "columns smiles_1, smiles_2 could all be it"),
+        ({"smiles_1": SMILES, "smiles_2": SMILES, "y": lambda i: i / 3}, "Columns smiles_1, smiles_2 could all be it"),
         (
             {"smiles": SMILES, "y": lambda i: i / 3, "z": lambda i: i % 2},
             r"which columns are the targets. Columns that could be: y \(numbers, 0 to 3.66667\), z \(0 and 1\). Set "
             r"dataset.smiles.target_columns, e.g. 'dataset.smiles.target_columns=\[y\]'",
         ),
         ({"smiles": SMILES, "name": lambda i: f"x{i}"}, r"no column can be a target, .* Others: name \(12 different"),
+        ({"smiles": SMILES, "y": lambda i: "toxic"}, r"no column can be a target, .* y \(the word 'toxic' alone\)"),
         ({"smiles": SMILES, "id": lambda i: i}, "no column can be a target, .* Others: id"),
         ({"smiles": SMILES, "n": lambda i: i % 2 + 1}, "are the 2 different numbers of n .* classes or values"),
         ({"smiles": SMILES, "s": lambda i: ("train", "test")[i % 2], "y": lambda i: i / 3}, "'s' names no row for val"),

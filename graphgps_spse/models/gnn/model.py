@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.gnn.layer import MessagePassingOptions, build_layers, build_virtual_nodes
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
@@ -58,8 +59,13 @@ class MessagePassingModel(nn.Module):
             head=build_head(cfg, spec, dim, dim_out),
         )
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        Raises ConfigError with `return_attention`, because message passing has no attention among all nodes.
+        """
+        if return_attention:
+            raise ConfigError("model.type: custom_gnn passes messages along edges, and has no attention weights")
         layout = layout_of(batch, training=self.training)
         edges, x_ND = EdgeLayout(batch.edge_index_2E, layout.num_nodes), self.node_encoder(batch)
         e_ED = None

@@ -20,7 +20,7 @@ class GraphormerLayer(nn.Module):
             nn.Dropout(dropout),
         )
 
-    def forward(self, x_ND: Tensor, pairs: BiasedPairs) -> Tensor:
-        """Return [N, D]."""
-        x_ND = x_ND + self.dropout(self.attention(self.norm_attention(x_ND), pairs))
+    def forward(self, x_ND: Tensor, pairs: BiasedPairs, weights: list[Tensor] | None = None) -> Tensor:
+        """Return [N, D]. Attention weights [P, H] are appended to `weights`."""
+        x_ND = x_ND + self.dropout(self.attention(self.norm_attention(x_ND), pairs, weights))
         return x_ND + self.ffn(x_ND)

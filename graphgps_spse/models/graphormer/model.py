@@ -99,15 +99,23 @@ class Graphormer(nn.Module):
         heads = [layer.attention.num_heads for layer in self.layers if isinstance(layer, GraphormerLayer)]
         return 2 * sum(heads)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        With `return_attention`, return also the attention weights of each layer before dropout, [P, H], in the order
+        of PairLayout. With graphormer.use_graph_token, the token is the first node of its graph: a graph of n nodes has
+        (n + 1)^2 pairs.
+        """
+        weights: list[Tensor] | None = [] if return_attention else None
         layout = inner = layout_of(batch, training=self.training)
         x_ND, bias_PH = self.node_encoder(batch), self.pair_bias(batch, layout)
         if self.tokens is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
         x_ND, pairs = self.input_dropout(x_ND), BiasedPairs(NodeBlocks(inner.sizes, x_ND.device), bias_PH)
         for layer in self.layers:
-            x_ND = layer(x_ND, pairs)
+            x_ND = layer(x_ND, pairs, weights)
         if self.reads_tokens:
-            return self.head(x_ND[token_places(layout)], PairLayout((1,) * layout.num_graphs, layout.device))
-        return self.head(x_ND if self.tokens is None else x_ND[node_places(layout)], layout)
+            out = self.head(x_ND[token_places(layout)], PairLayout((1,) * layout.num_graphs, layout.device))
+        else:
+            out = self.head(x_ND if self.tokens is None else x_ND[node_places(layout)], layout)
+        return out if weights is None else (out, weights)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.models.modules.activations import build_activation
 from graphgps_spse.models.ppgt.norm import AdaptiveRMSNorm
-from graphgps_spse.ops.biased_attention import BiasedAttentionInput, biased_attention
+from graphgps_spse.ops.biased_attention import BiasedAttentionInput, attention_weights, biased_attention
 from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.graph_attention import NodeBlocks
@@ -24,8 +24,15 @@ class PlainAttention(nn.Module):
         self.qkv, self.pair, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim_pair, 2 * num_heads), nn.Linear(dim, dim)
         initialise(self)
 
-    def forward(self, x_ND: Tensor, e_PC: Tensor, blocks: NodeBlocks, layout: PairLayout) -> Tensor:
-        """Return [N, D]."""
+    def forward(
+        self,
+        x_ND: Tensor,
+        e_PC: Tensor,
+        blocks: NodeBlocks,
+        layout: PairLayout,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Return [N, D]. Attention weights [P, H] are appended to `weights`."""
         qkv_NW = self.qkv(x_ND)
         bias_PH, gate_PH = self.pair(e_PC).chunk(2, dim=1)
         key_NHC = qkv_NW.chunk(3, dim=1)[1].unflatten(1, (self.num_heads, -1))
@@ -38,6 +45,8 @@ class PlainAttention(nn.Module):
             gate_PH=1 + gate_PH,
             dropout_rate=self.dropout if self.training else 0.0,
         )
+        if weights is not None:
+            weights.append(attention_weights(given))
         return self.out(choose(biased_attention, self.kernels, qkv_NW)(given))
 
     def prepare_kernels(self) -> None:
@@ -69,9 +78,16 @@ class PlainLayer(nn.Module):
         )
         initialise(self.ffn)
 
-    def forward(self, x_ND: Tensor, e_PC: Tensor, blocks: NodeBlocks, layout: PairLayout) -> Tensor:
-        """Return [N, D]."""
-        x_ND = x_ND + self._dropped(self.attention(self.norm_attention(x_ND), e_PC, blocks, layout), layout)
+    def forward(
+        self,
+        x_ND: Tensor,
+        e_PC: Tensor,
+        blocks: NodeBlocks,
+        layout: PairLayout,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Return [N, D]. Attention weights [P, H] are appended to `weights`."""
+        x_ND = x_ND + self._dropped(self.attention(self.norm_attention(x_ND), e_PC, blocks, layout, weights), layout)
         return x_ND + self._dropped(self.ffn(self.norm_ffn(x_ND)), layout)
 
     def _dropped(self, update_ND: Tensor, layout: PairLayout) -> Tensor:

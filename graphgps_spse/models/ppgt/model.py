@@ -112,8 +112,13 @@ class PPGT(nn.Module):
         heads = [layer.attention.num_heads for layer in self.layers if isinstance(layer, PlainLayer)]
         return dim_pair * (1 + 2 * len(self.stem.blocks)) + 4 * sum(heads)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        With `return_attention`, return also the attention weights of each layer before gate and dropout, [P, H], in
+        the order of PairLayout.
+        """
+        weights: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training)
         x_ND, blocks = self.node_encoder(batch), NodeBlocks(batch.sizes, batch.x_NF.device)
         size_B1 = torch.tensor(batch.sizes, dtype=x_ND.dtype, device=x_ND.device).unsqueeze(1)
@@ -121,5 +126,6 @@ class PPGT(nn.Module):
         x_ND = x_ND + self.node_encoding(torch.cat([*(batch.node[name] for name in self.node_parts), *parts], dim=1))
         e_PC = self.stem(batch, layout)
         for layer in self.layers:
-            x_ND = layer(x_ND, e_PC, blocks, layout)
-        return self.head(self.norm_out(x_ND), layout)
+            x_ND = layer(x_ND, e_PC, blocks, layout, weights)
+        out = self.head(self.norm_out(x_ND), layout)
+        return out if weights is None else (out, weights)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
@@ -93,8 +94,13 @@ class SAN(nn.Module):
         heads = [layer.attention.num_heads for layer in self.layers if isinstance(layer, SANLayer)]
         return 2 * sum(heads) if self.other_pairs is not None else 0
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        Raises ConfigError with `return_attention`, because edges and other pairs have separate weights.
+        """
+        if return_attention:
+            raise ConfigError("model.type: SAN has separate weights of edges and other pairs, and does not return them")
         layout = layout_of(batch, training=self.training)
         edges, x_ND = EdgeLayout(batch.edge_index_2E, layout.num_nodes), self.node_encoder(batch)
         e_ED = self.edge_encoder(batch, layout).index_select(0, edges.order_E)
