@@ -219,7 +219,7 @@ def find_faults(graphs: GraphDataset, spec: DatasetSpec, atom_sizes: Mapping[str
             wrong = ((values < 0) | (values >= sizes)).any(1)
             limits = f"integers below {', '.join(map(str, sizes.tolist()))}"
         text = f"must hold {limits}"
-        _note(reasons, wrong, ptr, lambda row, v, n=name, t=text: f"{n} {v[row].tolist()} {t}", values)  # type: ignore[misc]
+        _note(reasons, wrong, ptr, lambda row, v, n=name, t=text: f"{n} {v[row].tolist()} {t}", values)
     return reasons.tolist()
 
 

@@ -50,7 +50,7 @@ def test_weights_of_biased_attention_are_those_of_the_equations(name):
     for layer, inputs, alpha in zip(model.layers, seen, weights):
         attention, node, pair = layer.attention, 0, 0
         q, k, _ = (part.unflatten(1, (attention.num_heads, -1)) for part in attention.qkv(inputs[0]).chunk(3, dim=1))
-        bias = attention.pair(inputs[1]).chunk(2, dim=1)[0] if name.startswith("PPGT") else inputs[1]
+        bias = attention.pair(inputs[1]).chunk(2, dim=1)[0] if name.startswith("PPGT") else inputs[1].bias_PH
         for size in layout.sizes:
             ours, theirs = q[node : node + size, None], k[None, node : node + size]
             if name.startswith("PPGT"):
