@@ -22,8 +22,8 @@ def test_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "own_data.md").read_text()
     blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.S)
-    assert [language for language, _ in blocks] == ["csv", "yaml", "sh", "python", "yaml", "sh"]
-    table, mine, first, code, graphs, second = (text for _, text in blocks)
+    assert [language for language, _ in blocks] == ["csv", "yaml", "sh", "python", "yaml", "sh", "sh"]
+    table, mine, first, code, graphs, second, more = (text for _, text in blocks)
     assert len((mine + first + graphs + second).splitlines()) <= 25, "a tutorial of about 20 lines"
     Path("molecules.csv").write_text(table)
     Path("mine.yaml").write_text(mine)
@@ -36,6 +36,7 @@ def test_page_runs(tmp_path, monkeypatch, capsys):
     assert float(good["solubility_predicted"]) and good["error"] == ""
     assert bad["row"] == "3" and "is not a molecule" in bad["error"] and bad["solubility_predicted"] == ""
     exec(compile(code, "own_data.md", "exec"), {})
-    for line in second.splitlines():
+    for line in (second + more).splitlines():
         assert type_command(f"{line} num_threads=1") == 0, capsys.readouterr().err
     assert len(Path("graphs_test.csv").read_text().splitlines()) == 3
+    assert len(Path("graphs_all.csv").read_text().splitlines()) == 7
