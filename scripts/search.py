@@ -33,7 +33,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         epilog="exit codes: 0 all trials have ended; 2 bad input, or the first trials have all failed; 75 not all "
         "trials have ended yet, the same command continues. Docs: docs/search.md",
     )
-    parser.add_argument("search", type=Path, help="search file, e.g. configs/searches/quickstart.yaml")
+    parser.add_argument("search", type=Path, help="search file, e.g. configs/searches/molecules-ESOL-GRIT.yaml")
     parser.add_argument("--plan", action="store_true", help="only print how many trials are done, and the best values")
     parser.add_argument("--jobs", type=at_least_one, default=1, metavar="N", help="number of workers (default: 1)")
     parser.add_argument(

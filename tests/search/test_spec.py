@@ -1,0 +1,27 @@
+"""Search files of the repository: keys, values and configurations exist, and the space can be built at its corners."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("optuna", reason="Optuna is not installed")
+
+from graphgps_spse.parts import check_config
+from graphgps_spse.search.spec import read_search
+
+SEARCHES = sorted((Path(__file__).parents[2] / "configs" / "searches").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SEARCHES, ids=lambda path: path.stem)
+def test_searches_of_the_repository(path):
+    search = read_search(path, check_config)
+    _, dataset, model = path.stem.split("-")
+    assert (
+        search.cfg.dataset.name == dataset
+        and model.lower() in search.cfg.model.type.lower()
+        and search.num_trials == 20
+    )
+
+
+def test_there_are_searches():
+    assert len(SEARCHES) == 6
