@@ -1,7 +1,7 @@
 """Time and memory of training steps of all models, on graphs of the sizes of all data sets, compared with other code.
 
     python benchmarks/bench_training.py [--data datasets/ZINC] [--cases GPS-zinc CSA-pattern GRIT-zinc:256 ...]
-                                        [--steps 6] [--official CLONE ...]
+                                        [--steps 6] [--official CLONE ...] [--threads 1 2 4]
 
 Peers are the dense padded twin of the tests; given clones of rampasek/GraphGPS, inria-thoth/csa or LiamMa/GRIT, the
 official code on ZINC; and for GPS on ZINC PyG's own GPSConv. Settings are those of configs/*/*-RWSE.yaml. GINE, GAT
@@ -14,6 +14,9 @@ the machine's moods; figures are medians of process CPU time, and the peak memor
 with glibc's allocator as it comes and with the two variables that keep it from returning memory to the system. The
 twins leave out dropout, and so are a little faster than they would be with it. A case replaces its own records in the
 file of results and leaves those of others.
+
+With --threads, all implementations run with each of these numbers of threads, in turns, with the allocator as it comes,
+and figures are wall times. The records go to another file. Other code takes the threads of PyTorch.
 """
 
 import argparse
@@ -24,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -39,11 +43,12 @@ from dense_gps import dense_csa, dense_gps  # noqa: E402
 from dense_grit import dense_grit  # noqa: E402
 from golden import our_name  # noqa: E402
 from official_names import CSA, GPS, GRIT  # noqa: E402
-from this_machine import environment  # noqa: E402
+from this_machine import environment, peak_memory  # noqa: E402
 
 from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.data.base import GraphBatch  # noqa: E402
 from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
+from graphgps_spse.ops.threads import use_threads  # noqa: E402
 
 ALLOCATORS = {
     "default": {},
@@ -55,6 +60,9 @@ NAMES = {"GRIT": GRIT, "CSA": CSA, "GPS": GPS}
 OFFICIAL_CONFIG = {"CSA": "CSA/zinc-CSA+RWSE.yaml", "GPS": "GPS/zinc-GPS+RWSE.yaml"}
 UNREAD = {"GRIT": ("padding",), "CSA": ("eps", "norm1_local"), "GPS": ("eps",)}  # of official tensors, by their names
 MAX_DENSE_GIB = 12.0
+HARDWARE = ("cpu", "cores", "python", "numpy", "numba")
+ONE_THREAD = "one training step of the shipped RWSE configurations, one thread, float32, median process CPU time"
+THREADS = "one training step of the shipped RWSE configurations, by number of threads, float32, median wall time"
 
 
 class Case(NamedTuple):
@@ -174,9 +182,9 @@ def check(names: list[str], case: Case, args: argparse.Namespace) -> dict[str, f
     return errors
 
 
-def command_of(name: str, case: Case, args: argparse.Namespace) -> list[str]:
+def command_of(name: str, case: Case, args: argparse.Namespace, num_threads: int = 1) -> list[str]:
     """Return the command that runs one implementation in a separate process."""
-    command = [sys.executable, __file__, "--steps", str(args.steps), "--worker", name]
+    command = [sys.executable, __file__, "--steps", str(args.steps), "--worker", name, "--threads", str(num_threads)]
     command += ["--cases", f"{case.model}-{case.family}:{case.batch_size}"]
     command += ["--data", str(args.data)] if args.data else []
     return [*command, "--official", *map(str, args.official)]
@@ -184,7 +192,9 @@ def command_of(name: str, case: Case, args: argparse.Namespace) -> list[str]:
 
 def work(args: argparse.Namespace) -> None:
     """Run one implementation: for each line on stdin take a step, and print times and peak memory."""
-    torch.set_num_threads(1)
+    use_threads(args.threads[0], torch.device("cpu"))
+    if args.worker != "ours":
+        torch.set_num_threads(args.threads[0])
     case, clones = args.cases[0], clones_of(args.official)
     dtype = torch.float64 if args.check else torch.float32
     runner = Runner(args.worker, case, clones, dtype, dropout=not args.check)
@@ -210,31 +220,36 @@ def work(args: argparse.Namespace) -> None:
         print(json.dumps({**seconds, "peak_MiB": peak_memory()}), flush=True)
 
 
-def peak_memory() -> float:
-    """Return the peak resident memory of this program in MiB (getrusage would include the parent before exec)."""
-    line = next(line for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+def measure(
+    names: list[str], case: Case, allocator: str, args: argparse.Namespace, numbers_of_threads: Sequence[int] = (1,)
+) -> dict[tuple[str, int], dict[str, float]]:
+    """Run all implementations on the same batches, alternating. The first step of each is not counted.
 
-
-def measure(names: list[str], case: Case, allocator: str, args: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Run all implementations on the same batches, alternating. The first step of each is not counted."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **ALLOCATORS[allocator]}
+    Keys of the result are implementation and number of threads.
+    """
     workers = {
-        name: subprocess.Popen(
-            command_of(name, case, args), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        (name, threads): subprocess.Popen(
+            command_of(name, case, args, threads),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **ALLOCATORS[allocator]
+            },
         )
         for name in names
-    }
-    records: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        for threads in numbers_of_threads
+    }  # fmt: skip
+    records: dict[tuple[str, int], list[dict[str, float]]] = {key: [] for key in workers}
     for step in range(args.steps + 1):
-        for name, worker in workers.items():
+        for key, worker in workers.items():
             worker.stdin.write(f"{step}\n")
             worker.stdin.flush()
-            records[name].append(json.loads(worker.stdout.readline()))
+            records[key].append(json.loads(worker.stdout.readline()))
     for worker in workers.values():
         worker.stdin.close()
         worker.wait()
-    return {name: summary(values, case.batch_size) for name, values in records.items()}
+    return {key: summary(values, case.batch_size) for key, values in records.items()}
 
 
 def summary(records: list[dict[str, float]], batch_size: int) -> dict[str, float]:
@@ -243,6 +258,7 @@ def summary(records: list[dict[str, float]], batch_size: int) -> dict[str, float
     return {
         "step_cpu_ms": 1e3 * cpu_s,
         "step_wall_ms": 1e3 * wall_s,
+        "fastest_wall_ms": 1e3 * min(r["wall_s"] for r in records[1:]),
         "fastest_cpu_ms": 1e3 * min(r["cpu_s"] for r in records[1:]),
         "graphs_per_s": batch_size / cpu_s,
         "peak_MiB": records[-1]["peak_MiB"],
@@ -273,15 +289,6 @@ def clones_of(paths: list[Path]) -> dict[str, Path]:
     return clones
 
 
-def hardware(where: dict[str, Any]) -> dict[str, Any]:
-    """Return the environment and the settings of the benchmark."""
-    return {
-        **{key: where[key] for key in ("cpu", "cores", "python", "numpy", "numba")},
-        "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        **{name: version(name) for name in ("torch", "torch_geometric")},
-    }
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     every = [f"{model}-{family}" for family in training_cases.FAMILIES for model in ("GPS", "CSA", "GRIT")]
@@ -294,7 +301,8 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--steps", type=at_least_one, default=6)
     parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "training.json")
+    parser.add_argument("--threads", type=at_least_one, nargs="+", default=[1], help="numbers of threads to compare")
+    parser.add_argument("--out", type=Path, help="default: training.json or threads.json in benchmarks/results")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--check", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -302,6 +310,8 @@ def parse() -> argparse.Namespace:
         clones_of(args.official)
     except argparse.ArgumentTypeError as err:
         parser.error(f"--official: {err}")
+    file = "threads.json" if args.threads != [1] else "training.json"
+    args.out = args.out or ROOT / "benchmarks" / "results" / file
     check_out(parser, args.out)
     return args
 
@@ -323,7 +333,7 @@ def run_case(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
         about["dense"] = f"left out: it would keep {dense_gib:.0f} GiB"
     records = []
     for allocator in ALLOCATORS:
-        runs = measure(names, case, allocator, args)
+        runs = {name: run for (name, _), run in measure(names, case, allocator, args).items()}
         records.append({**about, "allocator": allocator, "runs": runs})
         for name, run in runs.items():
             ratio = run["step_cpu_ms"] / runs["ours"]["step_cpu_ms"]
@@ -337,6 +347,25 @@ def run_case(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
     return records
 
 
+def run_threads(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Time one case with each number of threads; return its record."""
+    names, _ = peers_of(case, clones_of(args.official))
+    check(names, case, args)
+    runs = measure(names, case, "default", args, args.threads)
+    for (name, threads), run in runs.items():
+        first = runs[name, args.threads[0]]
+        print(
+            f"{case.model:10s} {case.family:13s} {case.batch_size:4d}  {name:9s} {threads:3d} threads"
+            f" {run['step_wall_ms']:9.1f} ms/step, {first['step_wall_ms'] / run['step_wall_ms']:5.2f} times as fast as"
+            f" with {args.threads[0]} (fastest steps: {first['fastest_wall_ms'] / run['fastest_wall_ms']:5.2f})"
+            f"   {run['step_wall_ms'] / runs['ours', threads]['step_wall_ms']:5.2f} x our time",
+            flush=True,
+        )
+    by_name = {name: {str(n): run for (other, n), run in runs.items() if other == name} for name in names}
+    about = {"model": case.model, "data": case.family, "real": bool(args.data) and case.family == "zinc"}
+    return [{**about, "batch_size": case.batch_size, "runs": by_name}]
+
+
 def main() -> None:
     args = parse()
     if args.worker:
@@ -346,23 +375,23 @@ def main() -> None:
     private = {str(path) for path in [args.data, args.out, *args.official] if path}
     where = environment()
     how = {
-        "hardware": hardware(where),
+        "hardware": {key: where[key] for key in HARDWARE}
+        | {name: version(name) for name in ("torch", "torch_geometric")}
+        | {"torch_cpu_capability": torch.backends.cpu.get_cpu_capability()},
         "commit": where["commit"] + ("-dirty" if where["uncommitted_changes"] else ""),
         "command": " ".join("FOLDER" if word in private else word for word in command),
     }
+    run, what = (run_threads, THREADS) if args.threads != [1] else (run_case, ONE_THREAD)
     for case in args.cases:
-        write(args.out, [{**record, **how} for record in run_case(case, args)])
+        write(args.out, [{**record, **how} for record in run(case, args)], what)
 
 
-def write(path: Path, records: list[dict[str, Any]]) -> None:
+def write(path: Path, records: list[dict[str, Any]], what: str) -> None:
     """Write the records of a case to the file, replacing older records of the case."""
     key = ("model", "data", "real", "batch_size")
     old = json.loads(path.read_text())["results"] if path.is_file() else []
     kept = [r for r in old if [r[k] for k in key] != [records[0][k] for k in key]]
-    content = {
-        "what": "one training step of the shipped RWSE configurations, one thread, float32, median process CPU time",
-        "results": sorted([*kept, *records], key=lambda r: [r[k] for k in key]),
-    }
+    content = {"what": what, "results": sorted([*kept, *records], key=lambda r: [r[k] for k in key])}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n")
 

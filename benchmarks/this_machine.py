@@ -10,6 +10,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def peak_memory() -> float:
+    """Return the peak resident memory of this program in MiB (getrusage would include the parent before exec)."""
+    line = next(line for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
 def environment() -> dict[str, Any]:
     """Return processor, versions, commit and command. Absolute paths are removed from the command."""
     cpuinfo = Path("/proc/cpuinfo")

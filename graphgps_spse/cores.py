@@ -10,7 +10,7 @@ class ThreadOptions(Options, section=""):
 
     num_threads: int = option(
         0,
-        "CPU threads of torch and of the counting engine; 0: one for each core that this process may use",
+        "CPU threads of counting and, on a CPU, of training; 0: one for each core that this process may use",
         at_least=0,
         at_most=4_096,
     )

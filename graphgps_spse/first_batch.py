@@ -70,11 +70,16 @@ def check_first_batch(
 
 
 def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
-    """Return the smallest of some graphs, together at most MAX_PAIRS pairs, but at least two graphs."""
+    """Return the smallest of some graphs, together at most MAX_PAIRS pairs, but at least two graphs and two edges.
+
+    BatchNorm needs two nodes, and in models with features of edges two edges.
+    """
     size_B = graphs.sizes_G.numpy()[numbers]
+    num_edges_B = graphs.edge_ptr.diff().numpy()[numbers]
     order_B = np.argsort(size_B, kind="stable")
     count = int(np.searchsorted(np.cumsum(size_B[order_B] ** 2), MAX_PAIRS, side="right"))
-    return [numbers[b] for b in order_B[: max(2, count)].tolist()]
+    count_with_edges = 1 + int(np.searchsorted(np.cumsum(num_edges_B[order_B]), 2))
+    return [numbers[b] for b in order_B[: max(2, count, count_with_edges)].tolist()]
 
 
 def compare(

@@ -30,6 +30,7 @@ from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import new_folder
 from graphgps_spse.nearest_molecules import NearestMolecule
+from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts
 from graphgps_spse.prediction_file import check_names, new_table
 from graphgps_spse.preparation import compile_all_kernels
@@ -168,7 +169,7 @@ def load_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> T
     except ConfigError as err:
         raise ConfigError(f"{err}{version_note(path)}") from err
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
-    torch.set_num_threads(num_threads)
+    use_threads(num_threads, device)
     parts = build_parts(cfg)
     try:
         state = load_best(

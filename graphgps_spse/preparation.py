@@ -14,6 +14,7 @@ from graphgps_spse.encode import check_encodable
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.models.build import prepare_kernels
+from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.rundir import RunDir
@@ -26,10 +27,10 @@ log = logging.getLogger(__name__)
 
 
 def set_up_machine(cfg: Config, processes: OneProcess) -> tuple[torch.device, int]:
-    """Set torch's number of threads and its current CUDA device for this process, and return device and number."""
+    """Set the number of threads and the current CUDA device for this process, and return device and number."""
     device = pick_device(cfg.accelerator, processes.local_rank)
     num_threads = count_threads(cfg.num_threads, processes.local_count)
-    torch.set_num_threads(num_threads)
+    use_threads(num_threads, device)
     if device.index is not None:  # without this, each process would also open a context on the first device
         torch.cuda.set_device(device)
     return device, num_threads

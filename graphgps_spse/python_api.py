@@ -31,6 +31,7 @@ from graphgps_spse.data.opening import check_agrees
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
 from graphgps_spse.interop import from_pyg
+from graphgps_spse.ops.threads import threads_restored, use_threads
 from graphgps_spse.results import RunResult, read_history
 from graphgps_spse.run import run_seeds
 from graphgps_spse.seeding import capture_rng, restore_rng
@@ -111,7 +112,7 @@ class Run:
         features the model does not read, and ConfigError for SMILES where the run is not on molecules.
         """
         with _state_restored():
-            torch.set_num_threads(self._trained.num_threads)
+            use_threads(self._trained.num_threads, self._trained.device)
             prepared, keys, place, reasons = self._prepare(graphs)
             ensemble = predictions.Ensemble((self._trained,))
             columns = {} if prepared is None else ensemble.predict(prepared)
@@ -237,13 +238,13 @@ def load_model(path: str | Path, overrides: Values = ()) -> nn.Module:
 @contextmanager
 def _state_restored() -> Iterator[None]:
     """Restore random generators, threads, the CUDA device and the environment of the process after the block."""
-    generators, num_threads, environment = capture_rng(), torch.get_num_threads(), dict(os.environ)
+    generators, environment = capture_rng(), dict(os.environ)
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
-        yield
+        with threads_restored():
+            yield
     finally:
         restore_rng(generators)
-        torch.set_num_threads(num_threads)
         if device is not None:
             torch.cuda.set_device(device)
         for name in set(os.environ) - set(environment):

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -86,6 +87,14 @@ def test_single_precision_of_a_fresh_model_is_right():
     """The rounding of GRIT's gradient is large in float32, with kernels and without: no reason to refuse them."""
     model, batch = model_of().float(), random_graphs().batch(range(len(SIZES))).cast(torch.float32)
     assert are_right(compare(model, batch, F.mse_loss, CPU, amp="off"), "off")
+
+
+def test_two_edges_are_compared(monkeypatch):
+    """BatchNorm of the features of one single edge raises ValueError."""
+    monkeypatch.setattr(first_batch, "MAX_PAIRS", 6)
+    graphs = SimpleNamespace(sizes_G=torch.tensor([1, 1, 2, 5, 5]), edge_ptr=torch.tensor([0, 0, 0, 1, 7, 14]))
+    assert few_graphs(graphs, [4, 3, 2, 0, 1]) == [0, 1, 2, 4]
+    assert few_graphs(graphs, [0, 1]) == [0, 1], "no edges at all"
 
 
 def test_few_pairs_are_enough():

@@ -30,7 +30,7 @@ class PyGOptions(Options, section="dataset.pyg"):
 
     level: str = option("", "whether targets belong to each graph or node", choices=("", "graph", "node"))
     task: str = option("", "what targets are; empty: integers are classes, others real", choices=("", *METRICS))
-    targets: tuple[str, ...] = option((), "targets to learn: names, or columns such as [\"0\"]; empty: all")
+    targets: tuple[str, ...] = option((), 'targets to learn: names, or columns such as ["0"]; empty: all')
 
     def columns(self, spec: DatasetSpec) -> list[int]:
         """Return the columns of the chosen targets. Raises ConfigError for one that the data set lacks."""

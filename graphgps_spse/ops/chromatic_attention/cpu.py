@@ -5,6 +5,7 @@ pairs: they are computed chunk by chunk from the few channels of the pair featur
 computed again in backward. What a layer keeps is of the size of its nodes.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from graphgps_spse.ops.chromatic_attention.cpu_kernels import ChromaticKernels, 
 from graphgps_spse.ops.chunks import Chunk, cut_into_chunks
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.threads import Visit, walk
 
 __all__ = ["chromatic_attention", "prepare", "unsupported"]
 
 CHUNK_ROWS = 2048
+ChunkWithEdges = tuple[Chunk, EdgeRows]
 
 
 def chromatic_attention(given: ChromaticInput) -> Tensor:
@@ -59,12 +62,21 @@ class _Attention(torch.autograd.Function):
         y, max_score, share = (torch.empty_like(q) for _ in range(3))
         kernel, output = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), Output(*arrays(y, share))
         q_array, k_array, v_array, mask_array = arrays(q, k, v, mask)
-        max_array, dot = arrays(max_score, q.new_empty(heads))
-        for chunk, edges in _chunks(layout, rows):
-            w = _mapped(kernel, chunk, edges, z, map_a, edge_a)
-            kernel.score(chunk, layout.query_rows, q_array, k_array, w.numpy(), True, max_array, dot)
-            b = _mapped(kernel, chunk, edges, z, map_b, edge_b)
-            kernel.attend(chunk, layout.query_rows, v_array, *arrays(w.exp_(), b), mask_array, output)
+        max_array, windows = max_score.numpy(), _chunks(layout, rows)
+
+        def start() -> Visit[ChunkWithEdges]:
+            dot = q.new_empty(heads).numpy()
+
+            def visit(number: int, item: ChunkWithEdges) -> None:
+                chunk, edges = item
+                w = _mapped(kernel, chunk, edges, z, map_a, edge_a)
+                kernel.score(chunk, layout.query_rows, q_array, k_array, w.numpy(), True, max_array, dot)
+                b = _mapped(kernel, chunk, edges, z, map_b, edge_b)
+                kernel.attend(chunk, layout.query_rows, v_array, *arrays(w.exp_(), b), mask_array, output)
+
+            return visit
+
+        walk(windows, start)
         ctx.layout, ctx.heads = layout, heads
         ctx.save_for_backward(z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share)
         return y
@@ -78,28 +90,43 @@ class _Attention(torch.autograd.Function):
         grad_map_a, grad_map_b = (z.new_zeros(z.shape[1], q.shape[1]) for _ in range(2))
         grad_edge_a, grad_edge_b = torch.empty_like(edge_a), torch.empty_like(edge_b)
         nodes, grad_nodes = NodeArrays(*arrays(q, k, v)), NodeArrays(*arrays(grad_q, grad_k, grad_v))
-        max_array, dot, grad_product = arrays(max_score, q.new_empty(ctx.heads), q.new_empty(q.shape[1]))
-        mask_array, grad_array = arrays(mask, grad_y.contiguous())
-        output = Output(*arrays(y, share))
-        for chunk, edges in _chunks(layout, rows):
-            w = _mapped(kernel, chunk, edges, z, map_a, edge_a)
-            kernel.score(chunk, layout.query_rows, nodes.q, nodes.k, w.numpy(), False, max_array, dot)
-            b = _mapped(kernel, chunk, edges, z, map_b, edge_b)
-            kernel.attend_backward(
-                chunk, layout.query_rows, nodes, *arrays(w.exp_(), b), mask_array, output, grad_array, grad_nodes,
-                grad_product, dot,
-            )  # fmt: skip
-            for grad, grad_map, grad_edge in ((w, grad_map_a, grad_edge_a), (b, grad_map_b, grad_edge_b)):
-                chunk.clear_rest(grad)
-                grad_map.addmm_(chunk.of(z).t(), grad)
-                kernel.take_edges(chunk, edges, *arrays(grad, grad_edge))
+        max_array, mask_array, grad_array = arrays(max_score, mask, grad_y.contiguous())
+        output, windows = Output(*arrays(y, share)), _chunks(layout, rows)
+
+        def start() -> Visit[ChunkWithEdges]:
+            dot, grad_product = arrays(q.new_empty(ctx.heads), q.new_empty(q.shape[1]))
+            dots = q.new_empty(windows[0][0].rows, ctx.heads).numpy()
+
+            def visit(number: int, item: ChunkWithEdges) -> Callable[[], None]:
+                chunk, edges = item
+                w = _mapped(kernel, chunk, edges, z, map_a, edge_a)
+                kernel.score(chunk, layout.query_rows, nodes.q, nodes.k, w.numpy(), False, max_array, dot)
+                b = _mapped(kernel, chunk, edges, z, map_b, edge_b)
+                kernel.attend_backward(
+                    chunk, layout.query_rows, nodes, *arrays(w.exp_(), b), mask_array, output, grad_array, grad_nodes,
+                    grad_product, dots,
+                )  # fmt: skip
+                for grad, grad_edge in ((w, grad_edge_a), (b, grad_edge_b)):
+                    chunk.clear_rest(grad)
+                    kernel.take_edges(chunk, edges, *arrays(grad, grad_edge))
+
+                def add() -> None:
+                    kernel.add_late_keys(chunk, layout.query_rows, nodes.q, dots, b.numpy(), grad_nodes.k, grad_nodes.v)
+                    for grad, grad_map in ((w, grad_map_a), (b, grad_map_b)):
+                        grad_map.addmm_(chunk.of(z).t(), grad)
+
+                return add
+
+            return visit
+
+        walk(windows, start)
         return (
             None, None, None, None, None, grad_q, grad_k, grad_v, grad_map_a.t(), grad_edge_a, grad_map_b.t(),
             grad_edge_b,
         )  # fmt: skip
 
 
-def _chunks(layout: PairLayout, rows_E: Tensor) -> list[tuple[Chunk, EdgeRows]]:
+def _chunks(layout: PairLayout, rows_E: Tensor) -> list[ChunkWithEdges]:
     windows, rows = cut_into_chunks(layout, CHUNK_ROWS), rows_E.numpy()
     ends = np.searchsorted(rows, [*(chunk.start for chunk in windows), layout.num_pairs]).tolist()
     return [(chunk, EdgeRows(rows, first, last)) for chunk, first, last in zip(windows, ends, ends[1:])]

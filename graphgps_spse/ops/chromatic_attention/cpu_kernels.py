@@ -40,6 +40,7 @@ class ChromaticKernels(NamedTuple):
     score: Any
     attend: Any
     attend_backward: Any
+    add_late_keys: Any
 
 
 @cache
@@ -51,6 +52,7 @@ def chromatic_kernels(dim_head: int, num_heads: int) -> ChromaticKernels:
         score=_score_kernel(dim_head, num_heads),
         attend=_attend_kernel(dim_head, num_heads),
         attend_backward=_attend_backward_kernel(dim_head, num_heads),
+        add_late_keys=_add_late_keys_kernel(dim_head, num_heads),
     )
 
 
@@ -161,7 +163,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
-    def attend_backward(chunk, rows, nodes, w, b, mask, output, grad_y, grad_nodes, grad_product, dot):
+    def attend_backward(chunk, rows, nodes, w, b, mask, output, grad_y, grad_nodes, grad_product, dots):
         """Write or add up the gradients of what `score` and `attend` read.
 
         With o_ij = m_ij (v_j + B_ij), the gradient of a score is alpha_ij (o_ij - y_i) grad_y_i, as y_i is the sum of
@@ -169,8 +171,9 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         chunk: Chunk. rows: QueryRows. nodes: NodeArrays.
         w: [R, D] exp(score - max_score), overwritten with the gradient of the scores.
         b: [R, D] B, overwritten with its gradient. mask: [P] dropout mask. output: Output of the forward pass.
-        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to.
-        grad_product: [D] and dot: [H] scratch.
+        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to, except by the queries of
+        a graph that begins before the chunk: `add_late_keys` adds theirs.
+        grad_product: [D] scratch. dots: [R, H] gradients of <q_i, k_j>, written.
         """
         q, k, v = nodes
         grad_q, grad_k, grad_v = grad_nodes
@@ -178,19 +181,22 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         for i in range(chunk.first, chunk.last):
             f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
             qi, yi, si, gy, gq = q[i], output.y[i], output.share[i], grad_y[i], grad_q[i]
+            is_late = f < chunk.first
             for d in range(D):
                 g[d] = gy[d] * si[d]
                 gq[d] = zero
             for j in range(n):
                 r = p - chunk.window + j
                 kj, vj, x, bj, m, gk, gv = k[f + j], v[f + j], w[r], b[r], mask[p + j], grad_k[f + j], grad_v[f + j]
+                dot = dots[r]
                 for d in range(D):
                     weight = x[d] * g[d]
                     o = m * (vj[d] + bj[d])
                     x[d] = weight * (o - yi[d])
                     bj[d] = weight * m
-                for d in range(D):
-                    gv[d] += bj[d]
+                if not is_late:
+                    for d in range(D):
+                        gv[d] += bj[d]
                 for h in range(H):
                     s = zero
                     for c in range(C):
@@ -199,8 +205,35 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                 for c in range(C):
                     for h in range(H):
                         gq[c * H + h] += dot[h] * kj[c * H + h]
+                if not is_late:
+                    for c in range(C):
+                        for h in range(H):
+                            gk[c * H + h] += dot[h] * qi[c * H + h]
+
+    return attend_backward
+
+
+def _add_late_keys_kernel(dim_head: int, num_heads: int) -> Any:
+    D, H, C = dim_head * num_heads, num_heads, dim_head
+
+    @jit
+    def add_late_keys(chunk, rows, q, dots, grad_b, grad_k, grad_v):
+        """Add up what `attend_backward` leaves out: gradients of the keys of a graph that begins before the chunk.
+
+        The chunks of a graph do this in their order. chunk: Chunk. rows: QueryRows. q: [N, D]. dots: [R, H] and
+        grad_b: [R, D] as `attend_backward` writes them. grad_k, grad_v: [N, D] added to.
+        """
+        for i in range(chunk.first, chunk.last):
+            f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i] - chunk.window
+            if f >= chunk.first:
+                break
+            qi = q[i]
+            for j in range(n):
+                dot, bj, gk, gv = dots[p + j], grad_b[p + j], grad_k[f + j], grad_v[f + j]
+                for d in range(D):
+                    gv[d] += bj[d]
                 for c in range(C):
                     for h in range(H):
                         gk[c * H + h] += dot[h] * qi[c * H + h]
 
-    return attend_backward
+    return add_late_keys

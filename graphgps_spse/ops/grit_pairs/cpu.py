@@ -5,6 +5,7 @@ So the pairs are walked in chunks that stay in cache, a matrix product and a com
 the next u written once; and backward computes again what is cheap.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from graphgps_spse.ops.grit_pairs import cpu_kernels
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, linear, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.threads import Visit, walk
 
 __all__ = ["grit_pairs", "prepare", "unsupported"]
 
@@ -75,23 +77,34 @@ class _Pairs(torch.autograd.Function):
         kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
         mask = u.new_ones(num_pairs, heads) if mask is None else mask
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
-        value, pair, hidden = torch.empty_like(q), torch.empty_like(q), u.new_zeros(windows[0].rows, dim)
+        value, pair = torch.empty_like(q), torch.empty_like(q)
         u_next = None if out_w is None else torch.empty_like(u)
-        mean, squares = np.zeros(dim), np.zeros(dim)
+        moments = arrays(*(u.new_zeros(len(windows), dim) for _ in range(2)))
         nodes, attention = NodeArrays(*arrays(q, k, v)), cpu_kernels.Attention(*arrays(alpha, clamped, mask))
-        sums = cpu_kernels.Sums(*arrays(value, pair))
-        scratch = cpu_kernels.ForwardScratch(*_empty(u, dim, heads, heads, heads))
-        (logit_array, hidden_array), clamp = arrays(logit, hidden), settings.clamp
-        for chunk in windows:
-            wb = linear(chunk.of(u), map_w, map_b).numpy()
-            kernel.attend(
-                chunk, layout.query_rows, nodes, wb, logit_array, clamp, attention, hidden_array, sums, scratch
-            )
-            if out_w is not None and u_next is not None:
-                mapped = linear(_dropped(hidden, chunk, pair_mask), out_w)
-                kernel.update(chunk, *arrays(mapped, u, scale, shift, u_next), mean, squares)
+        sums, (logit_array,) = cpu_kernels.Sums(*arrays(value, pair)), arrays(logit)
+
+        def start() -> Visit[Chunk]:
+            scratch, hidden = cpu_kernels.ForwardScratch(*_empty(u, dim, heads, heads, heads)), _zeros(u, windows, dim)
+
+            def visit(number: int, chunk: Chunk) -> None:
+                wb = linear(chunk.of(u), map_w, map_b).numpy()
+                kernel.attend(
+                    chunk, layout.query_rows, nodes, wb, logit_array, settings.clamp, attention, hidden.numpy(), sums,
+                    scratch,
+                )  # fmt: skip
+                if out_w is not None and u_next is not None:
+                    mapped = linear(_dropped(hidden, chunk, pair_mask), out_w)
+                    own_moments = (moments[0][number], moments[1][number])
+                    kernel.update(chunk, *arrays(mapped, u, scale, shift, u_next), *own_moments)
+
+            return visit
+
+        walk(windows, start)
         mean_D = var_D = None
         if u_next is not None and settings.with_statistics:
+            mean, squares = np.zeros(dim), np.zeros(dim)
+            for chunk, local, square in zip(windows, *moments):
+                kernel.add_moments(chunk, local, square, mean, squares)
             mean_D, var_D = (torch.from_numpy(x).to(u.dtype) for x in (mean, squares / num_pairs))
         ctx.settings = settings
         saved = (u, scale, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean_D)
@@ -106,40 +119,60 @@ class _Pairs(torch.autograd.Function):
         u, scale, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean = ctx.saved_tensors
         (num_pairs, dim), heads, layout = u.shape, ctx.settings.num_heads, ctx.settings.layout
         kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
-        hidden, grad, grad_hidden, grad_wb = (u.new_zeros(windows[0].rows, width) for width in (dim, dim, dim, 2 * dim))
         grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
         grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
         by_chunk = [u.new_zeros(len(windows), width) for width in (dim, dim, 2 * dim, dim)]
         grad_map_w, grad_out_w = torch.zeros_like(map_w), torch.zeros_like(map_w[:dim])
         slope = torch.zeros_like(scale) if mean is None else grad_var * (2 / num_pairs)
         offset = torch.zeros_like(scale) if mean is None else grad_mean / num_pairs - slope * mean
-        nodes = NodeArrays(*arrays(q, k, v))
+        nodes, grad_nodes = NodeArrays(*arrays(q, k, v)), NodeArrays(*arrays(grad_q, grad_k, grad_v))
         attention = cpu_kernels.Attention(*arrays(alpha, clamped, mask))
         grad_sums = cpu_kernels.Sums(*arrays(grad_value.contiguous(), grad_pair.contiguous()))
         if u_next is not None:
             update = cpu_kernels.Update(*arrays(grad_next.contiguous(), u_next, offset, slope))
-        logit_array, u_array, grad_array, scale_array, grad_u_array = arrays(logit, u, grad, scale, grad_u)
-        grad_nodes = NodeArrays(*arrays(grad_q, grad_k, grad_v))
-        hidden_array, grad_wb_array = arrays(hidden, grad_wb)
-        scratch = cpu_kernels.BackwardScratch(
-            *_empty(u, dim, dim, dim, heads, heads), *arrays(u.new_empty(max(layout.sizes), heads))
-        )
-        for chunk, grad_shift, grad_scale, *grad_weights in zip(windows, *arrays(*by_chunk)):
-            wb = linear(chunk.of(u), map_w, map_b).numpy()
-            if u_next is not None:
-                kernel.update_backward(chunk, update, u_array, grad_array, grad_shift, grad_scale)
-                chunk.clear_rest(grad)
-                grad_hidden = _dropped(linear(grad, out_w.t()), chunk, pair_mask)
-            kernel.attend_backward(
-                chunk, layout.query_rows, nodes, wb, logit_array, attention, grad_sums, grad_hidden.numpy(),
-                hidden_array, grad_nodes, grad_wb_array, cpu_kernels.WeightGradients(*grad_weights), scratch,
-            )  # fmt: skip
-            chunk.clear_rest(grad_wb)
-            grad_map_w += _weight_gradient(grad_wb, chunk.of(u))
-            if u_next is not None:
-                grad_out_w += _weight_gradient(grad, _dropped(hidden, chunk, pair_mask))
-            mapped = linear(grad_wb, map_w.t()).numpy()
-            kernel.residual_backward(chunk, mapped, grad_array, scale_array, grad_u_array)
+        logit_array, u_array, scale_array, grad_u_array, *sums = arrays(logit, u, scale, grad_u, *by_chunk)
+
+        def start() -> Visit[Chunk]:
+            hidden, grad, no_grad, late, grad_wb = (
+                _zeros(u, windows, width) for width in (dim, dim, dim, dim, 2 * dim)
+            )
+            hidden_array, grad_array, late_array, grad_wb_array = arrays(hidden, grad, late, grad_wb)
+            scratch = cpu_kernels.BackwardScratch(
+                *_empty(u, dim, dim, dim, heads, heads), *arrays(u.new_empty(max(layout.sizes), heads))
+            )
+
+            def visit(number: int, chunk: Chunk) -> Callable[[], None]:
+                grad_shift, grad_scale, *grad_weights = (sum_CD[number] for sum_CD in sums)
+                wb, grad_hidden = linear(chunk.of(u), map_w, map_b).numpy(), no_grad
+                if u_next is not None:
+                    kernel.update_backward(chunk, update, u_array, grad_array, grad_shift, grad_scale)
+                    chunk.clear_rest(grad)
+                    grad_hidden = _dropped(linear(grad, out_w.t()), chunk, pair_mask)
+                kernel.attend_backward(
+                    chunk, layout.query_rows, nodes, wb, logit_array, attention, grad_sums, grad_hidden.numpy(),
+                    hidden_array, grad_nodes, grad_wb_array, cpu_kernels.WeightGradients(*grad_weights), late_array,
+                    scratch,
+                )  # fmt: skip
+                chunk.clear_rest(grad_wb)
+                grad_map = _weight_gradient(grad_wb, chunk.of(u))
+                grad_out = None if u_next is None else _weight_gradient(grad, _dropped(hidden, chunk, pair_mask))
+                mapped = linear(grad_wb, map_w.t()).numpy()
+                kernel.residual_backward(chunk, mapped, grad_array, scale_array, grad_u_array)
+
+                def add() -> None:
+                    kernel.add_late_keys(
+                        chunk, layout.query_rows, attention, grad_sums.value, late_array, grad_nodes.k, grad_nodes.v,
+                        scratch.weight,
+                    )  # fmt: skip
+                    grad_map_w.add_(grad_map)
+                    if grad_out is not None:
+                        grad_out_w.add_(grad_out)
+
+                return add
+
+            return visit
+
+        walk(windows, start)
         grad_shift, grad_scale, grad_map_b, grad_logit = (sums_CD.sum(0) for sums_CD in by_chunk)
         grad_out = None if out_w is None else grad_out_w
         return (
@@ -150,6 +183,10 @@ class _Pairs(torch.autograd.Function):
 
 def _empty(like: Tensor, *widths: int) -> list[np.ndarray]:
     return arrays(*(like.new_empty(width) for width in widths))
+
+
+def _zeros(like: Tensor, windows: list[Chunk], width: int) -> Tensor:
+    return like.new_zeros(windows[0].rows, width)
 
 
 def _dropped(x_RD: Tensor, chunk: Chunk, mask_PD: Tensor | None) -> Tensor:

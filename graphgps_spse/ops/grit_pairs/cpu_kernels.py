@@ -91,8 +91,10 @@ class GritKernels(NamedTuple):
 
     attend: Any
     update: Any
+    add_moments: Any
     update_backward: Any
     attend_backward: Any
+    add_late_keys: Any
     residual_backward: Any
 
 
@@ -102,8 +104,10 @@ def grit_kernels(dim_head: int, num_heads: int) -> GritKernels:
     return GritKernels(
         attend=_attend_kernel(dim_head, num_heads),
         update=_update_kernel(dim_head, num_heads),
+        add_moments=_add_moments_kernel(dim_head, num_heads),
         update_backward=_update_backward_kernel(dim_head, num_heads),
         attend_backward=_attend_backward_kernel(dim_head, num_heads),
+        add_late_keys=_add_late_keys_kernel(dim_head, num_heads),
         residual_backward=_residual_backward_kernel(dim_head, num_heads),
     )
 
@@ -180,15 +184,14 @@ def _update_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
     @jit
-    def update(chunk, mapped, u, scale, shift, out, mean, squares):
-        """Write the chunk's rows of the next u, and fold them into its column statistics (Chan et al. 1983).
+    def update(chunk, mapped, u, scale, shift, out, local, square):
+        """Write the chunk's rows of the next u and their column statistics.
 
         chunk: Chunk. mapped: [R, D] h out^T, without bias. u: [P, D]. scale, shift: [D] of e = u * scale + shift, the
-        bias of `out` being part of shift. out: [P, D] the next u, written. mean, squares: [D] float64, column means and
-        sums of squared deviations of the rows before the chunk; on return, those of its own rows as well.
+        bias of `out` being part of shift. out: [P, D] the next u, written. local, square: [D] zeros; on return, column
+        means and sums of squared deviations of the chunk's rows.
         """
-        count, num_rows = chunk.start, chunk.stop - chunk.start
-        local, square = np.zeros(D, u.dtype), np.zeros(D, u.dtype)
+        num_rows = chunk.stop - chunk.start
         for p in range(chunk.start, chunk.stop):
             x, y, z = u[p], mapped[p - chunk.window], out[p]
             for d in range(D):
@@ -203,12 +206,27 @@ def _update_kernel(dim_head: int, num_heads: int) -> Any:
             for d in range(D):
                 value = z[d] - local[d]
                 square[d] += value * value
+
+    return update
+
+
+def _add_moments_kernel(dim_head: int, num_heads: int) -> Any:
+    D = dim_head * num_heads
+
+    @jit
+    def add_moments(chunk, local, square, mean, squares):
+        """Fold the column statistics of a chunk's rows into those of the rows before it (Chan et al. 1983).
+
+        chunk: Chunk. local, square: [D] as `update` writes them. mean, squares: [D] float64, column means and sums of
+        squared deviations of the rows before the chunk; on return, those of its own rows as well.
+        """
+        count, num_rows = chunk.start, chunk.stop - chunk.start
         for d in range(D):
             delta = local[d] - mean[d]
             mean[d] += delta * (num_rows / (count + num_rows))
             squares[d] += square[d] + delta * delta * (count * num_rows / (count + num_rows))
 
-    return update
+    return add_moments
 
 
 def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
@@ -237,16 +255,17 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
 
     @jit
     def attend_backward(
-        chunk, rows, nodes, wb, a, attention, grad_sums, grad_h, h, grad_nodes, grad_wb, grad_weights, scratch
+        chunk, rows, nodes, wb, a, attention, grad_sums, grad_h, h, grad_nodes, grad_wb, grad_weights, late, scratch
     ):
         """Write or add up the gradients of what `attend` reads; h is computed again.
 
         chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the window.
         a: [D] weights of the logits. attention: Attention of the forward pass.
         grad_sums: Sums. grad_h: [R, D] gradient from the update of pairs. h: [R, D] written.
-        grad_nodes: NodeArrays, of which q is written and k and v are added to.
+        grad_nodes: NodeArrays, of which q is written and k and v are added to, except by the queries of a graph that
+        begins before the chunk: `add_late_keys` adds theirs.
         grad_wb: [R, 2D] written; its first half holds the signed roots until their gradient takes their place.
-        grad_weights: WeightGradients, added to. scratch: BackwardScratch.
+        grad_weights: WeightGradients, added to. late: [R, D] written, for `add_late_keys`. scratch: BackwardScratch.
         """
         q, k, v = nodes
         alpha, clamped, mask = attention
@@ -257,6 +276,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         for i in range(chunk.first, chunk.last):
             f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
             qi, go, gt, gqi = q[i], grad_sums.value[i], grad_sums.pair[i], grad_q[i]
+            is_late = f < chunk.first
             for head in range(H):
                 mean[head] = zero
             for j in range(n):
@@ -286,14 +306,15 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                 r = p - chunk.window + j
                 kj, w, e, ge = k[f + j], wb[r, :D], h[r], grad_h[r]
                 gx, x, m, cut = grad_logit[j], alpha[p + j], mask[p + j], clamped[p + j]
-                root, gz, gk, gv = grad_wb[r, :D], grad_wb[r, D:], grad_k[f + j], grad_v[f + j]
+                root, gz, gk, gv, wait = grad_wb[r, :D], grad_wb[r, D:], grad_k[f + j], grad_v[f + j], late[r]
                 for head in range(H):
                     y = x[head] * (gx[head] - mean[head])
                     gx[head] = zero if cut[head] else y
                     weight[head] = x[head] * m[head]
-                for head in range(H):
-                    for c in range(C):
-                        gv[c * H + head] += weight[head] * go[c * H + head]
+                if not is_late:
+                    for head in range(H):
+                        for c in range(C):
+                            gv[c * H + head] += weight[head] * go[c * H + head]
                 for head in range(H):
                     for c in range(C):
                         grad_a[c * H + head] += gx[head] * e[c * H + head]
@@ -311,8 +332,12 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                     gs[d] *= w[d]
                 for d in range(D):
                     gq[d] += gs[d]
-                for d in range(D):
-                    gk[d] += gs[d]
+                if is_late:
+                    for d in range(D):
+                        wait[d] = gs[d]
+                else:
+                    for d in range(D):
+                        gk[d] += gs[d]
                 both = grad_wb[r]
                 for d in range(2 * D):
                     grad_bias[d] += both[d]
@@ -320,6 +345,35 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                 gqi[d] = gq[d]
 
     return attend_backward
+
+
+def _add_late_keys_kernel(dim_head: int, num_heads: int) -> Any:
+    D, H, C = dim_head * num_heads, num_heads, dim_head
+
+    @jit
+    def add_late_keys(chunk, rows, attention, grad_value, late, grad_k, grad_v, weight):
+        """Add up what `attend_backward` leaves out: gradients of the keys of a graph that begins before the chunk.
+
+        The chunks of a graph do this in their order. chunk: Chunk. rows: QueryRows. attention: Attention.
+        grad_value: [N, D]. late: [R, D]. grad_k, grad_v: [N, D] added to. weight: [H] scratch.
+        """
+        for i in range(chunk.first, chunk.last):
+            f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
+            if f >= chunk.first:
+                break
+            go = grad_value[i]
+            for j in range(n):
+                x, m, gs = attention.alpha[p + j], attention.mask[p + j], late[p - chunk.window + j]
+                gk, gv = grad_k[f + j], grad_v[f + j]
+                for head in range(H):
+                    weight[head] = x[head] * m[head]
+                for head in range(H):
+                    for c in range(C):
+                        gv[c * H + head] += weight[head] * go[c * H + head]
+                for d in range(D):
+                    gk[d] += gs[d]
+
+    return add_late_keys
 
 
 def _residual_backward_kernel(dim_head: int, num_heads: int) -> Any:
