@@ -298,6 +298,7 @@ def _sanitised(smiles: str) -> Any:
 
 
 def show_smiles(smiles: str) -> str:
-    """Return a SMILES for messages: in quotes, at most 60 characters."""
-    printable = smiles[:_MAX_SHOWN].encode("utf-8", "backslashreplace").decode()
+    """Return a SMILES for messages: in quotes, at most 60 characters, characters that cannot be printed as escapes."""
+    shown = (char if char.isprintable() else ascii(char)[1:-1] for char in smiles[:_MAX_SHOWN])
+    printable = "".join(shown)
     return f"'{printable}{'..' if len(smiles) > _MAX_SHOWN else ''}'"

@@ -85,6 +85,7 @@ def test_single_atom_has_no_edges():
         ("[#119]", r"'\[#119\]' is not a molecule: there is no element 119$"),
         ("CC[13#300]", "is not a molecule: there is no element 300$"),
         ("C\udc80", r"'C\\udc80' is not a molecule: it is not UTF-8 text"),
+        ("\n", r"'\\n' is not a molecule: it cannot be parsed as SMILES"),
         ("C" * 99_999, r"^'C{60}\.\.' has 99,999 atoms; the limits are 1 and 32,768$"),
         ("C(" * 5000, r"^'(C\(){30}\.\.' is not a molecule: it cannot be parsed as SMILES$"),
     ],

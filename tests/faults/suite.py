@@ -1,0 +1,89 @@
+"""The suite of faults at length: its parts in turn, and the report."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from faults import parts
+from faults.bit_flips import bit_flips
+from faults.fuzz import TARGETS, try_many
+from faults.lab import Lab, Outcome, compiler, open_lab
+
+COLUMNS = ("injected", "survived", "refused", "lost", "wrong")
+Part = Callable[[Lab, random.Random], Iterator[Outcome]]
+PARTS: dict[str, Part] = {
+    "calls": parts.system_calls,
+    "sweep": partial(parts.system_calls, tasks=("sweep",)),
+    "kills": parts.kills,
+    "disks": parts.full_disks,
+    "pairs": parts.pairs,
+    "bits": bit_flips,
+}
+FUZZ = "fuzz"
+NEED_COMPILER = ("calls", "sweep", "bits")
+
+
+def run_suite(names: Sequence[str], minutes: float, seed: int, folder: Path) -> Iterator[Outcome]:
+    """Yield outcomes of the named parts, which share the time evenly. Each part does one fault at least."""
+    seconds = 60 * minutes / len(names)
+    faults = [name for name in names if name != FUZZ]
+    if faults:
+        lab = open_lab(folder)
+        with lab.server:
+            for name in faults:
+                if name in NEED_COMPILER and compiler() is None:
+                    continue
+                yield from until(time.monotonic() + seconds, PARTS[name](lab, random.Random(f"{name} {seed}")))
+    if FUZZ in names:
+        yield from until(time.monotonic() + seconds, fuzz(seed, folder))
+
+
+def until(limit: float, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    for outcome in outcomes:
+        yield outcome
+        if time.monotonic() > limit:
+            return
+
+
+def fuzz(seed: int, folder: Path) -> Iterator[Outcome]:
+    """A thousand cases of each input, again and again."""
+    number = seed
+    while True:
+        for target in TARGETS.values():
+            place = folder / target.name
+            place.mkdir(exist_ok=True)
+            try:
+                found = try_many(target, place, "long", number)
+            except Exception as err:  # whatever it is, it is what the suite looks for
+                note = " ".join([type(err).__name__, *str(err).split(), *getattr(err, "__notes__", [])])[:2000]
+                yield Outcome(FUZZ, f"{target.name}, seed {number}", "wrong", note)
+                continue
+            for kind, count in (("survived", found["result"]), ("refused", found["refused"])):
+                yield Outcome(FUZZ, f"{target.name}, seed {number}", kind, count=count)
+        number += 1
+
+
+def summarise(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
+    """Return the numbers of each part: faults injected, survived, refused, lost and wrong."""
+    table: dict[str, Counter[str]] = {}
+    for outcome in outcomes:
+        table.setdefault(outcome.part, Counter()).update({"injected": outcome.count, outcome.kind: outcome.count})
+    return {part: {column: counts[column] for column in COLUMNS} for part, counts in table.items()}
+
+
+def format_table(summary: dict[str, dict[str, int]]) -> str:
+    rows = [["part", *COLUMNS], *([part, *(f"{counts[c]:,}" for c in COLUMNS)] for part, counts in summary.items())]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.rjust(w) if k else cell.ljust(w) for k, (cell, w) in enumerate(zip(row, widths))) for row in rows
+    )
+
+
+def as_record(outcomes: Sequence[Outcome], **about: Any) -> dict[str, Any]:
+    """Return the report for JSON. Faults that were lost or wrong are listed."""
+    failures = [vars(outcome) for outcome in outcomes if outcome.kind in ("lost", "wrong")]
+    return {"schema": 1, **about, "parts": summarise(outcomes), "failures": failures}
