@@ -140,7 +140,8 @@ def random_graphs_of(spec: DatasetSpec, sizes: Sequence[int]) -> GraphDataset:
         above = torch.rand(size, size, generator=generator).triu(1) > 1 - min(0.5, 3 / size)
         edges.append((above | above.t()).nonzero().t())
     node_ptr, edge_ptr = (torch.tensor([0, *counts]).cumsum(0) for counts in (list(sizes), [e.shape[1] for e in edges]))
-    num_rows = len(sizes) if spec.level == "graph" else int(node_ptr[-1])
+    size_G, of_pairs = torch.tensor(sizes), spec.level == "pair"
+    num_rows = {"graph": len(sizes), "node": int(node_ptr[-1]), "pair": int(size_G.square().sum())}[spec.level]
     high = spec.num_classes or 2
     y = torch.randint(0, high, (num_rows, spec.num_targets), generator=generator)
     return GraphDataset(
@@ -153,6 +154,8 @@ def random_graphs_of(spec: DatasetSpec, sizes: Sequence[int]) -> GraphDataset:
         node_ptr=node_ptr,
         edge_ptr=edge_ptr,
         level=spec.level,
+        target_pairs_2R=torch.cat([torch.ones(n, n).nonzero().t() for n in sizes], dim=1) if of_pairs else None,
+        target_ptr=torch.tensor([0, *size_G.square().tolist()]).cumsum(0) if of_pairs else None,
     )
 
 

@@ -84,6 +84,7 @@ LAYERS = {
     "describe": (None, None),
     "fill_store": (None, None),
     "first_batch": (None, None),
+    "ancestors": (None, None),
     "gpu_check": (None, None),
     "preparation": (None, None),
     "provenance": (None, None),

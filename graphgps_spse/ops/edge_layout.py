@@ -39,6 +39,11 @@ class EdgeLayout:
         """Return the maximum over the edges that each node receives, [N, D]; minus infinity where it receives none."""
         return max_rows(x_ED, self._received_N)
 
+    @property
+    def received_N(self) -> Tensor:
+        """The number of edges that each node receives, self-loops included, [N]."""
+        return self._received_N
+
     @cached_property
     def is_loop_E(self) -> Tensor:
         """Whether an edge leads from a node to itself, [E]."""

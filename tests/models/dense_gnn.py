@@ -4,6 +4,7 @@ Matrices of edges are [B, sender, receiver]. Graphs must have no loops and no ed
 """
 
 import torch
+import torch.nn.functional as F
 from dense_gps import Dense, dense_encoding, dense_local, raw_edges
 from dense_grit import dense_head, masked_batch_norm
 from torch import Tensor
@@ -30,3 +31,25 @@ def dense_gnn(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
             virtual = virtual + model.virtual_nodes[index].mlp(virtual + total)
             x = x + virtual.unsqueeze(1)
     return dense_head(model.head, x, dense.mask)
+
+
+def dense_graphgym(model: torch.nn.Module, batch: GraphBatch) -> Tensor:
+    """Return what GraphGym's model should return."""
+    dense = Dense(batch)
+    x, edge = dense.of_nodes(model.node_encoder(batch)), dense.adjacent.to(torch.float64)
+    unit = lambda x: F.normalize(x, dim=-1) if model.l2norm else x  # noqa: E731
+    for layer in model.layers:
+        conv = layer.convolution
+        if hasattr(conv, "linear"):
+            matrix = edge + torch.eye(edge.shape[1], dtype=edge.dtype)
+            root = matrix.sum(1).float().rsqrt()
+            out = (matrix * (root.unsqueeze(2) * root.unsqueeze(1))).mT @ conv.linear(x)
+        else:
+            message = conv.message(x).unsqueeze(2)  # [B, sender, 1, D]
+            largest = message.masked_fill(~dense.adjacent.unsqueeze(-1), -torch.inf).amax(1)
+            found = {"add": edge.mT @ conv.message(x), "max": largest.masked_fill(largest.isinf(), 0)}
+            found["mean"] = found["add"] / edge.sum(1).clamp(min=1).unsqueeze(-1)
+            out = conv.own(x) + found[conv.agg]
+        out = unit(layer.activation(masked_batch_norm(out, dense.mask, layer.norm)))
+        x = x + out if layer.skip else out
+    return dense_head(model.head, unit(x), dense.mask)

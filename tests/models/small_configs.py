@@ -61,6 +61,18 @@ def gnn_config(variant: str = "GINE", *, kernels: str = "auto", layers: int = 3,
     return tree
 
 
+GRAPHGYM_VARIANTS = {  # keys of gnn
+    "GCN with skips": {"layer_type": "gcnconv", "stage_type": "skipsum", "act": "prelu"},
+    "general": {"layer_type": "generalconv", "agg": "mean", "l2norm": False, "layers_pre_mp": 1},
+}
+
+
+def graphgym_config(variant: str = "general", *, kernels: str = "auto", layers: int = 2, **gnn: object):
+    tree = gnn_config(layers=layers, **{**GRAPHGYM_VARIANTS[variant], **gnn})
+    tree.model.type = "gnn"
+    return tree
+
+
 def csa_config(variant: str = "walks", *, kernels: str = "auto", **gt: object):
     edge, _, shared, coalesce, local = CSA_VARIANTS[variant]
     tree = default_tree()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from dense_gnn import dense_gnn
+from dense_gnn import dense_gnn, dense_graphgym
 from dense_gps import dense_csa, dense_gps
 from dense_graphormer import dense_graphormer
 from dense_grit import dense_grit
@@ -29,12 +29,14 @@ from small_configs import (
     CSA_VARIANTS,
     GNN_VARIANTS,
     GPS_VARIANTS,
+    GRAPHGYM_VARIANTS,
     GRAPHORMER_VARIANTS,
     PPGT_VARIANTS,
     SAN_VARIANTS,
     csa_config,
     gnn_config,
     gps_config,
+    graphgym_config,
     graphormer_config,
     grit_config,
     ppgt_config,
@@ -81,12 +83,13 @@ CASES = {
         for v, row in GRAPHORMER_VARIANTS.items()
     },
     **{f"PPGT-{v}": Case(ppgt_config, v, PPGT_VARIANTS[v][1], dense_ppgt) for v in PPGT_VARIANTS},
+    **{f"GraphGym-{v}": Case(graphgym_config, v, ["RWSE"], dense_graphgym) for v in GRAPHGYM_VARIANTS},
     **{f"SAN-{v}": Case(san_config, v, SAN_VARIANTS[v][1], dense_san) for v in SAN_VARIANTS},
     **{f"CSA-{v}": Case(csa_config, v, CSA_VARIANTS[v][1], dense_csa) for v in CSA_VARIANTS},
 }
 
 
-PLAIN = ("PPGT", "Graphormer", "GPS-biased", "SAN")  # their attention has the reference alone
+PLAIN = ("PPGT", "Graphormer", "GPS-biased", "SAN", "GraphGym")  # their attention has the reference alone
 KERNELS = {
     name: ["plain" if name.startswith(PLAIN) else "fused"] for name in CASES
 }  # implementations; fused ones also with chunks of a single query

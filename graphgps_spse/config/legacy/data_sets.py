@@ -11,6 +11,9 @@ OGB_NAMES = ("peptides-functional", "peptides-structural", "PCQM4Mv2-full", "PCQ
 SAME_DATA = {
     ("PyG-VOCSuperpixels", "edge_wt_region_boundary"): ("PyG-LRGBDataset", "PascalVOC-SP"),
     ("PyG-COCOSuperpixels", "edge_wt_region_boundary"): ("PyG-LRGBDataset", "COCO-SP"),
+    ("PyG", "Cora"): ("PyG-Planetoid", "Cora"),
+    ("PyG", "CiteSeer"): ("PyG-Planetoid", "CiteSeer"),
+    ("PyG", "PubMed"): ("PyG-Planetoid", "PubMed"),
     ("OGB", "PCQM4Mv2Contact-shuffle"): ("PyG-LRGBDataset", "PCQM-Contact"),
 }
 """Format and name there -> format and name here."""
@@ -19,9 +22,11 @@ ENCODERS = {
     "VOCNode": "LinearNode",
     "COCONode": "LinearNode",
     "PPANode": "TypeDictNode",
+    "ZINCNode": "TypeDictNode",
     "VOCEdge": "LinearEdge",
     "COCOEdge": "LinearEdge",
     "PPAEdge": "LinearEdge",
+    "ZINCEdge": "TypeDictEdge",
     "Dummy": "DummyEdge",
 }
 """Name of an encoder of raw features there -> name here."""

@@ -39,8 +39,7 @@ IGNORED: dict[str, tuple[str, ...]] = {
     "a run uses one split: set dataset.split_index, or sweep over it": ("run_multiple_splits",),
     "the size of an encoding determines where it is computed": ("posenc_RWSE.precompute", "posenc_LapPE.precompute"),
     "the official code of GPS, CSA and GRIT does not read them either": (
-        *("model.match_upper", "gnn.stage_type"),
-        *("gnn.skip_every", "gnn.batchnorm", "gnn.agg", "gnn.normalize_adj", "gnn.msg_direction"),
+        *("model.match_upper", "gnn.skip_every", "gnn.batchnorm", "gnn.normalize_adj", "gnn.msg_direction"),
         *("gnn.self_msg", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
         *("gnn.clear_feature", "gnn.dim_edge", "gt.bigbird"),
         *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_RWSE.layers"),
@@ -159,6 +158,17 @@ MESSAGE_PASSING = (
     "gnn.virtual_node",
 )
 """Keys that only the message passing model reads; other models ignore them."""
+
+OF_GRAPHGYM = ("gnn.stage_type", "gnn.agg")
+"""Keys that only GraphGym's model, `gnn`, reads besides; other models ignore them."""
+
+GRAPHGYM_ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
+    "gnn.batchnorm": ((True,), "layers of gnn are normalised by BatchNorm"),
+    "gnn.normalize_adj": ((False,), "take gnn.layer_type gcnconv, which normalises by degrees"),
+    "gnn.self_msg": (("concat",), "generalconv has a map of the node itself"),
+    "gnn.l2norm": ((True,), "rows of layers and heads are scaled to length 1"),
+}
+"""Values that mean with `gnn` what is done here anyway; other models ignore these keys."""
 
 OF_SAN = ("gt.full_graph", "gt.gamma")
 """Keys that only SAN reads; other models ignore them."""

@@ -15,11 +15,13 @@ from graphgps_spse.config.legacy.keys import (
     ATTENTION_PARTS,
     CONVOLUTIONS,
     DEFAULTS,
+    GRAPHGYM_ONLY,
     IGNORED,
     LATER_ENCODINGS,
     LOCAL_PARTS,
     MESSAGE_PASSING,
     MINIMISED,
+    OF_GRAPHGYM,
     OF_SAN,
     ONLY,
     OURS,
@@ -66,6 +68,7 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     is_theirs = has_foreign_keys((*base, *own))
     if is_theirs:  # before its keys: another data set is the likeliest reason for a key that cannot be had
         check_dataset({**base, **own, **words})
+        _check_graphgym({**base, **own, **words})
     settings = Translation()
     base_kept, own_kept, words_kept = (_translate_keys(leaves, settings) for leaves in (base, own, words))
     settings.leaves, settings.words = {**base_kept, **own_kept, **words_kept}, set(words_kept)
@@ -81,6 +84,14 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     settings.notes = [*settings.changed]
     settings.notes += [f"ignored, as {why}: {', '.join(keys)}" for why, keys in settings.ignored.items()]
     return settings
+
+
+def _check_graphgym(leaves: Leaves) -> None:
+    """Refuse what the layers of GraphGym's own model, which is the default, cannot do."""
+    if leaves.get("model.type", (DEFAULTS["model.type"], ""))[0] == "gnn":
+        for key in GRAPHGYM_ONLY:
+            if key in leaves:
+                _check_only(key, *leaves[key], *GRAPHGYM_ONLY[key])
 
 
 def _lies_in(key: str, names: Iterable[str]) -> bool:
@@ -148,11 +159,18 @@ def _fill_defaults(settings: Translation) -> None:
     is_grit = settings.get("model.type") == "GritTransformer"  # its default of reduce_factor is ours
     off += [] if "plateau" in str(settings.get("optim.scheduler")) and not is_grit else ["optim.reduce_factor"]
     missing = {k: v for k, v in DEFAULTS.items() if k not in settings.leaves and not _lies_in(k, off)}
+    if settings.get("model.type", DEFAULTS["model.type"]) == "gnn":
+        missing |= {f"dataset.{part}_encoder_name": "none" for part in ("node", "edge") if _is_raw(settings, part)}
     defaults = {key: (value, f"{_DEFAULT} '{key}'") for key, value in missing.items()}
     settings.leaves = {**defaults, **settings.leaves}
     if missing:
         listing = ", ".join(f"{key} {value!r}" for key, value in missing.items())
         settings.changed.append(f"not set, so as in GraphGPS: {listing}")
+
+
+def _is_raw(settings: Translation, part: str) -> bool:
+    """Return whether a file says nothing of the encoder of nodes or edges, which is then off."""
+    return not any(f"dataset.{part}_encoder{end}" in settings.leaves for end in ("", "_name"))
 
 
 def _translate_switches(settings: Translation) -> None:
@@ -205,13 +223,13 @@ def _translate_model(settings: Translation) -> bool:
         del settings.leaves["gt.layer_type"]
         _translate_message_passing(settings)
         return False
+    if model == "gnn":
+        _translate_graphgym(settings)
+        return False
     has_token = model == "Graphormer" or (model == "GPSModel" and str(layer).endswith("+BiasedTransformer"))
-    for key in list(settings.leaves):
-        of_graphormer = _lies_in(key, ("graphormer",)) and model != "Graphormer"
-        is_read = has_token and key == "graphormer.use_graph_token"
-        if key in MESSAGE_PASSING or (key in OF_SAN and model != "SANTransformer") or (of_graphormer and not is_read):
-            del settings.leaves[key]
-            settings.ignore(key, f"{model} does not read them")
+    for key in [key for key in settings.leaves if _is_of_another_model(key, model, has_token)]:
+        del settings.leaves[key]
+        settings.ignore(key, f"{model} does not read them")
     if model not in ("GPSModel", "CSAModel") and "gt.batch_norm" in settings.leaves:
         _check_only("gt.batch_norm", *settings.leaves.pop("gt.batch_norm"), (True,), f"{model} has its norms always")
     if has_token:
@@ -227,7 +245,7 @@ def _translate_model(settings: Translation) -> bool:
     if model not in ("GPSModel", "CSAModel"):
         raise ConfigError(
             f"{where}: 'model.type' is {model!r}; the models here are GPSModel (CSA too), GritTransformer, custom_gnn, "
-            "Graphormer, SANTransformer"
+            "Graphormer, SANTransformer, gnn"
         )
     local, _, attention = str(layer).partition("+")
     if local not in LOCAL_PARTS or attention not in ATTENTION_PARTS:
@@ -240,12 +258,26 @@ def _translate_model(settings: Translation) -> bool:
     return attention == "CSA"
 
 
+def _is_of_another_model(key: str, model: str, has_token: bool) -> bool:
+    """Return whether a transformer ignores a key that others read; `has_token`: it may have graph tokens."""
+    if _lies_in(key, ("graphormer",)):
+        return model != "Graphormer" and not (has_token and key == "graphormer.use_graph_token")
+    return key in (*MESSAGE_PASSING, *OF_GRAPHGYM) or (key in OF_SAN and model != "SANTransformer")
+
+
 def _translate_token(settings: Translation) -> None:
     """Say what pooling by a token is here."""
     pooling, where = settings.leaves.get("model.graph_pooling", ("add", ""))
     if pooling == "graph_token":
         note = "'model.graph_pooling: graph_token' is read as add: the head reads the token alone"
         settings.put("model.graph_pooling", "add", where, note)
+
+
+def _translate_graphgym(settings: Translation) -> None:
+    """Read the keys of GraphGym's own model, whose convolution has another default."""
+    del settings.leaves["gt.layer_type"]
+    if "gnn.layer_type" not in settings.leaves:
+        settings.put("gnn.layer_type", "generalconv", f"{_DEFAULT} 'gnn.layer_type'")
 
 
 def _translate_message_passing(settings: Translation) -> None:

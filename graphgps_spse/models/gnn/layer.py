@@ -14,16 +14,24 @@ from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.options import Options, option
 
-LAYER_TYPES = ("gineconv", "gatedgcnconv", "gcnconv", "gcneconv", "gatconv")
+LAYER_TYPES = ("gineconv", "gatedgcnconv", "gcnconv", "gcneconv", "gatconv", "generalconv")
+
+
+class ConvolutionOptions(Options, section="gnn"):
+    """Layers of custom_gnn and gnn."""
+
+    layer_type: str = option(
+        "gineconv",
+        "custom_gnn, gnn: the convolution; gcnconv and generalconv do not read edge features. generalconv is for gnn, "
+        "which has gcnconv besides",
+        choices=LAYER_TYPES,
+    )
+    layers_mp: int = option(2, "custom_gnn, gnn: number of layers", at_least=1, at_most=LARGEST_DEPTH)
 
 
 class MessagePassingOptions(Options, section="gnn"):
-    """Layers of custom_gnn."""
+    """Parts of the layers of custom_gnn."""
 
-    layer_type: str = option(
-        "gineconv", "custom_gnn: the convolution; gcnconv does not read edge features", choices=LAYER_TYPES
-    )
-    layers_mp: int = option(2, "custom_gnn: number of layers", at_least=1, at_most=LARGEST_DEPTH)
     residual: bool = option(False, "custom_gnn: add the input of a layer to its output")
     ffn: bool = option(False, "custom_gnn: a feed-forward block between two BatchNorms after each layer (GNN+)")
     att_heads: int = option(
@@ -90,18 +98,21 @@ class VirtualNode(nn.Module):
 def build_layers(cfg: Any) -> nn.ModuleList:
     """Return the layers that `gnn` describes. Raises ConfigError for heads that do not divide the width."""
     options, dim = MessagePassingOptions.from_cfg(cfg), WidthOptions.from_cfg(cfg).dim_inner
+    layer_type, number = ConvolutionOptions.from_cfg(cfg).layer_type, ConvolutionOptions.from_cfg(cfg).layers_mp
     activation, dropout = ActivationOptions.from_cfg(cfg).act, DropoutOptions.from_cfg(cfg).dropout
-    if options.layer_type == "gatconv" and dim % options.att_heads:
+    if layer_type == "generalconv":
+        raise ConfigError("gnn.layer_type: generalconv is a convolution of GraphGym's model; set model.type=gnn")
+    if layer_type == "gatconv" and dim % options.att_heads:
         raise ConfigError(f"gnn.att_heads={options.att_heads} does not divide gnn.dim_inner={dim}")
     return nn.ModuleList(
         MessagePassingLayer(
             dim,
-            convolution=convolution_of(options, dim, activation, dropout, is_last=index == options.layers_mp - 1),
+            convolution=convolution_of(layer_type, options, dim, activation, dropout, is_last=index == number - 1),
             ffn=options.ffn,
             activation=activation,
             dropout=dropout,
         )
-        for index in range(options.layers_mp)
+        for index in range(number)
     )
 
 
@@ -109,21 +120,21 @@ def build_virtual_nodes(cfg: Any) -> nn.ModuleList:
     """Return what stands between the layers: one VirtualNode fewer than layers, or nothing."""
     options, dim = MessagePassingOptions.from_cfg(cfg), WidthOptions.from_cfg(cfg).dim_inner
     activation, dropout = ActivationOptions.from_cfg(cfg).act, DropoutOptions.from_cfg(cfg).dropout
-    number = options.layers_mp - 1 if options.virtual_node else 0
+    number = ConvolutionOptions.from_cfg(cfg).layers_mp - 1 if options.virtual_node else 0
     return nn.ModuleList(VirtualNode(dim, activation=activation, dropout=dropout) for _ in range(number))
 
 
 def convolution_of(
-    options: MessagePassingOptions, dim: int, activation: str, dropout: float, *, is_last: bool
+    layer_type: str, options: MessagePassingOptions, dim: int, activation: str, dropout: float, *, is_last: bool
 ) -> nn.Module:
     """Return one layer's convolution. As in the official code, GINE and the gated convolution use ReLU always."""
-    if options.layer_type == "gatedgcnconv":
+    if layer_type == "gatedgcnconv":
         return GatedGCN(dim, activation="relu", dropout=dropout, update_edges=not is_last, residual=options.residual)
-    if options.layer_type == "gineconv":
+    if layer_type == "gineconv":
         return GINE(dim, activation="relu", after=AfterConvolution(dropout, options.residual, "relu"))
     after = AfterConvolution(dropout, options.residual, activation, norm=True)
-    if options.layer_type == "gcnconv":
+    if layer_type == "gcnconv":
         return GCN(dim, after=after)
-    if options.layer_type == "gcneconv":
+    if layer_type == "gcneconv":
         return GCNWithEdges(dim, after=after)
     return GAT(dim, options.att_heads, after=after)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.gnn.layer import MessagePassingOptions, build_layers, build_virtual_nodes
+from graphgps_spse.models.gnn.layer import ConvolutionOptions, build_layers, build_virtual_nodes
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
@@ -43,7 +43,7 @@ class MessagePassingModel(nn.Module):
     ) -> "MessagePassingModel":
         """Read `gnn` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
         dim, encoders = WidthOptions.from_cfg(cfg).dim_inner, EncoderOptions.from_cfg(cfg)
-        reads_edges = MessagePassingOptions.from_cfg(cfg).layer_type != "gcnconv"
+        reads_edges = ConvolutionOptions.from_cfg(cfg).layer_type != "gcnconv"
         _, pair_names = split_encoder_name(encoders.edge_encoder_name, "edge")
         check_all_used(
             encodings,

@@ -1,10 +1,24 @@
 """Activation functions by name."""
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import nn
 
 from graphgps_spse.options import Options, option
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "prelu": nn.PReLU,
+    "elu": nn.ELU,
+    "selu": nn.SELU,
+    "swish": nn.SiLU,
+    "lrelu_01": partial(nn.LeakyReLU, 0.1),
+    "lrelu_025": partial(nn.LeakyReLU, 0.25),
+    "lrelu_05": partial(nn.LeakyReLU, 0.5),
+}
+"""Activations by their names in GraphGym and GraphGPS; the slope of prelu is learned, one for each use."""
 
 
 class ActivationOptions(Options, section="gnn"):

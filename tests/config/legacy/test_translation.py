@@ -10,7 +10,7 @@ from official_configs import CSA, GINE, OFFICIAL, WALKS, official, rwse, section
 
 from graphgps_spse.config import Config, default_tree, load_config
 from graphgps_spse.config.identity import flatten
-from graphgps_spse.config.legacy.keys import ABSENT, DEFAULTS, IGNORED, ONLY, RENAMED, TRANSLATED
+from graphgps_spse.config.legacy.keys import ABSENT, DEFAULTS, GRAPHGYM_ONLY, IGNORED, ONLY, RENAMED, TRANSLATED
 from graphgps_spse.describe import describe
 from graphgps_spse.encodings import build_encodings
 from graphgps_spse.errors import ConfigError
@@ -129,6 +129,43 @@ def test_gps_with_the_bias_of_graphormer(tmp_path, caplog):
     build_training(cfg, parts, tmp_path, torch.device("meta"))
     cfg = load_config(write(tmp_path, flat | {"graphormer.use_graph_token": False, "model.graph_pooling": "mean"}))
     assert build(cfg).model.tokens is None and cfg.model.graph_pooling == "mean"
+
+
+GRAPHGYM = {  # GraphGym's model on NCI1 in the tests of GraphGPS
+    "dataset.format": "PyG-TUDataset", "dataset.name": "NCI1", "dataset.task": "graph", "gnn.layers_pre_mp": 1,
+    "gnn.layers_mp": 2, "gnn.layers_post_mp": 1, "gnn.dim_inner": 300, "gnn.layer_type": "gcnconv",
+    "gnn.stage_type": "stack", "gnn.batchnorm": True, "gnn.act": "prelu", "gnn.dropout": 0.0, "gnn.agg": "mean",
+    "gnn.normalize_adj": False,
+}  # fmt: skip
+
+
+def test_the_model_of_graphgym(tmp_path, caplog):
+    """By hand: three layers without bias, with a norm and a slope; 37 columns of nodes that nothing encodes."""
+    cfg = load_config(write(tmp_path, GRAPHGYM))
+    assert (cfg.model.type, cfg.dataset.node_encoder_name, cfg.dataset.edge_encoder_name) == ("gnn", "none", "none")
+    parts = build(cfg)
+    assert count_parameters(parts.model) == 37 * 300 + 2 * 300 * 300 + 3 * (600 + 1) + 300 * 2 + 2
+    build_training(cfg, parts, tmp_path, torch.device("meta"))
+    general = {key: value for key, value in GRAPHGYM.items() if key != "gnn.layer_type"}
+    cfg = load_config(write(tmp_path, general | {"gnn.stage_type": "skipsum"}))
+    assert (cfg.gnn.layer_type, cfg.gnn.stage_type, cfg.gnn.agg) == ("generalconv", "skipsum", "mean")
+    assert count_parameters(build(cfg).model) == 37 * 300 + 4 * 300 * 300 + 3 * (600 + 1) + 300 * 2 + 2
+    named = {"dataset.node_encoder": True, "dataset.node_encoder_name": "LinearNode"}
+    assert load_config(write(tmp_path, GRAPHGYM | named)).dataset.node_encoder_name == "LinearNode"
+    for key, (values, cure) in GRAPHGYM_ONLY.items():
+        other = "add" if isinstance(values[0], str) else not values[0]
+        with pytest.raises(ConfigError, match=f"theirs.yaml:.*'{key}'.*{cure}"):
+            load_config(write(tmp_path, GRAPHGYM | {key: other}))
+
+
+@pytest.mark.parametrize(
+    ("model", "layer", "message"),
+    [("gnn", "gineconv", "model.type=custom_gnn for gineconv"), ("custom_gnn", "generalconv", "model.type=gnn")],
+)
+def test_convolutions_of_the_other_message_passing_model(model, layer, message, tmp_path):
+    ours = {"dataset.format": "cycles", "model.type": model, "gnn.layer_type": layer, "posenc_SPSE.enable": False}
+    with pytest.raises(ConfigError, match=message):
+        build(load_config(write(tmp_path, ours | {"dataset.edge_encoder_name": "DummyEdge"})))
 
 
 SAN = {
@@ -390,7 +427,7 @@ def test_an_official_file_may_be_a_base(tmp_path):
     [
         ({"dataset.format": "OGB", "dataset.name": "ogbl-collab"}, ["ogbl-collab", "peptides-functional", "own_data"]),
         ({"dataset.format": "PyG-VOCSuperpixels", "dataset.name": "coord"}, ["coord", "edge_wt_region_boundary"]),
-        ({"dataset.format": "PyG", "dataset.name": "Cora"}, ["Cora", "PyG-<Class>"]),
+        ({"dataset.format": "PyG", "dataset.name": "Karate"}, ["Karate", "PyG-<Class>"]),
         ({"model.type": "SANTransformer", "gt.layer_type": "SAN2Layer"}, ["SAN2Layer", "SANLayer"]),
         ({"model.type": "GPSwLPEModel"}, ["GPSwLPEModel", "GPSModel"]),
         ({"model.type": "custom_gnn", "gnn.layer_type": "generalconv"}, ["generalconv", "gatedgcnconv"]),
@@ -413,7 +450,7 @@ def test_what_cannot_be_had_is_refused_with_its_line(changes, words, tmp_path):
 
 def test_a_file_without_what_it_needs_is_refused(tmp_path):
     flat = minimal()
-    for key in ("dataset.format", "model.type", "gt.layer_type"):
+    for key in ("dataset.format", "gt.layer_type"):
         rest = {k: v for k, v in flat.items() if k != key}
         with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
             load_config(write(tmp_path, rest))

@@ -1,0 +1,78 @@
+"""The check of configuration files: what trains a step, what is refused and why, and the exit code."""
+
+import json
+
+import pytest
+import yaml
+from scripts_at import load_script
+
+from graphgps_spse.gpu_check import random_graphs_of
+from graphgps_spse.parts import build_parts
+
+SMALL = {
+    "dataset": {"format": "PyG-ZINC", "name": "subset", "task": "graph", "node_encoder": True, "edge_encoder": True,
+                "node_encoder_name": "TypeDictNode", "node_encoder_num_types": 28,
+                "edge_encoder_name": "TypeDictEdge", "edge_encoder_num_types": 4},
+    "model": {"type": "GPSModel", "loss_fun": "l1"}, "wandb": {"use": True},
+    "gt": {"layer_type": "GINE+Transformer", "layers": 1, "n_heads": 2, "dim_hidden": 8},
+    "gnn": {"head": "san_graph", "dim_inner": 8, "agg": "mean"},
+}  # fmt: skip
+CONTACT = {"format": "OGB", "name": "PCQM4Mv2Contact-shuffle", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"}
+
+
+def lay(folder, **changes):
+    """Write SMALL with changed sections."""
+    tree = {name: {**section, **changes.get(name, {})} for name, section in SMALL.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{len(list(folder.iterdir()))}.yaml"
+    path.write_text(yaml.safe_dump(tree))
+
+
+def test_files_are_trained_or_refused_with_the_reason(tmp_path, capsys):
+    clone, main = tmp_path / "clone", load_script("check_ancestors").main
+    lay(clone / "configs")
+    lay(clone / "configs", dataset=CONTACT, model={"loss_fun": "auto"}, gnn={"head": "inductive_edge"})
+    lay(clone / ".hidden", model={"type": "unknown"})
+    assert main([str(clone), "--out", str(tmp_path / "a.json")]) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    first = (28 + 4) * 8 + 2 * 72 + 4 * 72 + 8 * 16 * 2 + 24 + 48 + (8 * 4 + 4) + (4 * 2 + 2) + 3
+    assert [(row["file"], row["refusal"]) for row in rows] == [("configs/0.yaml", ""), ("configs/1.yaml", "")]
+    assert rows[0]["parameters"] == first
+    assert f"{clone}: 2 of 2 files load, build and train a step" in capsys.readouterr().out
+    lay(clone / "configs", model={"type": "GPSwLPEModel"})
+    assert main([str(clone)]) == 1
+    said = capsys.readouterr().out
+    assert "configs/2.yaml: line " in said and "GPSwLPEModel" in said and "2 of 3 files" in said
+
+
+def test_a_folder_without_files_is_bad_input(tmp_path, capsys):
+    assert load_script("check_ancestors").main([str(tmp_path)]) == 2
+    assert "no YAML file below" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", ["shape", "nan"])
+def test_a_step_that_fails_is_a_refusal(fault, tmp_path, monkeypatch):
+    from graphgps_spse import ancestors
+
+    def broken(cfg):
+        parts = build_parts(cfg)
+        if fault == "nan":
+            next(parts.model.parameters()).data.fill_(float("nan"))
+        else:
+            parts.model.head.forward = lambda x_ND, layout: x_ND @ x_ND
+        return parts
+
+    monkeypatch.setattr(ancestors, "build_parts", broken)
+    lay(tmp_path)
+    refusal = ancestors.check_file(tmp_path / "0.yaml")["refusal"]
+    assert ("the step fails: " if fault == "shape" else "not finite") in refusal
+
+
+def test_random_targets_of_pairs(tmp_path):
+    from graphgps_spse.config import load_config
+
+    lay(tmp_path, dataset=CONTACT, model={"loss_fun": "auto"}, gnn={"head": "inductive_edge"})
+    spec = build_parts(load_config(tmp_path / "0.yaml"), only_shapes=True).dataset.spec
+    graphs = random_graphs_of(spec, (1, 3))
+    assert graphs.y.shape == (10, 1) and graphs.batch([0, 1]).y.shape == (10, 3)
+    assert graphs.target_pairs_2R[:, 1:].tolist() == [[0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 1, 2] * 3]
