@@ -221,15 +221,14 @@ def _translate_model(settings: Translation) -> bool:
     (model, where), (layer, layer_where) = settings.leaves["model.type"], settings.leaves["gt.layer_type"]
     if model == "custom_gnn":
         del settings.leaves["gt.layer_type"]
+        _ignore(settings, [key for key in settings.leaves if key in OF_GRAPHGYM], model)
         _translate_message_passing(settings)
         return False
     if model == "gnn":
         _translate_graphgym(settings)
         return False
     has_token = model == "Graphormer" or (model == "GPSModel" and str(layer).endswith("+BiasedTransformer"))
-    for key in [key for key in settings.leaves if _is_of_another_model(key, model, has_token)]:
-        del settings.leaves[key]
-        settings.ignore(key, f"{model} does not read them")
+    _ignore(settings, [key for key in settings.leaves if _is_of_another_model(key, model, has_token)], model)
     if model not in ("GPSModel", "CSAModel") and "gt.batch_norm" in settings.leaves:
         _check_only("gt.batch_norm", *settings.leaves.pop("gt.batch_norm"), (True,), f"{model} has its norms always")
     if has_token:
@@ -258,6 +257,13 @@ def _translate_model(settings: Translation) -> bool:
     return attention == "CSA"
 
 
+def _ignore(settings: Translation, keys: Iterable[str], model: str) -> None:
+    """Drop keys that a model does not read."""
+    for key in keys:
+        del settings.leaves[key]
+        settings.ignore(key, f"{model} does not read them")
+
+
 def _is_of_another_model(key: str, model: str, has_token: bool) -> bool:
     """Return whether a transformer ignores a key that others read; `has_token`: it may have graph tokens."""
     if _lies_in(key, ("graphormer",)):
@@ -278,6 +284,9 @@ def _translate_graphgym(settings: Translation) -> None:
     del settings.leaves["gt.layer_type"]
     if "gnn.layer_type" not in settings.leaves:
         settings.put("gnn.layer_type", "generalconv", f"{_DEFAULT} 'gnn.layer_type'")
+    agg, where = settings.leaves.get("gnn.agg", ("add", ""))
+    if agg == "sum":  # PyTorch Geometric has both names
+        settings.put("gnn.agg", "add", where, "'gnn.agg: sum' is read as add")
 
 
 def _translate_message_passing(settings: Translation) -> None:

@@ -150,6 +150,10 @@ def test_the_model_of_graphgym(tmp_path, caplog):
     cfg = load_config(write(tmp_path, general | {"gnn.stage_type": "skipsum"}))
     assert (cfg.gnn.layer_type, cfg.gnn.stage_type, cfg.gnn.agg) == ("generalconv", "skipsum", "mean")
     assert count_parameters(build(cfg).model) == 37 * 300 + 4 * 300 * 300 + 3 * (600 + 1) + 300 * 2 + 2
+    assert load_config(write(tmp_path, GRAPHGYM | {"gnn.agg": "sum"})).gnn.agg == "add"
+    others = {"model.type": "custom_gnn", "gnn.layer_type": "gineconv", "gnn.agg": "sum", "gnn.stage_type": "any"}
+    assert load_config(write(tmp_path, GRAPHGYM | others)).gnn.agg == "add"
+    assert "ignored, as custom_gnn does not read them: gnn.stage_type, gnn.agg" in caplog.text
     named = {"dataset.node_encoder": True, "dataset.node_encoder_name": "LinearNode"}
     assert load_config(write(tmp_path, GRAPHGYM | named)).dataset.node_encoder_name == "LinearNode"
     for key, (values, cure) in GRAPHGYM_ONLY.items():
