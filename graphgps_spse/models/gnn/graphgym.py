@@ -135,8 +135,13 @@ class GraphGymModel(nn.Module):
             l2norm=l2norm,
         )
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Return [B, dim_out] or [N, dim_out], in the order of the batch."""
+    def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor:
+        """Return [B, dim_out] or [N, dim_out], in the order of the batch.
+
+        Raises ConfigError with `return_attention`, because message passing has no attention among all nodes.
+        """
+        if return_attention:
+            raise ConfigError("model.type: gnn passes messages along edges, and has no attention weights")
         layout = layout_of(batch, training=self.training)
         edges, x_ND = EdgeLayout(batch.edge_index_2E, layout.num_nodes), self.node_encoder(batch)
         for layer in self.layers:
