@@ -65,8 +65,11 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         super().send_error(code, message, explain)
 
 
-def check(folder: Path, browser: str, seconds: int = 600) -> list[str]:
-    """Return what is wrong with the pages below `folder`. Raises RuntimeError if the browser does not finish."""
+def check(folder: Path, browser: str, seconds: int = 600, dark: bool = False) -> list[str]:
+    """Return what is wrong with the pages below `folder`. Raises RuntimeError if the browser does not finish.
+
+    `dark` is the preference of the system, which pages follow that are not made by MkDocs.
+    """
     pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
     harness = folder / "check-site.html"
     harness.write_text(HARNESS % (json.dumps(pages), json.dumps(WIDTHS), json.dumps(SCHEMES)))
@@ -76,6 +79,7 @@ def check(folder: Path, browser: str, seconds: int = 600) -> list[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
         command += ["--enable-logging=stderr", "--v=0", "--window-size=1500,1000", "--dump-dom"]
+        command += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
         command += [f"--virtual-time-budget={20_000 + 3_000 * len(pages)}"]
         command += [f"http://127.0.0.1:{server.server_port}/check-site.html"]
         try:

@@ -138,3 +138,12 @@ def test_page_on_python_runs(tmp_path, monkeypatch, capfd):
     (attention,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pictures.md").read_text(), re.S)
     exec(compile(attention, "pictures.md", "exec"), names)
     assert names["dense"].shape == (2, 6, 6, 2) and float(names["dense"][0, :3].sum()) == pytest.approx(6)
+
+
+def test_the_questions_are_answered_one_by_one():
+    page = (ROOT / "docs" / "faq.md").read_text()
+    table = re.findall(r"^\| \[(.*?)\]\(#([\w-]+)\)", page, re.M)
+    headings = re.findall(r"^## (.*)$", page, re.M)
+    assert [question for question, _ in table] == headings and len(headings) >= 12
+    for question, anchor in table:
+        assert anchor == re.sub(r"[^\w]+", "-", question.lower()).strip("-")

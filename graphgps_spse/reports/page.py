@@ -20,21 +20,26 @@ from graphgps_spse.reports.markdown import (
 from graphgps_spse.reports.table import CAPTION, Row, Table, TableEntry
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; margin: 2rem auto; max-width: 80rem;
-  padding: 0 1rem; }
+:root { color-scheme: light dark; --ground: #fff; --text: #1c1c1c; --dim: #555; --line: #333; --thin: #999;
+  --rank1: #007c9e; --rank2: #b85600; --rank3: #7a4419; --warn: #fdf3f2; }
+@media (prefers-color-scheme: dark) { :root { --ground: #16181c; --text: #e6e6e6; --dim: #aaa; --line: #bbb;
+  --thin: #666; --rank1: #4fc3e0; --rank2: #f0a050; --rank3: #cfa078; --warn: #3a2322; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--ground);
+  margin: 2rem auto; max-width: 80rem; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; text-align: left; white-space: nowrap; }
-thead th { border-bottom: 1px solid #333; } table { border-top: 2px solid #333; border-bottom: 2px solid #333; }
-tbody + tbody tr:first-child td { border-top: 1px solid #999; }
+thead th { border-bottom: 1px solid var(--line); }
+table { border-top: 2px solid var(--line); border-bottom: 2px solid var(--line); }
+tbody + tbody tr:first-child td { border-top: 1px solid var(--thin); }
 .paper td + td, .paper th + th { text-align: center; }
 .better { text-decoration: underline; text-underline-offset: .2em; }
 .rank1, .rank2, .rank3 { font-weight: 700; }
-.rank1 { color: #007c9e; } .rank2 { color: #c05a00; } .rank3 { color: #7a4419; }
-.seeds { color: #666; font-size: .8em; }
-.warn { border-left: 4px solid #c0392b; padding: .1rem 1rem; background: #fdf3f2; }
-.note { color: #444; font-size: .85rem; max-width: 60rem; }
+.rank1 { color: var(--rank1); } .rank2 { color: var(--rank2); } .rank3 { color: var(--rank3); }
+.seeds { color: var(--dim); font-size: .8em; }
+.warn { border-left: 4px solid #c0392b; padding: .1rem 1.6rem; background: var(--warn); }
+.note { color: var(--dim); font-size: .85rem; max-width: 60rem; }
 img { max-width: 100%; height: auto; }
 """
 TITLES = {
@@ -77,7 +82,10 @@ def report_page(report: Report, table: Table, pictures: Mapping[str, bytes]) -> 
     sources = [f"{row.label}: {row.source}" for row in table.rows if row.source != "this report"]
     if sources:
         parts += ["<h2>Sources of the literature's rows</h2>", _list(sources)]
-    head = f'<meta charset="utf-8"><title>Report</title><style>{STYLE}</style>'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>Report</title><style>{STYLE}</style>'
+    )
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(parts) + "\n</body></html>\n"
 
 

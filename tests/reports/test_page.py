@@ -10,7 +10,7 @@ from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.page import html_table, report_page
 from graphgps_spse.reports.table import build_table
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "link"}
 
 
 class Reader(HTMLParser):
