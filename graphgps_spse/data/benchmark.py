@@ -1,4 +1,4 @@
-"""PATTERN, CLUSTER, MNIST and CIFAR10 of "Benchmarking Graph Neural Networks" (Dwivedi et al. 2023), from PyG."""
+"""PATTERN, CLUSTER, MNIST, CIFAR10 and TSP of "Benchmarking Graph Neural Networks" (Dwivedi et al. 2023), from PyG."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +16,28 @@ from graphgps_spse.registry import datasets, nearest
 SPLITS = ("train", "val", "test")
 SBM_NAMES = ("PATTERN", "CLUSTER")
 SUPERPIXEL_NAMES = ("MNIST", "CIFAR10")
+EDGE_NAMES = ("TSP",)
 URL = "https://data.pyg.org/datasets/benchmarking-gnns/{}_v2.zip"
+
+
+_TSP = DatasetSpec(
+    name="TSP",
+    level="pair",
+    task="edge_classification",
+    num_targets=1,
+    num_classes=2,
+    metric="f1",
+    node_input=InputSpec("floats", 2),
+    edge_input=InputSpec("floats", 1),
+    directed=True,
+)
+"""Points in a square with edges to their nearest neighbours; class 1: the edge is part of the shortest tour."""
 
 
 def benchmark_spec(name: str, suffix: str = "") -> DatasetSpec:
     """Return the specification of a data set. `suffix` marks graphs that are not the published ones."""
+    if name == "TSP":
+        return _TSP
     superpixels = name in SUPERPIXEL_NAMES
     num_classes = {"PATTERN": 2, "CLUSTER": 6}.get(name, 10)
     dim_node = {"PATTERN": 3, "CLUSTER": 7, "MNIST": 3, "CIFAR10": 5}[name]
@@ -48,7 +65,7 @@ def check_name(name: str, known: tuple[str, ...], data_format: str) -> None:
 
 @datasets.register("PyG-GNNBenchmarkDataset")
 class Benchmark:
-    """PATTERN, CLUSTER, MNIST or CIFAR10, as PyG distributes them.
+    """PATTERN, CLUSTER, MNIST, CIFAR10 or TSP, as PyG distributes them.
 
     The node features of superpixels are the mean colour, followed by the centre (row, column).
     """
@@ -62,7 +79,7 @@ class Benchmark:
     def from_cfg(cls, cfg: Any) -> "Benchmark":
         """Read `dataset.name`, `dataset.dir` and `dataset.trust_data`."""
         source = SourceOptions.from_cfg(cfg)
-        check_name(source.name, SBM_NAMES + SUPERPIXEL_NAMES, "PyG-GNNBenchmarkDataset")
+        check_name(source.name, SBM_NAMES + SUPERPIXEL_NAMES + EDGE_NAMES, "PyG-GNNBenchmarkDataset")
         root = Path(source.dir) / "GNNBenchmarkDataset"
         return cls(root=root, name=source.name, trusted=TrustOptions.from_cfg(cfg).trust_data)
 
@@ -92,7 +109,9 @@ class Benchmark:
 
     def _read_graphs(self, path: Path, graphs: list[dict[str, Any]]) -> Iterator[RawGraph]:
         superpixels = self.name in SUPERPIXEL_NAMES
-        columns = ("x", "y", "edge_index", "pos", "edge_attr") if superpixels else ("x", "y", "edge_index")
+        of_edges = self.name in EDGE_NAMES
+        columns = ("x", "y", "edge_index", *(["pos"] if superpixels else []))
+        columns += ("edge_attr",) if superpixels or of_edges else ()
         for number, graph in enumerate(graphs):
             lacking = [key for key in columns if graph.get(key) is None]
             if lacking:
@@ -100,12 +119,13 @@ class Benchmark:
                     f"{path}: graph {number} has no {', '.join(lacking)}; check that the file is of this data set"
                 )
             tensors = {key: as_tensor(graph[key]) for key in columns}
-            x, y = tensors["x"], tensors["y"]
+            x, y, edges = tensors["x"], tensors["y"], tensors["edge_index"]
             yield RawGraph(
                 x=torch.cat([x, tensors["pos"]], dim=1).float() if superpixels else x,
-                edge_index=tensors["edge_index"],
-                edge_attr=tensors["edge_attr"].reshape(tensors["edge_index"].shape[1], -1) if superpixels else None,
+                edge_index=edges,
+                edge_attr=tensors["edge_attr"].reshape(edges.shape[1], -1) if "edge_attr" in columns else None,
                 y=y.reshape(1, -1) if superpixels else y.reshape(-1, 1),
+                pairs=edges if of_edges else None,
             )
 
     def _check(self, graphs: GraphDataset, raw_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""Miniature PATTERN, CLUSTER, MNIST and CIFAR10 in the raw files that PyG's GNNBenchmarkDataset processes."""
+"""Miniature PATTERN, CLUSTER, MNIST, CIFAR10 and TSP in the raw files that PyG's GNNBenchmarkDataset processes."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def lay_benchmark(root: Path, name: str) -> list[list[dict[str, torch.Tensor]]]:
     Graphs have 11 to 15 nodes; every class of nodes occurs in each split of PATTERN and CLUSTER.
     """
     rng = np.random.default_rng([len(name), ord(name[0])])
-    draw = _superpixels if name in ("MNIST", "CIFAR10") else _communities
+    draw = {"MNIST": _superpixels, "CIFAR10": _superpixels, "TSP": _tour}.get(name, _communities)
     splits = [[draw(rng, name) for _ in range(n)] for n in NUM_GRAPHS]
     raw = root / "GNNBenchmarkDataset" / name / "raw"
     raw.mkdir(parents=True)
@@ -46,3 +46,12 @@ def _superpixels(rng: np.random.Generator, name: str) -> dict[str, torch.Tensor]
         "edge_attr": torch.from_numpy(weights).float(),
         "y": torch.tensor([int(rng.integers(10))]),
     }
+
+
+def _tour(rng: np.random.Generator, name: str) -> dict[str, torch.Tensor]:
+    """Points with edges to the 5 nearest; the class of an edge is 1 if it leads to the nearest one."""
+    x = torch.from_numpy(rng.random((int(rng.integers(11, 16)), 2))).float()
+    distance, to = torch.cdist(x, x).sort(1)
+    edges = torch.stack([torch.arange(len(x)).repeat_interleave(5), to[:, 1:6].flatten()])
+    y = (torch.arange(edges.shape[1]) % 5 == 0).long()
+    return {"x": x, "edge_index": edges, "edge_attr": distance[:, 1:6].flatten(), "y": y}

@@ -1,5 +1,6 @@
 """The four benchmark data sets through PyG's own class, on miniature raw files; nothing is downloaded."""
 
+import json
 import shutil
 import urllib.error
 import urllib.request
@@ -12,9 +13,12 @@ from harmful import HOW, Harmful, as_pt
 from lay_benchmark import NUM_GRAPHS, lay_benchmark
 from torch_geometric.datasets import GNNBenchmarkDataset
 
+from graphgps_spse.config import load_config
 from graphgps_spse.data.benchmark import SBM_NAMES, SUPERPIXEL_NAMES, URL, Benchmark
+from graphgps_spse.data.opening import load_splits
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import datasets
+from graphgps_spse.run import run_seeds
 
 NAMES = SBM_NAMES + SUPERPIXEL_NAMES
 
@@ -51,6 +55,37 @@ def test_graphs_are_those_of_the_raw_file(tmp_path, name):
         assert graphs.x_NF.shape[1] == dataset.spec.node_input.size
         assert graphs.edge_index_2E.dtype == torch.uint8
     assert tuple(len(split) for split in raw) == NUM_GRAPHS
+
+
+def test_edges_of_tours_have_classes(tmp_path):
+    raw = lay_benchmark(tmp_path, "TSP")
+    dataset = make(tmp_path, "TSP")
+    assert (dataset.spec.level, dataset.spec.metric, dataset.spec.directed) == ("pair", "f1", True)
+    for graphs, expected in zip(load_splits(dataset).values(), raw, strict=True):
+        for g, graph in enumerate(expected):
+            batch = graphs.batch([g])
+            (size,), edges = batch.sizes, graph["edge_index"]
+            assert torch.equal(batch.x_NF, graph["x"]) and torch.equal(batch.edge_index_2E, edges)
+            assert torch.equal(batch.edge_attr_EF, graph["edge_attr"][:, None])
+            label = batch.y[:, 0].reshape(size, size)
+            assert torch.equal(label[edges[0], edges[1]], graph["y"].float())
+            assert int((~label.isnan()).sum()) == edges.shape[1]
+
+
+def test_a_model_learns_the_classes_of_edges(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lay_benchmark(tmp_path, "TSP")
+    path = tmp_path / "tsp.yaml"
+    path.write_text(
+        f"dataset: {{format: PyG-GNNBenchmarkDataset, name: TSP, dir: {tmp_path}, node_encoder_name: LinearNode,"
+        " edge_encoder_name: LinearEdge}\nmodel: {type: custom_gnn}\ntrain: {batch_size: 2}\n"
+        "gnn: {head: edge_classes, layer_type: gatedgcnconv, layers_mp: 1, layers_post_mp: 2, dim_inner: 8}\n"
+        "optim: {max_epoch: 3, base_lr: 0.01}\nnum_threads: 1\naccelerator: cpu\n"
+    )
+    (result,) = run_seeds(load_config(path))
+    lines = (tmp_path / "results/tsp/0/train/stats.json").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines]
+    assert result.metric == "f1" and losses[2] < losses[1] < losses[0]
 
 
 def test_specs(tmp_path):

@@ -34,7 +34,7 @@ class MLPOptions(Options, section="gnn"):
 
     layers_post_mp: int = option(
         1,
-        "layers of the heads graph, mlp_graph and inductive_node; 0 is 1, as in GraphGym",
+        "layers of the heads graph, mlp_graph, inductive_node, inductive_edge and edge_classes; 0 is 1, as in GraphGym",
         at_least=0,
         at_most=LARGEST_DEPTH,
     )
@@ -87,9 +87,13 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return [rows of x, dim_out]."""
         for layer in self.hidden:
-            x = F.relu(layer(x))
-            x = F.normalize(x, dim=-1) if self.l2norm else x
+            x = self.activate(layer(x))
         return self.out(x)
+
+    def activate(self, x: Tensor) -> Tensor:
+        """Return hidden rows, from what a hidden layer returns."""
+        x = F.relu(x)
+        return F.normalize(x, dim=-1) if self.l2norm else x
 
 
 @heads.register("san_graph")
@@ -266,3 +270,32 @@ class PairHead(nn.Module):
         """Return [P, 1], in the rows of the layout."""
         x_ND = self.mlp(x_ND)
         return (layout.at_queries(x_ND) * layout.at_keys(x_ND)).sum(1, keepdim=True)
+
+
+@heads.register("edge_classes")
+class EdgeClassHead(nn.Module):
+    """GraphGym's MLP on the features of both nodes of every pair, side by side (its edge decoding `concat`)."""
+
+    level = "pair"
+
+    def __init__(self, dim: int, dim_out: int, *, num_layers: int, l2norm: bool = True) -> None:
+        super().__init__()
+        self.mlp = MLP(2 * dim, dim_out, num_layers=num_layers, l2norm=l2norm)
+
+    @classmethod
+    def from_cfg(cls, cfg: Any, dim: int, dim_out: int) -> "EdgeClassHead":
+        """Read `gnn.layers_post_mp` and `gnn.l2norm`."""
+        mlp = MLPOptions.from_cfg(cfg)
+        return cls(dim, dim_out, num_layers=max(1, mlp.layers_post_mp), l2norm=L2NormOptions.from_cfg(cfg).l2norm)
+
+    def forward(self, x_ND: Tensor, layout: PairLayout) -> Tensor:
+        """Return [P, dim_out], in the rows of the layout; the pair (i, j) has the features of i first."""
+        first, *others = (*self.mlp.hidden, self.mlp.out)
+        assert isinstance(first, nn.Linear)
+        dim = x_ND.shape[1]
+        # A linear map of the two halves is the sum of two maps of nodes, so no [P, 2 D] is stored for the first layer.
+        x_P = layout.at_queries(F.linear(x_ND, first.weight[:, :dim], first.bias))
+        x_P = x_P + layout.at_keys(F.linear(x_ND, first.weight[:, dim:]))
+        for layer in others:
+            x_P = layer(self.mlp.activate(x_P))
+        return x_P

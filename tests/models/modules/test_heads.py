@@ -102,7 +102,7 @@ def test_head_of_the_other_level_is_refused(name, level):
     spec = DatasetSpec("mine", level, "regression", 1, 0, "mae", none, none)
     fits = {
         "node": "heads for that: inductive_node$",
-        "graph": "heads for that: graph, graphormer_graph, mlp_graph, san_graph, san_graph_nodes$",
+        "graph": "heads for that: graph, graphormer_graph, mlp_graph, ogb_code_graph, san_graph, san_graph_nodes$",
     }
     with pytest.raises(
         ConfigError, match=f"gnn.head: {name} predicts.*mine has targets for each {level}; {fits[level]}"
