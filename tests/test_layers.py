@@ -47,7 +47,7 @@ LAYERS = {
     "ops": ({"errors", "jit"}, {"numpy", "torch", "triton"}),
     "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
     "training": (
-        CORE | {"config.identity", "files", "seeding", "data.base", "data.pair_targets"},
+        CORE | {"config.identity", "files", "seeding", "data.base", "data.name_targets", "data.pair_targets"},
         {"numpy", "torch", "tqdm", "wandb"},
     ),
     "results": ({"errors", "files"}, STDLIB_ONLY),
