@@ -45,11 +45,32 @@ class Study:
     """(first, second): the score of the first minus that of the second."""
     min_seeds: int = MIN_SEEDS
     """Both sides of a comparison need this many seeds."""
+    suffix: str = ""
+    """End of the names of cells that tables leave out."""
     ranked: tuple[str, ...] = ()
     """Cells that are ranked once all have `min_seeds` seeds on all data sets."""
 
 
-TRANSFORMERS = tuple(f"{model}-{name}" for model in MODELS for name in ("bonds", "RRWP", "SPSE", "RRWP+SPSE"))
+ENCODINGS = ("bonds", "RRWP", "SPSE", "RRWP+SPSE")
+
+
+def transformers(datasets: tuple[str, ...], suffix: str = "") -> Study:
+    """Return a study of transformers, whose cells are named MODEL-ENCODING and a suffix."""
+    cells = {(model, name): f"{model}-{name}{suffix}" for model in MODELS for name in ENCODINGS}
+    compared = [
+        (cells[model, first], cells[model, second])
+        for model in MODELS
+        for first, second in (("SPSE", "RRWP"), ("RRWP+SPSE", "RRWP"), ("SPSE", "bonds"))
+    ]
+    return Study(
+        datasets,
+        (*cells.values(), "chemprop"),
+        (*compared, (cells["GRIT", "RRWP+SPSE"], "chemprop")),
+        min_seeds=10,
+        ranked=tuple(cells.values()) if len(datasets) > 1 else (),
+        suffix=suffix,
+    )
+
 
 STUDIES = {
     "trees of peptides": Study(("Peptides-func",), TREES, TREE_COMPARISONS),
@@ -60,20 +81,8 @@ STUDIES = {
         (("chemprop", "descriptors"), ("chemprop", "fingerprints")),
         min_seeds=10,
     ),
-    "transformers": Study(
-        MOLECULENET,
-        (*TRANSFORMERS, "chemprop"),
-        (
-            *(
-                (f"{model}-{first}", f"{model}-{second}")
-                for model in MODELS
-                for first, second in (("SPSE", "RRWP"), ("RRWP+SPSE", "RRWP"), ("SPSE", "bonds"))
-            ),
-            ("GRIT-RRWP+SPSE", "chemprop"),
-        ),
-        min_seeds=10,
-        ranked=TRANSFORMERS,
-    ),
+    "transformers": transformers(("FreeSolv",)),
+    "transformers, second design": transformers(MOLECULENET, suffix="-raw_norm_typenone"),
 }
 
 Scores = Mapping[tuple[str, str], Mapping[int, float]]
@@ -158,7 +167,7 @@ def ranks_line(scores: Scores, study: Study) -> str | None:
         return None
     means = [[summarize(list(by_seed.values())).mean for by_seed in row] for row in cases]
     found = rank_models(means, [METRICS[dataset] != "rmse" for dataset in study.datasets])
-    ranked = sorted(zip(found.mean, study.ranked))
+    ranked = sorted(zip(found.mean, (cell.removesuffix(study.suffix) for cell in study.ranked)))
     return (
         f"Mean ranks over {len(cases)} data sets: {', '.join(f'{cell} {mean:.1f}' for mean, cell in ranked)}. "
         f"Friedman's test: p = {format_p(found.friedman_p)}. Critical difference: {found.critical_difference:.1f}."
@@ -169,10 +178,13 @@ def tables(scores: Scores, study: Study) -> Iterator[str]:
     """Yield the scores, the comparisons and the ranks of one study as Markdown."""
     known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in study.cells)]
     head = ["", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
-    rows = [[cell, *(_cell(scores.get((dataset, cell), {})) for dataset in known)] for cell in study.cells]
+    rows = [
+        [cell.removesuffix(study.suffix), *(_cell(scores.get((dataset, cell), {})) for dataset in known)]
+        for cell in study.cells
+    ]
     yield "\n".join(markdown_table(head, [row for row in rows if any(text != "-" for text in row[1:])]))
     head = ["data set", "comparison", "seeds", "difference", "g", "student", "welch", "paired", "holm", "finding"]
-    yield "\n".join(markdown_table(head, [_line(row) for row in compare(scores, study)]))
+    yield "\n".join(markdown_table(head, [_line(row, study.suffix) for row in compare(scores, study)]))
     ranks = ranks_line(scores, study)
     if ranks is not None:
         yield "\n".join(textwrap.wrap(ranks, 118))
@@ -187,12 +199,12 @@ def renew(page: str, scores: Scores) -> str:
     return page
 
 
-def _line(row: Row) -> Sequence[str]:
+def _line(row: Row, suffix: str) -> Sequence[str]:
     found = row.comparison
     p_values = (found.student_p, found.welch_p, found.paired_p, row.p_holm)
     return [
         row.dataset,
-        f"{row.first} - {row.second}",
+        f"{row.first.removesuffix(suffix)} - {row.second.removesuffix(suffix)}",
         f"{found.n[1]}, {found.n[0]}",
         f"{found.difference:+.4f}",
         f"{found.hedges_g:+.2f}",

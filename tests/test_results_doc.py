@@ -98,7 +98,9 @@ def test_published_baselines_are_those_of_the_command():
     assert shown == published_baselines_text().partition("\n\n")[2]
 
 
-@pytest.mark.parametrize("name", ["trees of peptides", "trees of molecules", "chemprop", "transformers"])
+@pytest.mark.parametrize(
+    "name", ["trees of peptides", "trees of molecules", "chemprop", "transformers", "transformers, second design"]
+)
 def test_tables_of_molecules_are_those_of_the_record(name):
     page = (ROOT / "docs" / "results.md").read_text()
     shown = re.search(rf"<!-- table: {name} -->\n(.*?)\n<!-- end -->", page, re.S)[1]
