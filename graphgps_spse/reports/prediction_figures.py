@@ -91,7 +91,11 @@ def _draw_values(table: dict[str, list[str]], name: str, left: Axes, right: Axes
     if not known.any():
         return
     left.plot(true[known], predicted[known], ".", color=PATHS_COLOUR, markersize=4, alpha=0.6)
-    left.axline((float(true[known][0]), float(true[known][0])), slope=1, color="#666666", linewidth=1)
+    both_axes = np.concatenate([true[known], predicted[known]])
+    margin = 0.03 * float(np.ptp(both_axes)) or 1.0
+    limits = (float(both_axes.min()) - margin, float(both_axes.max()) + margin)
+    left.plot(limits, limits, color="#666666", linewidth=1)
+    left.set(xlim=limits, ylim=limits)
     error = predicted - true
     mae, rmse = np.abs(error[known]).mean(), math.sqrt(np.square(error[known]).mean())
     left.set(
@@ -102,7 +106,9 @@ def _draw_values(table: dict[str, list[str]], name: str, left: Axes, right: Axes
     right.plot(similarity[both], error[both], ".", color=PATHS_COLOUR, markersize=4, alpha=0.6)
     right.axhline(0, color="#666666", linewidth=1)
     right.set(
-        xlabel="Tanimoto similarity of the nearest training molecule", ylabel=f"predicted - true {name}", xlim=(0, 1.02)
+        xlabel="Tanimoto similarity of the\nnearest training molecule",
+        ylabel=f"predicted - true {name}",
+        xlim=(0, 1.02),
     )
     if not both.any():
         right.text(0.5, 0.5, "predict.py --similarity adds\nthis picture", transform=right.transAxes, ha="center")
