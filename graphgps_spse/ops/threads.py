@@ -63,10 +63,10 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
                 visit = start()
                 while not turns.stopped and (number := take()) is not None:
                     in_order = visit(number, items[number])
-                    turns.await_turn(number)
                     if in_order is not None:
+                        turns.await_turn(number)
                         in_order()
-                    turns.end_turn()
+                    turns.end_turn(number)
             complete = True
         finally:
             if not complete:
@@ -90,19 +90,23 @@ class _Turns:
 
     def __init__(self) -> None:
         self.stopped = False
-        self._next, self._changed = 0, Condition()
+        self._next, self._ended, self._changed = 0, set[int](), Condition()
 
     def await_turn(self, number: int) -> None:
         """Wait until the turns of all items before have ended, or until the walk is stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self.stopped or self._next == number)
 
-    def end_turn(self) -> None:
+    def end_turn(self, number: int) -> None:
+        """End the turn of an item; one that has nothing to do in order need not wait for it."""
         with self._changed:
-            self._next += 1
+            self._ended.add(number)
+            while self._next in self._ended:
+                self._next += 1
             self._changed.notify_all()
 
     def stop(self) -> None:
+        """Let all threads end without further turns."""
         with self._changed:
             self.stopped = True
             self._changed.notify_all()
