@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.config.yaml_reader import Node, check_key, mapping_of, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.secret_values import find_secret, redact
@@ -74,29 +73,6 @@ def read_chain(source: Path | Mapping[str, Any]) -> Chain:
         except ConfigError as err:
             raise ConfigError(f"{where}: base: {err}") from err
     return chain
-
-
-def merge(chain: Chain, words: Leaves) -> tuple[Leaves, Leaves]:
-    """Return what a configuration inherits and what it sets itself: the leaves of its bases, and its own.
-
-    Where a file, or an override, turns to data of one's own, what lies below loses its `dataset.name`: that is the name
-    of other data.
-    """
-    (_, own), *bases = chain
-    inherited: Leaves = {}
-    for _, leaves in reversed(bases):
-        inherited = {**_nameless(inherited, inherited, leaves), **leaves}
-    inherited = _nameless(inherited, inherited, own)
-    below = {**inherited, **own}
-    return _nameless(inherited, below, words), _nameless(own, below, words)
-
-
-def _nameless(leaves: Leaves, below: Leaves, above: Leaves) -> Leaves:
-    """Return `leaves` without `dataset.name` where `above` takes data of one's own in place of the data `below` it."""
-    new, old = (part.get("dataset.format", ("", ""))[0] for part in (above, below))
-    if new not in OWN_DATA or new == old:
-        return leaves
-    return {key: leaf for key, leaf in leaves.items() if key != "dataset.name"}
 
 
 def find_publisher(chain: Chain) -> Chain:

@@ -13,11 +13,11 @@ from graphgps_spse.config.files import (
     Settings,
     find_publisher,
     locating,
-    merge,
     read_chain,
     read_words,
     refuse_secrets,
 )
+from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.config.legacy.translation import has_foreign_keys, translate
 from graphgps_spse.config.plugins import import_plugin
 from graphgps_spse.config.publication import judge_expectation
@@ -48,10 +48,10 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     """
     chain, words = read_chain(source if isinstance(source, Mapping) else Path(source)), read_words(overrides)
     path = chain[0][0]
-    base, own = merge(chain, words)
-    refuse_secrets({**base, **own, **words})
-    classes = option_classes(_import_plugins({**base, **own, **words}))
-    settings = _settle(base, own, words)
+    for leaves in (*(leaves for _, leaves in chain), words):
+        refuse_secrets(leaves)
+    settings = settle(chain, words)
+    classes = option_classes(_import_plugins(settings.leaves))
     if settings.notes:
         notes = "\n  ".join(settings.notes).replace(f"{path}:", "line ")
         log.warning("%s, keys of GraphGPS, GRIT and CSA:\n  %s", path, notes)
@@ -63,15 +63,28 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
         _check_name(tree.name)
     publisher = find_publisher(chain)
     if publisher and not any(key.startswith("expected.") for key in words):
-        published = build_tree(classes, _settle(*merge(publisher, {}), {}).leaves)
+        published = build_tree(classes, settle(publisher, {}).leaves)
         tree.expected.update(judge_expectation(to_dict(tree), to_dict(published), publisher[0][0]))
     tree.freeze()
     set_keys = {key: settings.leaves[key][1] for key in _keys_to_read(settings, is_record=tree.resolved)}
     return Config(tree, set_keys, excused=frozenset(settings.excused), places=places)
 
 
-def _settle(base: Leaves, own: Leaves, words: Leaves) -> Settings:
-    """Return what is set in this project's keys. Raises ConfigError for foreign keys that are not supported."""
+def settle(chain: Chain, words: Leaves) -> Settings:
+    """Lay a file on its bases, and overrides on the file; return what is then set, in this project's keys.
+
+    Where a file or an override turns to user data, the `dataset.name` of the files below it is dropped, as it names
+    other data. Raises ConfigError for keys of GraphGPS, GRIT and CSA that are not supported.
+    """
+    layers = [*(dict(leaves) for _, leaves in reversed(chain)), words]
+    data = ""
+    for number, layer in enumerate(layers):
+        format_below, data = data, layer.get("dataset.format", (data, ""))[0]
+        if data in OWN_DATA and data != format_below:
+            for below in layers[:number]:
+                below.pop("dataset.name", None)
+    *bases, own, _ = layers
+    base = {key: leaf for layer in bases for key, leaf in layer.items()}
     if has_foreign_keys([*base, *own, *words]):
         return translate(base, own, words)
     return Settings({**base, **own, **words}, own=set(own), words=set(words))

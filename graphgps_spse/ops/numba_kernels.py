@@ -6,6 +6,7 @@ vectorised; scratch buffers are arguments for the same reason. NaN propagates: n
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +53,12 @@ def arrays(*tensors: Tensor) -> list[np.ndarray]:
 
 def linear(x_RD: Tensor, weight_WD: Tensor, bias_W: Tensor | None = None) -> Tensor:
     """F.linear, by oneDNN where that can: MKL, which PyTorch calls for float32, leaves AVX-512 unused on AMD."""
-    # A private operation of PyTorch: where a build lacks it, MKL serves.
-    has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    if has_onednn and x_RD.dtype == torch.float32:
+    if x_RD.dtype == torch.float32 and _has_onednn():
         return torch.ops.mkldnn._linear_pointwise(x_RD, weight_WD, bias_W, "none", [], "")
     return F.linear(x_RD, weight_WD, bias_W)
+
+
+@cache  # not asked again for each chunk of each layer
+def _has_onednn() -> bool:
+    """Whether this build of PyTorch has oneDNN and its private operation; where it has not, MKL serves."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from graphgps_spse.config import load_config
-from graphgps_spse.config.files import MAX_BASES, merge, read_chain, read_words
+from graphgps_spse.config.files import MAX_BASES, read_chain, read_words
+from graphgps_spse.config.load import settle
 from graphgps_spse.errors import ConfigError
 
 
@@ -25,13 +26,13 @@ def test_bases_chain_and_the_nearest_file_wins(write):
     write("common/a.yaml", "seed: 1\ngt:\n  layers: 3\n  n_heads: 2\n")
     write("b.yaml", "base: common/a.yaml\ngt: {layers: 4}\nround: 2\n")
     write("sub/c.yaml", "base: ../b.yaml\nround: 3\n")
-    inherited, own = merge(read_chain(Path("sub/c.yaml")), {})
-    assert own == {"round": (3, "sub/c.yaml:2")}
-    assert inherited == {
+    settings = settle(read_chain(Path("sub/c.yaml")), {})
+    assert settings.own == {"round"}
+    assert settings.leaves == {
         "seed": (1, "sub/../common/a.yaml:1"),
         "gt.layers": (4, "sub/../b.yaml:2"),
         "gt.n_heads": (2, "sub/../common/a.yaml:4"),
-        "round": (2, "sub/../b.yaml:3"),
+        "round": (3, "sub/c.yaml:2"),
     }
     cfg = load_config("sub/c.yaml", ["gt.n_heads=1"])
     assert (cfg.seed, cfg.gt.layers, cfg.gt.n_heads, cfg.round, cfg.name) == (1, 4, 1, 3, "c")

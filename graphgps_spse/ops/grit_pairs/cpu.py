@@ -24,56 +24,26 @@ __all__ = ["grit_pairs", "prepare", "unsupported"]
 CHUNK_ROWS = 2048
 
 
-class _Settings(NamedTuple):
-    """What no gradient flows to."""
-
-    layout: PairLayout
-    num_heads: int
-    clamp: float
-    with_statistics: bool
-
-
 def grit_pairs(given: GritInput) -> GritOutput:
-    """Return one layer's output. CPU tensors of float32 or float64 only."""
-    u_PD, scale_D, shift_D = given.pairs
-    weights = given.weights
-    map_WD, map_bias_W = weights.map_WD, weights.map_bias_W
-    if scale_D is None or shift_D is None:
-        scale_D, shift_D = u_PD.new_ones(u_PD.shape[1]), u_PD.new_zeros(u_PD.shape[1])
-    else:  # the map of u that equals the map of e = u * scale + shift
-        map_bias_W = map_bias_W + map_WD @ shift_D
-        map_WD = map_WD * scale_D
-    if weights.out_bias_D is not None:
-        shift_D = shift_D + weights.out_bias_D
-    settings = _Settings(given.layout, given.num_heads, given.clamp, given.with_statistics)
-    masks = given.attention_dropout_mask_PH, given.pair_dropout_mask_PD
-    nodes = (given.q_ND, given.k_ND, given.v_ND)
-    tensors = (u_PD, scale_D, shift_D, map_WD, map_bias_W, weights.out_DD, weights.logit_D, *nodes)
-    return GritOutput(*_Pairs.apply(settings, *masks, *(x if x is None else x.contiguous() for x in tensors)))
+    """Return one layer's output. CPU tensors of float32 or float64 only.
 
-
-def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
-    """Compile the kernels for one shape, or load them from numba's cache."""
-    u_PD, map_WD, q_ND = (torch.zeros(rows, dim, dtype=dtype, requires_grad=True) for rows in (4, 2 * dim, 2))
-    weights = PairWeights(map_WD, map_WD[:, 0], map_WD[0], map_WD[:dim], map_WD[0])
-    pairs, layout = PairStream(u_PD), PairLayout((2,))
-    given = GritInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
-    torch.stack([part.sum() for part in grit_pairs(given) if part is not None]).sum().backward()
-
-
-class _Pairs(torch.autograd.Function):
-    """`map_w`, `map_b` act on u; `shift` includes the bias of `out_w`, without which there is no next u.
-
-    A chunk's matrix products run over its whole window, whose other rows are ignored or, for sums, zero.
+    A chunk's matrix products run over its whole window, whose other rows are ignored.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any, settings: _Settings, mask: Tensor | None, pair_mask: Tensor | None, u: Tensor, scale: Tensor,
-        shift: Tensor, map_w: Tensor, map_b: Tensor, out_w: Tensor | None, logit: Tensor, q: Tensor, k: Tensor,
-        v: Tensor,
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        (num_pairs, dim), heads, layout = u.shape, settings.num_heads, settings.layout
+    layout, heads, weights = given.layout, given.num_heads, given.weights
+    u, scale, shift = given.pairs
+    map_w, map_b = weights.map_WD, weights.map_bias_W
+    if scale is None or shift is None:
+        scale, shift = u.new_ones(u.shape[1]), u.new_zeros(u.shape[1])
+    else:  # the map of u that equals the map of e = u * scale + shift
+        map_b = map_b + map_w @ shift
+        map_w = map_w * scale
+    if weights.out_bias_D is not None:
+        shift = shift + weights.out_bias_D
+    tensors = (u, scale, shift, map_w, map_b, weights.logit_D, given.q_ND, given.k_ND, given.v_ND)
+    u, scale, shift, map_w, map_b, logit, q, k, v = (x.contiguous() for x in tensors)
+    out_w = None if weights.out_DD is None else weights.out_DD.contiguous()
+    with torch.no_grad():  # _Derivative has the derivative
+        (num_pairs, dim), mask, pair_mask = u.shape, given.attention_dropout_mask_PH, given.pair_dropout_mask_PD
         kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
         mask = u.new_ones(num_pairs, heads) if mask is None else mask
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
@@ -89,7 +59,7 @@ class _Pairs(torch.autograd.Function):
             def visit(number: int, chunk: Chunk) -> None:
                 wb = linear(chunk.of(u), map_w, map_b).numpy()
                 kernel.attend(
-                    chunk, layout.query_rows, nodes, wb, logit_array, settings.clamp, attention, hidden.numpy(), sums,
+                    chunk, layout.query_rows, nodes, wb, logit_array, given.clamp, attention, hidden.numpy(), sums,
                     scratch,
                 )  # fmt: skip
                 if out_w is not None and u_next is not None:
@@ -101,23 +71,57 @@ class _Pairs(torch.autograd.Function):
 
         walk(windows, start)
         mean_D = var_D = None
-        if u_next is not None and settings.with_statistics:
+        if u_next is not None and given.with_statistics:
             mean, squares = np.zeros(dim), np.zeros(dim)
             for chunk, local, square in zip(windows, *moments):
                 kernel.add_moments(chunk, local, square, mean, squares)
             mean_D, var_D = (torch.from_numpy(x).to(u.dtype) for x in (mean, squares / num_pairs))
-        ctx.settings = settings
-        saved = (u, scale, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean_D)
-        ctx.save_for_backward(*saved)
-        return value, pair, u_next, mean_D, var_D
+    computed = _Computed(layout, heads, (mask, pair_mask, alpha, clamped), (value, pair, u_next, mean_D, var_D))
+    return GritOutput(*_Derivative.apply(computed, u, scale, shift, map_w, map_b, out_w, logit, q, k, v))
+
+
+def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
+    """Compile the kernels for one shape, or load them from numba's cache."""
+    u_PD, map_WD, q_ND = (torch.zeros(rows, dim, dtype=dtype, requires_grad=True) for rows in (4, 2 * dim, 2))
+    weights = PairWeights(map_WD, map_WD[:, 0], map_WD[0], map_WD[:dim], map_WD[0])
+    pairs, layout = PairStream(u_PD), PairLayout((2,))
+    given = GritInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
+    torch.stack([part.sum() for part in grit_pairs(given) if part is not None]).sum().backward()
+
+
+class _Computed(NamedTuple):
+    """What the forward pass has computed, for backward."""
+
+    layout: PairLayout
+    num_heads: int
+    kept: tuple[Tensor | None, ...]
+    """Dropout masks of attention weights and of hidden features, alpha, and which logits were clamped."""
+    outputs: tuple[Tensor | None, ...]
+    """Fields of GritOutput."""
+
+
+class _Derivative(torch.autograd.Function):
+    """Gives the outputs of `grit_pairs` their derivative.
+
+    `map_w` and `map_b` act on u; `shift` includes the bias of `out_w`, without which there is no next u. A chunk's
+    matrix products run over its whole window, whose other rows are ignored or, for sums, zero.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, computed: _Computed, *inputs: Tensor | None) -> tuple[Tensor | None, ...]:
+        ctx.layout, ctx.num_heads = computed.layout, computed.num_heads
+        ctx.save_for_backward(*inputs, *computed.kept, *computed.outputs[2:4])
+        return computed.outputs
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(
         ctx: Any, grad_value: Tensor, grad_pair: Tensor, grad_next: Tensor, grad_mean: Tensor, grad_var: Tensor
     ) -> tuple[Tensor | None, ...]:
-        u, scale, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean = ctx.saved_tensors
-        (num_pairs, dim), heads, layout = u.shape, ctx.settings.num_heads, ctx.settings.layout
+        (
+            u, scale, _, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean
+        ) = ctx.saved_tensors  # fmt: skip
+        (num_pairs, dim), heads, layout = u.shape, ctx.num_heads, ctx.layout
         kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
         grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
         grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
@@ -176,7 +180,7 @@ class _Pairs(torch.autograd.Function):
         grad_shift, grad_scale, grad_map_b, grad_logit = (sums_CD.sum(0) for sums_CD in by_chunk)
         grad_out = None if out_w is None else grad_out_w
         return (
-            None, None, None, grad_u, grad_scale, grad_shift, grad_map_w, grad_map_b, grad_out, grad_logit, grad_q,
+            None, grad_u, grad_scale, grad_shift, grad_map_w, grad_map_b, grad_out, grad_logit, grad_q,
             grad_k, grad_v,
         )  # fmt: skip
 
