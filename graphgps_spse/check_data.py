@@ -59,7 +59,7 @@ def check_data(cfg: Config) -> Iterator[str]:
     report = DataReport()
     check_memory_needs(cfg, parts, splits, device)
     _describe_encodings(report, parts, splits, num_threads)
-    compile_all_kernels(parts.model.to(device))
+    compile_all_kernels(cfg, parts.model.to(device))
     _describe_memory(report, parts, next(iter(splits.values())), pairs, device, amp=cfg.train.amp)
     yield from report.text()
 

@@ -187,7 +187,7 @@ def load_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> T
     finished = "" if (path / "result.json").is_file() else ", the best so far of a run that is not finished"
     log.info("%s: weights of epoch %d%s%s", path, epoch, chosen, finished)
     parts.model.to(device).eval()
-    compile_all_kernels(parts.model)
+    compile_all_kernels(cfg, parts.model)
     return TrainedRun(path, cfg, parts, device, num_threads)
 
 

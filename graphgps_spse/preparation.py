@@ -1,4 +1,4 @@
-"""What precedes the first batch: sizes that are checked and kernels that are compiled."""
+"""Steps of a run before its first training step: machine, weights, data, memory, kernels, loaders."""
 
 import logging
 import threading
@@ -10,12 +10,16 @@ from torch import nn
 
 from graphgps_spse.config import Config
 from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.data.opening import load_splits, require_splits, require_targets
+from graphgps_spse.data.resident import place
 from graphgps_spse.encode import check_encodable
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
+from graphgps_spse.first_batch import check_first_batch
 from graphgps_spse.models.build import prepare_kernels
 from graphgps_spse.ops.threads import use_threads
-from graphgps_spse.parts import Parts
+from graphgps_spse.parts import Parts, Training
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.sizes import check_batches, memory_of
@@ -50,6 +54,50 @@ def take_initial_weights(model: nn.Module, init_from: str, path: Path) -> dict[s
     return take_weights(model, source)
 
 
+def load_splits_of_run(parts: Parts, device: torch.device, *, evaluate_test: bool) -> dict[str, GraphDataset]:
+    """Load the splits, check their targets, and fit the task to the training targets, e.g. for standardised ones.
+
+    Without `evaluate_test`, the test split is left out. Raises DataError for missing splits, targets that the task
+    cannot learn, and targets that a metric is not defined for.
+    """
+    splits = load_splits(parts.dataset)
+    require_splits(splits)
+    require_targets(splits)
+    if not evaluate_test:
+        del splits["test"]
+    parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})
+    parts.task.fit(splits["train"].y, device)
+    return splits
+
+
+def build_checked_loaders(
+    cfg: Config,
+    parts: Parts,
+    training: Training,
+    encoded: dict[str, GraphDataset],
+    device: torch.device,
+    processes: OneProcess,
+) -> tuple[dict[str, GraphLoader], dict[str, Any]]:
+    """Return a loader for each split, and a record of the kernels on the first batch; the record is empty on a CPU.
+
+    Raises ConfigError if splits do not fit on the device although `train.resident` requires it, or if the kernels are
+    wrong although `train.kernels` requires them.
+    """
+    with cfg.locating():
+        encoded, resident = place(encoded, training.loading.resident, device, memory_of(device).free)
+    loaders = training.loading.loaders(
+        encoded,
+        part=processes.rank,
+        num_parts=processes.count,
+        resident=resident,
+        pin_memory=device.type == "cuda",
+    )
+    numbers, amp = loaders["train"].numbers(0)[0], training.options.amp
+    with cfg.locating():
+        checked = check_first_batch(parts.model, encoded["train"], numbers, parts.task.loss, device, amp=amp)
+    return loaders, checked
+
+
 def check_memory_needs(
     cfg: Config, parts: Parts, splits: dict[str, GraphDataset], device: torch.device, num_processes: int = 1
 ) -> None:
@@ -69,7 +117,7 @@ def check_memory_needs(
         )
 
 
-def compile_all_kernels(model: nn.Module) -> None:
+def compile_all_kernels(cfg: Config, model: nn.Module) -> None:
     """Compile all kernels, or load them from the cache, before their first use. Log a note if this takes long.
 
     Raises ConfigError if `train.kernels` asks for kernels that the device of the model does not have.
@@ -78,6 +126,7 @@ def compile_all_kernels(model: nn.Module) -> None:
     note.start()
     try:
         compile_kernels()
-        prepare_kernels(model)
+        with cfg.locating():
+            prepare_kernels(model)
     finally:
         note.cancel()

@@ -8,21 +8,25 @@ from pathlib import Path
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.opening import load_splits, require_splits, require_targets
-from graphgps_spse.data.resident import place
 from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
-from graphgps_spse.first_batch import check_first_batch
 from graphgps_spse.parts import build_parts, build_training, with_missing_keys
-from graphgps_spse.preparation import check_memory_needs, compile_all_kernels, set_up_machine, take_initial_weights
+from graphgps_spse.preparation import (
+    build_checked_loaders,
+    check_memory_needs,
+    compile_all_kernels,
+    load_splits_of_run,
+    set_up_machine,
+    take_initial_weights,
+)
 from graphgps_spse.provenance import fingerprints_of, provenance_of
 from graphgps_spse.record import build_result
 from graphgps_spse.reevaluation import reevaluate, require_finished
 from graphgps_spse.results import RunResult, aggregate
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.seeding import seed_all
-from graphgps_spse.sizes import explaining_shortage, memory_of
+from graphgps_spse.sizes import explaining_shortage
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.determinism import deterministic_algorithms
 from graphgps_spse.training.loggers import Console, Logger
@@ -94,33 +98,20 @@ def run(
             return RunResult.read(run_dir.result_path)
 
         # Load and encode.
-        environment = describe_environment(device, num_threads)
-        environment |= {"processes": processes.count, "deterministic": training.options.deterministic}
+        how = {"processes": processes.count, "deterministic": training.options.deterministic}
+        environment = describe_environment(device, num_threads) | how
         with processes.main_process_first():
             if processes.is_first:
                 run_dir.keep_environment(environment)
-            with cfg.locating():
-                compile_all_kernels(parts.model)
-            splits |= load_splits(parts.dataset)
-            require_splits(splits)
-            require_targets(splits)
-            if not training.options.evaluate_test:
-                del splits["test"]
-            parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})
-            parts.task.fit(splits["train"].y, device)
+            compile_all_kernels(cfg, parts.model)
+            splits |= load_splits_of_run(parts, device, evaluate_test=training.options.evaluate_test)
             if processes.is_first:
                 with run_dir.writing():
                     write_training_atoms(path, splits["train"], parts.dataset.spec.node_input)
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
-        share = {"part": processes.rank, "num_parts": processes.count}
-        with cfg.locating():
-            encoded, resident = place(encoded, training.loading.resident, device, memory_of(device).free)
-        loaders = training.loading.loaders(encoded, resident=resident, pin_memory=device.type == "cuda", **share)
-
-        first, train = loaders["train"].numbers(0)[0], encoded["train"]
-        checked = check_first_batch(parts.model, train, first, parts.task.loss, device, amp=training.options.amp)
-        environment |= {"kernels": checked} if checked else {}
+        loaders, first_batch = build_checked_loaders(cfg, parts, training, encoded, device, processes)
+        environment |= {"kernels": first_batch} if first_batch else {}
 
         # Fit, or evaluate the best epoch again.
         meter = ResourceMeter(device)
