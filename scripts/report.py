@@ -46,7 +46,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def write_report(arguments: argparse.Namespace) -> None:
     """Write the report, print its outcome, and list unusable runs."""
     from graphgps_spse.reports.collect import collect_runs
-    from graphgps_spse.reports.comparison import build_report
+    from graphgps_spse.reports.comparison import build_selection
     from graphgps_spse.reports.markdown import remark_sections, stars_text
     from graphgps_spse.reports.outcome import outcome_lines
     from graphgps_spse.reports.published_baselines import published_baselines_text
@@ -57,7 +57,7 @@ def write_report(arguments: argparse.Namespace) -> None:
         print(stars_text(), published_baselines_text(), sep="\n", end="")
         return
     if arguments.select:
-        report, paths = build_report(collect_runs(arguments.results)), []
+        report, paths = build_selection(collect_runs(arguments.results)), []
         print("\n".join(describe_best(report.cells)))
     else:
         report, paths = make_report(

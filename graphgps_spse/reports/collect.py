@@ -34,8 +34,9 @@ class Collection:
     """Folder -> seeds in sweeps."""
     problems: list[str] = field(default_factory=list)
     """Records that were not read, with the reason."""
-    without_test: int = 0
-    """Number of finished runs that did not evaluate test, such as the trials of a search. Reports leave them out."""
+    without_test: dict[Path, list[RecordedRun]] = field(default_factory=dict)
+    """Finished runs that did not evaluate test (`train.evaluate_test=False`). Only selection on validation reads them.
+    """
     notes: list[str] = field(default_factory=list)
     """Properties of records that could not be verified."""
 
@@ -73,8 +74,6 @@ def collect_runs(root: Path) -> Collection:
             found.problems.append(f"{folder / 'result.json'} is not in a NAME/SEED folder, so it was not read")
     for path in manifests:
         _add_sweep(found, path)
-    if found.without_test:
-        found.notes.append(f"{found.without_test} runs did not evaluate test (trials of a search) and were left out")
     if not (found.finished or found.unfinished or found.problems or found.without_test):
         raise DataError(f"no NAME/SEED/result.json below {root}; name the folder that the runs were written to")
     return found
@@ -117,17 +116,16 @@ def _add_run(found: Collection, folder: Path) -> None:
         result = RunResult.read(path)
         if (result.name, result.seed) != (folder.parent.name, seed):
             raise DataError(f"{path} is the record of {result.name}/{result.seed}; move it to the folder of that run")
-        if "test" not in result.splits:
-            found.without_test += 1
-            return
-        if not math.isfinite(result.score):
+        has_test = "test" in result.splits
+        if has_test and not math.isfinite(result.score):
             raise DataError(f"{path}: its test {result.metric} is {result.score}, so the run counts as failed")
         found.notes += compare_with_history(result, folder)
     except DataError as err:
         found.problems.append(str(err))
         found.unfinished.setdefault(folder.parent, {})[seed] = "its record was not read"
     else:
-        found.finished.setdefault(folder.parent, []).append(RecordedRun(result, folder))
+        runs = found.finished if has_test else found.without_test
+        runs.setdefault(folder.parent, []).append(RecordedRun(result, folder))
 
 
 def _describe_progress(folder: Path) -> str:
@@ -151,7 +149,8 @@ def _add_sweep(found: Collection, path: Path) -> None:
         return
     for run, seed in zip(planned, seeds):
         folder = Path(os.path.normpath(run.parent))
-        existing = {run.result.seed for run in found.finished.get(folder, [])} | set(found.unfinished.get(folder, {}))
+        recorded = [*found.finished.get(folder, []), *found.without_test.get(folder, [])]
+        existing = {run.result.seed for run in recorded} | set(found.unfinished.get(folder, {}))
         if folder.is_relative_to(found.root):
             found.planned.setdefault(folder, set()).add(seed)
             if seed not in existing:

@@ -1,13 +1,14 @@
 """Comparison of runs with random walks and with path counts, and the runs that cannot be reported."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import BEFORE_DIGESTS
 from graphgps_spse.reports.cells import Cell
-from graphgps_spse.reports.collect import Collection
+from graphgps_spse.reports.collect import Collection, RecordedRun
 from graphgps_spse.reports.fold_comparison import FoldPair, compare_folds
 from graphgps_spse.reports.folds import fold_of
 from graphgps_spse.reports.stats import LEVEL, Comparison, compare_scores, holm
@@ -72,30 +73,60 @@ class Report:
 
 
 def build_report(found: Collection) -> Report:
-    """Group runs into cells, compare cells, and list unusable runs. Raises DataError if there is no cell."""
-    cells, refused, absent = [], list(found.problems), []
-    for folder in sorted({*found.finished, *found.unfinished}):
-        label, unfinished = found.label(folder), found.unfinished.get(folder, {})
-        absent += [f"{label}/{seed}: {state}" for seed, state in sorted(unfinished.items())]
-        if folder not in found.finished:
-            continue
-        runs = sorted(found.finished[folder], key=lambda run: run.result.seed)
+    """Group runs into cells, compare cells, and list unusable runs. Raises DataError if there is no cell.
+
+    Runs that did not evaluate test are left out, with a note.
+    """
+    refused, absent = list(found.problems), _list_unfinished(found)
+    cells = _build_cells(found, found.finished, refused)
+    number = sum(len(runs) for runs in found.without_test.values())
+    without_test = [f"{number} runs did not evaluate test (train.evaluate_test=False) and were left out"]
+    if not cells:
+        reasons = [*refused, *absent, *(without_test if number else [])]
+        listing = "".join(f"\n  {line}" for line in reasons)
+        raise DataError(f"{found.root}: there is no finished run to report{':' if listing else ''}{listing}")
+    absent += [line for cell in cells for line in _missing_seeds(cell)]
+    pairs, notes = _make_pairs(cells)
+    fold_pairs, fold_notes = compare_folds(cells)
+    notes += fold_notes + found.notes + (without_test if number else [])
+    notes += _notes_on_old_records(cells) + _notes_on_data(cells) + [note for cell in cells for note in _notes_on(cell)]
+    return Report(cells, pairs, absent, refused, notes, fold_pairs)
+
+
+def build_selection(found: Collection) -> Report:
+    """Group runs into cells for selection on validation, also runs that did not evaluate test; nothing is compared.
+
+    Runs with and without test of one folder are two cells. Raises DataError if there is no cell.
+    """
+    refused, absent = list(found.problems), _list_unfinished(found)
+    cells = [cell for runs in (found.finished, found.without_test) for cell in _build_cells(found, runs, refused)]
+    if not cells:
+        listing = "".join(f"\n  {line}" for line in [*refused, *absent])
+        raise DataError(f"{found.root}: there is no finished run to select from{':' if listing else ''}{listing}")
+    return Report(cells, [], absent, refused, found.notes, [])
+
+
+def _list_unfinished(found: Collection) -> list[str]:
+    return [
+        f"{found.label(folder)}/{seed}: {state}"
+        for folder in sorted(found.unfinished)
+        for seed, state in sorted(found.unfinished[folder].items())
+    ]
+
+
+def _build_cells(found: Collection, runs_of: Mapping[Path, list[RecordedRun]], refused: list[str]) -> list[Cell]:
+    """Return a cell for each folder of `runs_of`; add folders with runs of several configurations to `refused`."""
+    cells = []
+    for folder in sorted(runs_of):
+        label, runs = found.label(folder), sorted(runs_of[folder], key=lambda run: run.result.seed)
         try:
             check_one_cell([run.result for run in runs])
         except DataError as err:
             refused.append(f"{label}: {err}")
-            continue
-        cells.append(Cell(label, tuple(runs), unfinished, len(found.planned.get(folder, ()))))
-    if not cells:
-        listing = "".join(f"\n  {line}" for line in [*refused, *absent])
-        raise DataError(f"{found.root}: there is no finished run to report{':' if listing else ''}{listing}")
-    cells.sort(key=lambda cell: cell.order)
-    absent += [line for cell in cells for line in _missing_seeds(cell)]
-    pairs, notes = _make_pairs(cells)
-    fold_pairs, fold_notes = compare_folds(cells)
-    notes += fold_notes + found.notes + _notes_on_old_records(cells) + _notes_on_data(cells)
-    notes += [note for cell in cells for note in _notes_on(cell)]
-    return Report(cells, pairs, absent, refused, notes, fold_pairs)
+        else:
+            num_planned = len(found.planned.get(folder, ()))
+            cells.append(Cell(label, tuple(runs), found.unfinished.get(folder, {}), num_planned))
+    return sorted(cells, key=lambda cell: cell.order)
 
 
 def _missing_seeds(cell: Cell) -> list[str]:

@@ -35,8 +35,9 @@ def _describe(ranking: Sequence[Cell | CrossValidation]) -> str:
     dataset, metric = best.first.dataset, best.first.metric
     if math.isnan(best.validation.mean):
         return f"{dataset}: no configuration has a finite {metric} on validation"
+    test = f"{best.format(best.summary)} on test" if "test" in best.first.splits else "test not evaluated"
     of = f"the best of {len(ranking)} configurations" if len(ranking) > 1 else "the only configuration"
     return (
         f"{dataset}: {best.label} is {of}: {metric} {best.format(best.validation)} on validation, "
-        f"{best.format(best.summary)} on test ({best.seeds}{'' if isinstance(best, CrossValidation) else ' seeds'})"
+        f"{test} ({best.seeds}{'' if isinstance(best, CrossValidation) else ' seeds'})"
     )
