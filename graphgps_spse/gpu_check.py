@@ -180,7 +180,7 @@ def random_graphs_of(spec: DatasetSpec, sizes: Sequence[int]) -> GraphDataset:
 def _features(given: InputSpec, rows: int, generator: torch.Generator) -> torch.Tensor:
     if given.kind == "floats":
         return torch.rand(rows, given.size, generator=generator)
-    columns, high = (given.size, 2) if given.kind == "ogb" else (1, max(1, given.size))
+    columns, high = (given.size, 2) if given.kind in ("ogb", "syntax") else (1, max(1, given.size))
     return torch.randint(0, high, (rows, columns), generator=generator)
 
 

@@ -1,6 +1,7 @@
 """The check of a machine: what it finds right and wrong, on a machine without a GPU."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ def test_random_graphs_have_the_features_and_targets_of_a_data_set():
     assert graphs.sizes_G.tolist() == [1, 5, 9] and graphs.x_NF.shape == (15, 9)
     assert graphs.edge_attr_EF.is_floating_point() and graphs.edge_attr_EF.shape[1] == 2
     assert graphs.y.shape == (15, 1) and 0 <= graphs.y.min() and graphs.y.max() < 3
+    syntax = random_graphs_of(replace(spec, node_input=InputSpec("syntax", 3)), (2,))
+    assert syntax.x_NF.shape == (2, 3)
 
 
 def test_a_configuration_is_right_on_the_cpu():
