@@ -23,7 +23,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("results", type=Path, nargs="?", help="folder with NAME/SEED/result.json files at any depth")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the report (default: report)")
     parser.add_argument(
-        "--select", choices=["val"], help="only print the best configuration on validation, with its test score"
+        "--select",
+        choices=["val"],
+        help="only print the best configuration on validation, with its test score if the runs evaluated test",
     )
     parser.add_argument(
         "--predictions",
