@@ -4,8 +4,8 @@
                                         [--steps 6] [--official CLONE ...] [--threads 1 2 4]
 
 Peers are the dense padded twin of the tests; given clones of rampasek/GraphGPS, inria-thoth/csa or LiamMa/GRIT, the
-official code on ZINC; and for GPS on ZINC PyG's own GPSConv. Settings are those of configs/*/*-RWSE.yaml. GINE, GAT
-(message passing with the recipe of GNN+) and Graphormer are compared with PyG's layers, with configs/*/*-RRWP.yaml.
+official code on ZINC; and for GPS on ZINC PyG's own GPSConv. Settings are those of configs/*/*-RWSE.yaml. GINE, GAT,
+GCN (message passing with the recipe of GNN+) and Graphormer are compared with PyG's layers, with configs/*/*-RRWP.yaml.
 Graphs are real for ZINC where --data is given, and otherwise generated with the published sizes and degrees.
 
 One step is forward, backward, gradient clipping and AdamW, in float32 on one thread. Loss and gradients of all are

@@ -53,6 +53,7 @@ FAMILIES = {
 HOSTS = {  # folder of configurations, and overrides
     "GINE": ("GNNPlus", ["gnn.layer_type=gineconv"], ["gnn.dropout=0.0"]),
     "GAT": ("GNNPlus", ["gnn.layer_type=gatconv", "gnn.att_heads=5"], ["gnn.dropout=0.0"]),
+    "GCN": ("GNNPlus", ["gnn.layer_type=gcnconv", "dataset.edge_encoder_name=DummyEdge"], ["gnn.dropout=0.0"]),
     "Graphormer": ("Graphormer", [], [f"graphormer.{part}_dropout=0.0" for part in ("attention", "mlp", "input")]),
 }
 
