@@ -20,24 +20,25 @@ EDGE_NAMES = ("TSP",)
 URL = "https://data.pyg.org/datasets/benchmarking-gnns/{}_v2.zip"
 
 
-_TSP = DatasetSpec(
-    name="TSP",
-    level="pair",
-    task="edge_classification",
-    num_targets=1,
-    num_classes=2,
-    metric="f1",
-    node_input=InputSpec("floats", 2),
-    edge_input=InputSpec("floats", 1),
-    directed=True,
-)
-"""Points in a square with edges to their nearest neighbours; class 1: the edge is part of the shortest tour."""
+def _tsp_spec() -> DatasetSpec:
+    """Points in a square with edges to their nearest neighbours; class 1: the edge is part of the shortest tour."""
+    return DatasetSpec(
+        name="TSP",
+        level="pair",
+        task="edge_classification",
+        num_targets=1,
+        num_classes=2,
+        metric="f1",
+        node_input=InputSpec("floats", 2),
+        edge_input=InputSpec("floats", 1),
+        directed=True,
+    )
 
 
 def benchmark_spec(name: str, suffix: str = "") -> DatasetSpec:
     """Return the specification of a data set. `suffix` marks graphs that are not the published ones."""
     if name == "TSP":
-        return _TSP
+        return _tsp_spec()
     superpixels = name in SUPERPIXEL_NAMES
     num_classes = {"PATTERN": 2, "CLUSTER": 6}.get(name, 10)
     dim_node = {"PATTERN": 3, "CLUSTER": 7, "MNIST": 3, "CIFAR10": 5}[name]
