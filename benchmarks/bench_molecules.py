@@ -213,7 +213,7 @@ def main() -> None:
     if arguments.work.exists():
         parser.error(f"--work: {arguments.work} exists; name a new folder")
     check_out(parser, arguments.out)
-    programs = [*map(Ours, MODELS), Chemprop(chemprop.Chemprop.at(arguments.chemprop))]
+    programs: list[Any] = [*map(Ours, MODELS), Chemprop(chemprop.Chemprop.at(arguments.chemprop))]
     arguments.work.mkdir(parents=True)
     record: dict[str, Any] = {"epochs": epochs, "sets": {}, "predict": {}}
     if arguments.out.exists() and (earlier := json.loads(arguments.out.read_text()))["epochs"] == epochs:
