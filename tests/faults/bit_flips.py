@@ -93,7 +93,7 @@ def judge(lab: Lab, task: Task, folder: Path, path: Path, fault: str) -> Outcome
         if command.returncode
         else differences(contents_but(folder, name), reference(lab, task, name))
     )
-    is_told = any(word in command.output for word in (path.name, str(path.parent)))
+    is_told = any(word in command.output for word in (path.name, str(path.parent.relative_to(folder))))
     kind = "lost" if any(problems) else "survived" if not differing else "refused" if is_told else "wrong"
     note = "; ".join(filter(None, [*problems, *differing])) if kind in ("lost", "wrong") else ""
     if kind in ("survived", "refused"):
