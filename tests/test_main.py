@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from fork_server import ForkedCommand, ForkServer
 from training.tiny_run import assert_same_state
 
 from graphgps_spse import results
@@ -503,27 +504,42 @@ def test_encoding_that_breaks_its_word_is_named(tiny, monkeypatch, capsys):
     assert "encoding SPSE, Cycles, train split: pair must be float32" in message and "not float64" in message
 
 
-def start(tiny, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, str(ROOT / "main.py"), "--cfg", str(tiny.path), f"out_dir={tiny.results}", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Starts the program in processes that need not import torch again: only the run is stopped or killed here."""
+    folder = tmp_path_factory.mktemp("warm")
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+    with ForkServer([["main.py", "--cfg", "tiny.yaml", "optim.max_epoch=1", "out_dir=results"]], folder) as started:
+        yield started
 
 
-def wait_for(path: Path, process: subprocess.Popen, seconds: float = 120) -> None:
+@pytest.fixture
+def start(server, tiny, tmp_path):
+    """A function that starts main.py on the miniature with arguments, in another process."""
+
+    def start_process(*arguments: str) -> ForkedCommand:
+        words = ["--cfg", str(tiny.path), f"out_dir={tiny.results}", *arguments]
+        return server.start("main.py", *words, folder=tmp_path, output=tmp_path / "output.txt")
+
+    return start_process
+
+
+def wait_for(path: Path, process: ForkedCommand | subprocess.Popen, seconds: float = 120) -> None:
     limit = time.monotonic() + seconds
     while not path.exists():
-        assert process.poll() is None and time.monotonic() < limit, process.communicate()[0]
+        assert process.poll() is None and time.monotonic() < limit, path
         time.sleep(0.01)
 
 
 SLOW = ("optim.max_epoch=40", "train.batch_size=4", "gt.layers=3")
 
 
-def test_killed_and_restarted_equals_uninterrupted(tiny):
+def test_killed_and_restarted_equals_uninterrupted(tiny, start):
     """kill -9 at random moments, the same command again: every line of every split equal to the last bit."""
     assert tiny("name=whole", *SLOW) == 0
     rng = random.Random(0)
     for _ in range(2):
-        process = start(tiny, "name=killed", *SLOW)
+        process = start("name=killed", *SLOW)
         wait_for(tiny.results / "killed/0/checkpoint.pt", process)
         time.sleep(rng.uniform(0.05, 0.6))
         process.kill()
@@ -540,32 +556,32 @@ def test_killed_and_restarted_equals_uninterrupted(tiny):
     assert records[0]["best"] == records[1]["best"] and records[0]["best_epoch"] == records[1]["best_epoch"]
 
 
-def children_of(process: subprocess.Popen) -> list[int]:
+def children_of(process: ForkedCommand) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
-def wait_for_children(process: subprocess.Popen, count: int) -> list[int]:
+def wait_for_children(process: ForkedCommand, count: int) -> list[int]:
     limit = time.monotonic() + 120
     while len(children := children_of(process)) < count:
-        assert process.poll() is None and time.monotonic() < limit, process.communicate()[0]
+        assert process.poll() is None and time.monotonic() < limit, process.output
         time.sleep(0.01)
     return children
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the loader processes")
-def test_a_killed_loader_process_and_a_killed_run_with_loader_processes_go_on(tiny):
+def test_a_killed_loader_process_and_a_killed_run_with_loader_processes_go_on(tiny, start):
     """One message and exit code 75; a kill of the run itself leaves nothing that keeps the next start waiting."""
     shorter = (*SLOW[1:], "optim.max_epoch=15")
     assert tiny("name=whole", *shorter) == 0
     command = ("name=lost", "num_workers=1", *shorter)
-    process = start(tiny, *command)
+    process = start(*command)
     wait_for(tiny.results / "lost/0/checkpoint.pt", process)
     os.kill(wait_for_children(process, 3)[0], signal.SIGKILL)  # of training, validation and test
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 75 and "Traceback" not in output, output
+    assert process.wait(240) == 75 and "Traceback" not in process.output, process.output
+    output = process.output
     errors = [line for line in output.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and "was killed by SIGKILL" in errors[0] and "goes on from there" in errors[0], output
-    process = start(tiny, *command)
+    process = start(*command)
     wait_for_children(process, 1)
     time.sleep(0.2)
     process.kill()
@@ -579,16 +595,22 @@ def test_a_killed_loader_process_and_a_killed_run_with_loader_processes_go_on(ti
     assert stats(tiny.results / "lost/0") == stats(tiny.results / "whole/0")
 
 
+def start_anew(tiny, *arguments: str) -> subprocess.Popen:
+    """Start main.py in a process that imports everything itself."""
+    command = [sys.executable, str(ROOT / "main.py"), "--cfg", str(tiny.path), f"out_dir={tiny.results}", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_signal_saves_exits_75_and_resumes(tiny, number):
-    process = start(tiny, *SLOW)
+    process = start_anew(tiny, *SLOW)
     wait_for(tiny.results / "tiny/0/checkpoint.pt", process)
     process.send_signal(number)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 75, output
     done = len(stats(tiny.results / "tiny/0")["train"])
     assert 0 < done < 40 and "the same command goes on from there" in output
-    resumed = start(tiny, *SLOW)
+    resumed = start_anew(tiny, *SLOW)
     assert f"resuming in epoch {done} at step " in resumed.communicate(timeout=240)[0]
     assert resumed.returncode == 0
     assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(40))
