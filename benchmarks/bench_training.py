@@ -192,10 +192,9 @@ def command_of(name: str, case: Case, args: argparse.Namespace, num_threads: int
 
 def work(args: argparse.Namespace) -> None:
     """Run one implementation: for each line on stdin take a step, and print times and peak memory."""
-    use_threads(args.threads[0], torch.device("cpu"))
-    if args.worker != "ours":
-        torch.set_num_threads(args.threads[0])
     case, clones = args.cases[0], clones_of(args.official)
+    walks = args.worker == "ours" and case.model in ("GRIT", "CSA")
+    use_threads(args.threads[0], torch.device("cpu"), walks=walks)
     dtype = torch.float64 if args.check else torch.float32
     runner = Runner(args.worker, case, clones, dtype, dropout=not args.check)
     runner.model.train()

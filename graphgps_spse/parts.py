@@ -20,14 +20,15 @@ from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.memory import find_memory
-from graphgps_spse.models.build import build_model
-from graphgps_spse.registry import datasets
+from graphgps_spse.models.build import ModelOptions, build_model
+from graphgps_spse.models.options import KernelOptions
+from graphgps_spse.registry import datasets, models
 from graphgps_spse.results import group_name
 from graphgps_spse.sizes import check_model, memory_of
 from graphgps_spse.training.initial_weights import InitialWeightsOptions
 from graphgps_spse.training.loggers import Console, Logger, RunInfo, build_loggers
 from graphgps_spse.training.optim import Scheduler, build_optimizer, build_scheduler
-from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training.options import LoopOptions, TrainOptions
 from graphgps_spse.training.target_scale import add_target_scale
 from graphgps_spse.training.task import Task
 from graphgps_spse.training.tasks import build_task
@@ -89,6 +90,13 @@ def with_missing_keys(cfg: Config) -> Config:
         find = getattr(datasets.get(data_format), "build_missing_keys", None)
         found = find(cfg) if find else {}
     return cfg.with_leaves(found) if found else cfg
+
+
+def walks_chunks(cfg: Config) -> bool:
+    """Whether the model's kernels for the CPU divide a batch into chunks, which threads share (ops/threads.py)."""
+    kernels, compiled = KernelOptions.from_cfg(cfg).kernels, LoopOptions.from_cfg(cfg).compile
+    model = models.get(ModelOptions.from_cfg(cfg).type)
+    return getattr(model, "walks_chunks", False) and kernels != "plain" and not compiled
 
 
 def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:

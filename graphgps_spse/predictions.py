@@ -31,7 +31,7 @@ from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDir
 from graphgps_spse.files import new_folder
 from graphgps_spse.nearest_molecules import NearestMolecule
 from graphgps_spse.ops.threads import use_threads
-from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.parts import Parts, build_parts, walks_chunks
 from graphgps_spse.prediction_file import check_names, new_table
 from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
@@ -169,7 +169,7 @@ def load_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> T
     except ConfigError as err:
         raise ConfigError(f"{err}{version_note(path)}") from err
     device, num_threads = pick_device(cfg.accelerator), count_threads(cfg.num_threads)
-    use_threads(num_threads, device)
+    use_threads(num_threads, device, walks=walks_chunks(cfg))
     parts = build_parts(cfg)
     try:
         state = load_best(

@@ -19,7 +19,7 @@ from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.first_batch import check_first_batch
 from graphgps_spse.models.build import prepare_kernels
 from graphgps_spse.ops.threads import use_threads
-from graphgps_spse.parts import Parts, Training
+from graphgps_spse.parts import Parts, Training, walks_chunks
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.sizes import check_batches, memory_of
@@ -34,7 +34,7 @@ def set_up_machine(cfg: Config, processes: OneProcess) -> tuple[torch.device, in
     """Set the number of threads and the current CUDA device for this process, and return device and number."""
     device = pick_device(cfg.accelerator, processes.local_rank)
     num_threads = count_threads(cfg.num_threads, processes.local_count)
-    use_threads(num_threads, device)
+    use_threads(num_threads, device, walks=walks_chunks(cfg))
     if device.index is not None:  # without this, each process would also open a context on the first device
         torch.cuda.set_device(device)
     return device, num_threads

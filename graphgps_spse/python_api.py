@@ -32,6 +32,7 @@ from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
 from graphgps_spse.interop import from_pyg
 from graphgps_spse.ops.threads import threads_restored, use_threads
+from graphgps_spse.parts import walks_chunks
 from graphgps_spse.results import RunResult, read_history
 from graphgps_spse.run import run_seeds
 from graphgps_spse.seeding import capture_rng, restore_rng
@@ -112,7 +113,8 @@ class Run:
         features the model does not read, and ConfigError for SMILES where the run is not on molecules.
         """
         with _state_restored():
-            use_threads(self._trained.num_threads, self._trained.device)
+            trained = self._trained
+            use_threads(trained.num_threads, trained.device, walks=walks_chunks(trained.cfg))
             prepared, keys, place, reasons = self._prepare(graphs)
             ensemble = predictions.Ensemble((self._trained,))
             columns = {} if prepared is None else ensemble.predict(prepared)

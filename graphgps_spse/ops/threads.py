@@ -2,7 +2,8 @@
 
 Chunks are the same for every number of threads. What chunks add to the same numbers, they add one after another, in
 the order of the chunks. PyTorch's own threads would change bits: they divide the sums of some operations among them,
-e.g. those of BatchNorm. So PyTorch computes with one thread (`use_threads`), in the calling thread and in all others.
+e.g. those of BatchNorm. So for models that walk chunks, PyTorch computes with one thread (`use_threads`), in the
+calling thread and in all others. Other models use PyTorch's threads.
 """
 
 import os
@@ -22,14 +23,15 @@ Visit = Callable[[int, Item], Callable[[], None] | None]
 _num_threads: ContextVar[int] = ContextVar("num_threads", default=1)
 
 
-def use_threads(num_threads: int, device: torch.device) -> None:
+def use_threads(num_threads: int, device: torch.device, *, walks: bool) -> None:
     """Let the calling thread work with so many threads from now on.
 
-    On a CPU, `walk` uses them, and PyTorch uses one. For another device, they are PyTorch's.
+    On a CPU, with a model that walks chunks (`walks`), `walk` uses them and PyTorch uses one. Otherwise they are
+    PyTorch's.
     """
-    on_cpu = device.type == "cpu"
-    torch.set_num_threads(1 if on_cpu else num_threads)
-    _num_threads.set(num_threads if on_cpu else 1)
+    shared = walks and device.type == "cpu"
+    torch.set_num_threads(1 if shared else num_threads)
+    _num_threads.set(num_threads if shared else 1)
 
 
 @contextmanager

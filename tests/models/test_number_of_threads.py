@@ -1,4 +1,4 @@
-"""A training step has the same bits for every number of threads."""
+"""A training step of GRIT and CSA has the same bits for every number of threads."""
 
 import pytest
 import torch
@@ -9,12 +9,12 @@ from graphgps_spse.models.build import build_model
 from graphgps_spse.ops.chromatic_attention import cpu as chromatic_attention_cpu
 from graphgps_spse.ops.grit_pairs import cpu as grit_pairs_cpu
 from graphgps_spse.ops.threads import threads_restored, use_threads
+from graphgps_spse.parts import walks_chunks
 
 SIZES = (1, 9, 14, 14, 23)
 CASES = {  # configuration, its encodings
     "GRIT": (lambda: grit_config(attn_dropout=0.3, dropout=0.1), ["RRWP"]),
     "CSA": (lambda: csa_config("SPSE", attn_dropout=0.3), ["RWSE", "SPSE"]),
-    "GPS": (lambda: gps_config(attn_dropout=0.3), ["RWSE"]),
 }
 
 
@@ -26,7 +26,7 @@ def step(build, names: list[str], num_threads: int) -> dict[str, torch.Tensor]:
     torch.manual_seed(1)
     model = build_model(tree, SPEC, encodings, 1).double().train()
     with threads_restored():
-        use_threads(num_threads, torch.device("cpu"))
+        use_threads(num_threads, torch.device("cpu"), walks=walks_chunks(tree))
         torch.manual_seed(2)
         loss = model(batch).square().sum()
         loss.backward()
@@ -45,3 +45,12 @@ def test_the_bits_of_a_step_do_not_depend_on_the_number_of_threads(name, monkeyp
         assert result.keys() == expected.keys()
         different = [key for key, value in expected.items() if not torch.equal(value, result[key])]
         assert not different, num_threads
+
+
+def test_models_without_chunks_use_the_threads_of_pytorch():
+    gps, grit = gps_config(), grit_config()
+    assert not walks_chunks(gps) and walks_chunks(grit)
+    grit.train.compile = True
+    assert not walks_chunks(grit)
+    grit.train.compile, grit.train.kernels = False, "plain"
+    assert not walks_chunks(grit)

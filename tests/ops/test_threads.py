@@ -19,7 +19,7 @@ def restored():
 
 @pytest.mark.parametrize("num_threads", [1, 2, 4, 7])
 def test_every_item_is_visited_once_and_what_is_in_order_keeps_their_order(num_threads):
-    use_threads(num_threads, CPU)
+    use_threads(num_threads, CPU, walks=True)
     visited, in_order, busy = [], [], threading.Lock()
 
     def start():
@@ -43,7 +43,7 @@ def test_every_item_is_visited_once_and_what_is_in_order_keeps_their_order(num_t
 
 
 def test_items_are_visited_at_the_same_time():
-    use_threads(2, CPU)
+    use_threads(2, CPU, walks=True)
     meeting = threading.Barrier(2, timeout=30)
 
     def visit(number, item):
@@ -55,7 +55,7 @@ def test_items_are_visited_at_the_same_time():
 @pytest.mark.parametrize("num_threads", [1, 3])
 @pytest.mark.parametrize("in_order", [False, True])
 def test_an_error_of_any_visit_ends_the_walk(num_threads, in_order):
-    use_threads(num_threads, CPU)
+    use_threads(num_threads, CPU, walks=True)
     visited = []
 
     def fail():
@@ -74,12 +74,13 @@ def test_an_error_of_any_visit_ends_the_walk(num_threads, in_order):
 
 
 def test_without_items_nothing_is_visited():
-    use_threads(2, CPU)
+    use_threads(2, CPU, walks=True)
     walk([], lambda: lambda number, item: pytest.fail("there is no item"))
 
 
-def test_threads_of_another_device_are_those_of_pytorch():
-    use_threads(3, torch.device("cuda"))
+@pytest.mark.parametrize(("device", "walks"), [("cuda", True), ("cpu", False)])
+def test_threads_of_another_device_and_of_models_without_chunks_are_those_of_pytorch(device, walks):
+    use_threads(3, torch.device(device), walks=walks)
     assert torch.get_num_threads() == 3
     owner = threading.get_ident()
     walk(range(20), lambda: lambda number, item: None if threading.get_ident() == owner else pytest.fail("a thread"))
@@ -88,6 +89,6 @@ def test_threads_of_another_device_are_those_of_pytorch():
 def test_the_former_numbers_of_threads_are_restored():
     before = torch.get_num_threads()
     with threads_restored():
-        use_threads(before + 2, torch.device("cuda"))
+        use_threads(before + 2, CPU, walks=False)
         assert torch.get_num_threads() == before + 2
     assert torch.get_num_threads() == before

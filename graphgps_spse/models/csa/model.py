@@ -5,7 +5,7 @@ The features of pairs (pair_features.py) are the same in every layer; the attent
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -41,6 +41,8 @@ class RingEdgeOptions(Options, section="dataset"):
 @models.register("CSAModel")
 class CSAModel(nn.Module):
     """CSA on packed pairs, alone or in parallel with GINE or the gated graph convolution."""
+
+    walks_chunks: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ ops/grit_pairs computes the operations on pairs.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,8 @@ class GritOptions(Options, section="gt"):
 @models.register("GritTransformer")
 class GritTransformer(nn.Module):
     """GRIT on packed pairs. A linear map reads the concatenated channels of all enabled pair encodings."""
+
+    walks_chunks: ClassVar[bool] = True
 
     def __init__(
         self,
