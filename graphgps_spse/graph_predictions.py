@@ -1,6 +1,7 @@
 """Predictions for new graphs that are not molecules of a CSV file: arrays, folders and files of PyTorch Geometric."""
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ _ATOM_SIZES = {"x": [size for _, size in ATOM_COLUMNS], "edge_attr": [size for _
 
 def holds_graphs(path: Path) -> bool:
     """Return whether a path names graphs rather than a CSV file of molecules."""
-    return path.is_dir() or path.suffix in ENDINGS
+    return os.path.isdir(path) or path.suffix in ENDINGS  # not path.is_dir(), which raises for a name that is too long
 
 
 def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]:
