@@ -217,7 +217,8 @@ def _cell(by_seed: Mapping[int, float]) -> str:
     if not by_seed:
         return "-"
     summary = summarize(list(by_seed.values()))
-    return f"{summary.mean:.4f} ± {summary.std:.4f} ({summary.n})"
+    deviation = f" ± {summary.std:.4f}" if summary.n > 1 else ""
+    return f"{summary.mean:.4f}{deviation} ({summary.n})"
 
 
 if __name__ == "__main__":
