@@ -14,7 +14,7 @@ EXTRAS = {
     "trees": "lightgbm",
     "search": "optuna",
     "docs": "mkdocs material mkdocstrings nbclient nbformat ipykernel",
-    "test": "pytest networkx rustworkx",
+    "test": "pytest hypothesis networkx rustworkx",
 }
 """Extra -> the libraries that it installs, by the names under which Python imports them."""
 

@@ -10,6 +10,7 @@ assembled from these classes, so a default, its meaning and its bounds stand in 
 """
 
 import dataclasses
+import functools
 import math
 import typing
 from collections.abc import Sequence
@@ -157,6 +158,11 @@ def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
     raise ConfigError(f"{must_be}{hint}, not {show(value)}")
 
 
+@functools.cache  # a configuration asks each class several times
+def _type_hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
 class Options:
     """Base class of options. Subclasses are frozen dataclasses, whose instances hold checked values."""
@@ -186,7 +192,7 @@ class Options:
         Raises ConfigError for a field that is not declared with `option`.
         """
         prefix = cls.section if section is None else section
-        hints, keys = typing.get_type_hints(cls), []
+        hints, keys = _type_hints(cls), []
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
             if "rule" not in field.metadata:
                 raise ConfigError(f"{cls.__module__}.{cls.__name__}: declare the key '{field.name}' with option()")

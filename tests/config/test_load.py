@@ -9,7 +9,9 @@ from graphgps_spse.config import default_tree, load_config
 from graphgps_spse.config.identity import flatten
 from graphgps_spse.errors import ConfigError
 
-CONFIGS = sorted(p for p in (Path(__file__).parents[2] / "configs").rglob("*.yaml") if p.parent.name != "sweeps")
+CONFIGS = sorted(
+    p for p in (Path(__file__).parents[2] / "configs").rglob("*.yaml") if p.parent.name not in ("sweeps", "searches")
+)
 
 
 def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:
