@@ -192,7 +192,7 @@ class Options:
         Raises ConfigError for a field that is not declared with `option`.
         """
         prefix = cls.section if section is None else section
-        hints, keys = _type_hints(cls), []
+        hints, keys = _type_hints(cls), []  # type: ignore[arg-type]  # classes are hashable
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
             if "rule" not in field.metadata:
                 raise ConfigError(f"{cls.__module__}.{cls.__name__}: declare the key '{field.name}' with option()")
