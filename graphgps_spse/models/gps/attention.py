@@ -1,24 +1,14 @@
 """Multi-head attention among the nodes of each graph: the weights of one layer. ops/graph_attention computes it."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from graphgps_spse.models.modules.biased_attention import SelfAttention
 from graphgps_spse.ops.dispatch import choose, prepare
 from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, attention_weights, graph_attention
 
 
-class GraphAttention(nn.Module):
-    """Multi-head attention among the nodes of each graph, then a linear map.
-
-    Initial weights are those of torch.nn.MultiheadAttention: the stacked maps Xavier-uniform, biases zero.
-    """
-
-    def __init__(self, dim: int, num_heads: int, *, dropout: float, kernels: str = "auto") -> None:
-        super().__init__()
-        self.num_heads, self.dropout, self.kernels = num_heads, dropout, kernels
-        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        nn.init.xavier_uniform_(self.qkv.weight)
-        nn.init.zeros_(self.qkv.bias)
-        nn.init.zeros_(self.out.bias)
+class GraphAttention(SelfAttention):
+    """Multi-head attention among the nodes of each graph, then a linear map."""
 
     def forward(self, x_ND: Tensor, blocks: NodeBlocks, weights: list[Tensor] | None = None) -> Tensor:
         """Return [N, D]. Attention weights [P, H] are appended to `weights`."""

@@ -17,8 +17,11 @@ class BiasedPairs(NamedTuple):
     """Added to the logits, in the order of PairLayout."""
 
 
-class BiasedAttention(nn.Module):
-    """Multi-head attention with a bias for each pair and head; initial weights as in torch.nn.MultiheadAttention."""
+class SelfAttention(nn.Module):
+    """Linear maps of multi-head self-attention; subclasses attend.
+
+    Initial weights are those of torch.nn.MultiheadAttention: the stacked maps Xavier-uniform, biases zero.
+    """
 
     def __init__(self, dim: int, num_heads: int, *, dropout: float, kernels: str = "auto") -> None:
         super().__init__()
@@ -27,6 +30,10 @@ class BiasedAttention(nn.Module):
         nn.init.xavier_uniform_(self.qkv.weight)
         nn.init.zeros_(self.qkv.bias)
         nn.init.zeros_(self.out.bias)
+
+
+class BiasedAttention(SelfAttention):
+    """Multi-head attention with a bias for each pair and head."""
 
     def forward(self, x_ND: Tensor, pairs: BiasedPairs, weights: list[Tensor] | None = None) -> Tensor:
         """Return [N, D]. Attention weights [P, H] are appended to `weights`."""
