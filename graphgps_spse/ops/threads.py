@@ -45,6 +45,11 @@ def threads_restored() -> Iterator[None]:
         _num_threads.set(of_walks)
 
 
+def shares_walk(items: Sequence) -> bool:
+    """Whether `walk` visits several of these items at a time; if not, it visits them in their order."""
+    return min(_num_threads.get(), len(items)) > 1
+
+
 def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
     """Visit all items, several at a time, without recording gradients.
 
@@ -52,6 +57,14 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
     return a function for what must be done in order: these functions run one at a time, in the order of the items.
     An exception of any visit ends the walk and is raised.
     """
+    if not shares_walk(items):
+        with torch.no_grad():
+            visit = start()
+            for number, item in enumerate(items):
+                in_order = visit(number, item)
+                if in_order is not None:
+                    in_order()
+        return
     turns, numbers, taking = _Turns(), iter(range(len(items))), Lock()
 
     def take() -> int | None:
@@ -74,11 +87,9 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
             if not complete:
                 turns.stop()
 
-    num_threads = min(_num_threads.get(), len(items))
-    if num_threads <= 1:
-        return work()
-    pool = _pool(num_threads - 1, os.getpid())
-    futures = [pool.submit(work) for _ in range(num_threads - 1)]
+    num_others = min(_num_threads.get(), len(items)) - 1
+    pool = _pool(num_others, os.getpid())
+    futures = [pool.submit(work) for _ in range(num_others)]
     try:
         work()
     finally:

@@ -19,7 +19,7 @@ from graphgps_spse.ops.chromatic_attention.cpu_kernels import ChromaticKernels, 
 from graphgps_spse.ops.chunks import Chunk, cut_into_chunks
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
-from graphgps_spse.ops.threads import Visit, walk
+from graphgps_spse.ops.threads import Visit, shares_walk, walk
 
 __all__ = ["chromatic_attention", "prepare", "unsupported"]
 
@@ -85,13 +85,15 @@ class _Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
         z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share = ctx.saved_tensors
-        layout, kernel = ctx.layout, cpu_kernels.chromatic_kernels(q.shape[1] // ctx.heads, ctx.heads)
+        layout, windows = ctx.layout, _chunks(ctx.layout, rows)
+        is_shared = shares_walk(windows)
+        kernel = cpu_kernels.chromatic_kernels(q.shape[1] // ctx.heads, ctx.heads, is_shared)
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         grad_map_a, grad_map_b = (z.new_zeros(z.shape[1], q.shape[1]) for _ in range(2))
         grad_edge_a, grad_edge_b = torch.empty_like(edge_a), torch.empty_like(edge_b)
         nodes, grad_nodes = NodeArrays(*arrays(q, k, v)), NodeArrays(*arrays(grad_q, grad_k, grad_v))
         max_array, mask_array, grad_array = arrays(max_score, mask, grad_y.contiguous())
-        output, windows = Output(*arrays(y, share)), _chunks(layout, rows)
+        output = Output(*arrays(y, share))
 
         def start() -> Visit[ChunkWithEdges]:
             dot, grad_product = arrays(q.new_empty(ctx.heads), q.new_empty(q.shape[1]))
@@ -111,7 +113,9 @@ class _Attention(torch.autograd.Function):
                     kernel.take_edges(chunk, edges, *arrays(grad, grad_edge))
 
                 def add() -> None:
-                    kernel.add_late_keys(chunk, layout.query_rows, nodes.q, dots, b.numpy(), grad_nodes.k, grad_nodes.v)
+                    if is_shared:
+                        late = (dots, b.numpy(), grad_nodes.k, grad_nodes.v)
+                        kernel.add_late_keys(chunk, layout.query_rows, nodes.q, *late)
                     for grad, grad_map in ((w, grad_map_a), (b, grad_map_b)):
                         grad_map.addmm_(chunk.of(z).t(), grad)
 

@@ -44,14 +44,17 @@ class ChromaticKernels(NamedTuple):
 
 
 @cache
-def chromatic_kernels(dim_head: int, num_heads: int) -> ChromaticKernels:
-    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
+def chromatic_kernels(dim_head: int, num_heads: int, is_shared: bool = False) -> ChromaticKernels:
+    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths.
+
+    With `is_shared`, several threads visit the chunks, and `add_late_keys` must follow each `attend_backward`.
+    """
     return ChromaticKernels(
         add_edges=_add_edges_kernel(dim_head, num_heads),
         take_edges=_take_edges_kernel(dim_head, num_heads),
         score=_score_kernel(dim_head, num_heads),
         attend=_attend_kernel(dim_head, num_heads),
-        attend_backward=_attend_backward_kernel(dim_head, num_heads),
+        attend_backward=_attend_backward_kernel(dim_head, num_heads, is_shared),
         add_late_keys=_add_late_keys_kernel(dim_head, num_heads),
     )
 
@@ -159,7 +162,7 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
     return attend
 
 
-def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
+def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
@@ -171,8 +174,8 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         chunk: Chunk. rows: QueryRows. nodes: NodeArrays.
         w: [R, D] exp(score - max_score), overwritten with the gradient of the scores.
         b: [R, D] B, overwritten with its gradient. mask: [P] dropout mask. output: Output of the forward pass.
-        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to, except by the queries of
-        a graph that begins before the chunk: `add_late_keys` adds theirs.
+        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to; with `is_shared`, except
+        by the queries of a graph that begins before the chunk: `add_late_keys` adds theirs.
         grad_product: [D] scratch. dots: [R, H] gradients of <q_i, k_j>, written.
         """
         q, k, v = nodes
@@ -181,7 +184,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         for i in range(chunk.first, chunk.last):
             f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
             qi, yi, si, gy, gq = q[i], output.y[i], output.share[i], grad_y[i], grad_q[i]
-            is_late = f < chunk.first
+            is_late = is_shared and f < chunk.first
             for d in range(D):
                 g[d] = gy[d] * si[d]
                 gq[d] = zero

@@ -17,7 +17,7 @@ from graphgps_spse.ops.grit_pairs import cpu_kernels
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, linear, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
-from graphgps_spse.ops.threads import Visit, walk
+from graphgps_spse.ops.threads import Visit, shares_walk, walk
 
 __all__ = ["grit_pairs", "prepare", "unsupported"]
 
@@ -122,7 +122,9 @@ class _Derivative(torch.autograd.Function):
             u, scale, _, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean
         ) = ctx.saved_tensors  # fmt: skip
         (num_pairs, dim), heads, layout = u.shape, ctx.num_heads, ctx.layout
-        kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
+        windows = cut_into_chunks(layout, CHUNK_ROWS)
+        is_shared = shares_walk(windows)
+        kernel = cpu_kernels.grit_kernels(dim // heads, heads, is_shared)
         grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
         grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
         by_chunk = [u.new_zeros(len(windows), width) for width in (dim, dim, 2 * dim, dim)]
@@ -164,10 +166,11 @@ class _Derivative(torch.autograd.Function):
                 kernel.residual_backward(chunk, mapped, grad_array, scale_array, grad_u_array)
 
                 def add() -> None:
-                    kernel.add_late_keys(
-                        chunk, layout.query_rows, attention, grad_sums.value, late_array, grad_nodes.k, grad_nodes.v,
-                        scratch.weight,
-                    )  # fmt: skip
+                    if is_shared:
+                        kernel.add_late_keys(
+                            chunk, layout.query_rows, attention, grad_sums.value, late_array, grad_nodes.k,
+                            grad_nodes.v, scratch.weight,
+                        )  # fmt: skip
                     grad_map_w.add_(grad_map)
                     if grad_out is not None:
                         grad_out_w.add_(grad_out)

@@ -99,14 +99,17 @@ class GritKernels(NamedTuple):
 
 
 @cache
-def grit_kernels(dim_head: int, num_heads: int) -> GritKernels:
-    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
+def grit_kernels(dim_head: int, num_heads: int, is_shared: bool = False) -> GritKernels:
+    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths.
+
+    With `is_shared`, several threads visit the chunks, and `add_late_keys` must follow each `attend_backward`.
+    """
     return GritKernels(
         attend=_attend_kernel(dim_head, num_heads),
         update=_update_kernel(dim_head, num_heads),
         add_moments=_add_moments_kernel(dim_head, num_heads),
         update_backward=_update_backward_kernel(dim_head, num_heads),
-        attend_backward=_attend_backward_kernel(dim_head, num_heads),
+        attend_backward=_attend_backward_kernel(dim_head, num_heads, is_shared),
         add_late_keys=_add_late_keys_kernel(dim_head, num_heads),
         residual_backward=_residual_backward_kernel(dim_head, num_heads),
     )
@@ -250,7 +253,7 @@ def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
     return update_backward
 
 
-def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
+def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
@@ -262,8 +265,8 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the window.
         a: [D] weights of the logits. attention: Attention of the forward pass.
         grad_sums: Sums. grad_h: [R, D] gradient from the update of pairs. h: [R, D] written.
-        grad_nodes: NodeArrays, of which q is written and k and v are added to, except by the queries of a graph that
-        begins before the chunk: `add_late_keys` adds theirs.
+        grad_nodes: NodeArrays, of which q is written and k and v are added to; with `is_shared`, except by the queries
+        of a graph that begins before the chunk: `add_late_keys` adds theirs.
         grad_wb: [R, 2D] written; its first half holds the signed roots until their gradient takes their place.
         grad_weights: WeightGradients, added to. late: [R, D] written, for `add_late_keys`. scratch: BackwardScratch.
         """
@@ -276,7 +279,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         for i in range(chunk.first, chunk.last):
             f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
             qi, go, gt, gqi = q[i], grad_sums.value[i], grad_sums.pair[i], grad_q[i]
-            is_late = f < chunk.first
+            is_late = is_shared and f < chunk.first
             for head in range(H):
                 mean[head] = zero
             for j in range(n):
