@@ -40,6 +40,7 @@ from graphgps_spse.results import RunResult
 from graphgps_spse.rundir import version_note
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.evaluation import forward_batch
+from graphgps_spse.training.guards import ConstantChannelGuard
 from graphgps_spse.training.optim import is_any_length
 from graphgps_spse.training.options import TrainOptions
 from graphgps_spse.training_atoms import read_training_atoms, warn_of_new_atoms
@@ -72,12 +73,14 @@ class TrainedRun:
         loaders = LoaderOptions.from_cfg(self.cfg).loaders(splits, pin_memory=self.device.type == "cuda")
         amp = TrainOptions.from_cfg(self.cfg).amp
         row_ptr = graphs.node_ptr if graphs.level == "node" else torch.arange(len(graphs) + 1)
-        out = torch.empty(int(row_ptr[-1]), self.parts.task.dim_out)
+        out, channels = torch.empty(int(row_ptr[-1]), self.parts.task.dim_out), ConstantChannelGuard(self.parts.model)
         for batch in loaders[graphs.split].epoch(0):
             assert batch is not None, "only one of several processes may get no graphs"
             batch = batch.to(self.device, non_blocking=True)
+            channels.watch(batch)
             pred = forward_batch(self.parts.model, batch, self.device, amp)
             out[flat_rows(row_ptr, batch.index_B)] = pred.cpu()
+        channels.warn("these graphs")
         return out
 
     def featurise(self, smiles: Sequence[str], names: Sequence[str] = ()) -> MoleculeBlock:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.training.epoch_metrics import EpochMetrics
-from graphgps_spse.training.guards import FiniteGuard
+from graphgps_spse.training.guards import ConstantChannelGuard, FiniteGuard
 from graphgps_spse.training.options import AMP_DTYPES
 from graphgps_spse.training.processes import OneProcess
 from graphgps_spse.training.task import Task
@@ -71,18 +71,22 @@ def evaluate(
     split: str,
     epoch: int,
     after_batch: Callable[[], None],
+    channels: ConstantChannelGuard,
 ) -> dict[str, float]:
     """Return loss, metrics and times of `forward` on the batches of a split.
 
-    `forward` must be in evaluation mode. Calls `after_batch` after each batch. Raises DivergedError, with split and
-    epoch, if a loss is not finite, and DataError if a metric is undefined on the split.
+    `forward` must be in evaluation mode. Calls `after_batch` after each batch. `channels` belongs to the model. Raises
+    DivergedError, with split and epoch, if a loss is not finite, and DataError if a metric is undefined on the split.
     """
     metrics, guard = predictor.new_metrics(), FiniteGuard()
     for step, batch in enumerate(batches):
+        if batch is not None:
+            channels.watch(batch)
         found = predictor.predict(batch, forward)
         guard.watch("loss", step, found.loss, found.index_B)
         metrics.update(found.loss, found.pred, found.y, len(found.index_B))
         after_batch()
     guard.check(f"{split}, epoch {epoch}")
+    channels.warn(split)
     # The first process decides: rounding may differ, and all must agree on the best epoch and on the schedule.
     return predictor.processes.broadcast(metrics.compute(split))

@@ -1,9 +1,14 @@
 """Checks that stop a training before it wastes time or saves bad weights."""
 
-import torch
-from torch import Tensor
+import logging
 
+import torch
+from torch import Tensor, nn
+
+from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import ConfigError, DivergedError
+
+log = logging.getLogger(__name__)
 
 LEAST_LOSS_SCALE = 1e-4
 """The loss scale of fp16 starts at 65,536 and halves with each skipped step. Below this value no step succeeded."""
@@ -39,6 +44,50 @@ class FiniteGuard:
             )
         self._values.clear()
         self._places.clear()
+
+
+class ConstantChannelGuard:
+    """Finds values of encodings that BatchNorm enlarges because training graphs have none like them.
+
+    A channel without variance in training is divided by the square root of BatchNorm's eps, so multiplied by 316. In
+    training this changes nothing. A graph in which the channel does vary, e.g. the first odd ring after a training set
+    without odd rings, then gives values that the model never saw, and a prediction that can be off by any amount.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        """A BatchNorm with the name `raw_norm` reads the node values of the encoding that its parent is named after."""
+        names = ((path.split("."), module) for path, module in model.named_modules())
+        self._norms = {path[-2]: module for path, module in names if path[-1] == "raw_norm"}
+        self._farthest: dict[str, Tensor] = {}
+        self._told: set[tuple[str, int]] = set()
+
+    def watch(self, batch: GraphBatch) -> None:
+        """Note the values of a batch of an evaluation."""
+        for name, norm in self._norms.items():
+            if name in batch.node and len(batch.node[name]):
+                values_NC = batch.node[name].to(norm.running_mean.device, non_blocking=True)
+                largest_C = (values_NC - norm.running_mean).abs().amax(0) / (norm.running_var + norm.eps).sqrt()
+                largest_C = torch.where(norm.running_var < _LEAST_VARIANCE, largest_C, 0.0)
+                known_C = self._farthest.get(name)
+                self._farthest[name] = largest_C if known_C is None else torch.maximum(known_C, largest_C)
+
+    def warn(self, where: str) -> None:
+        """Log the channels that are constant in training and not in the graphs since the last call, each once."""
+        for name, largest_C in self._farthest.items():
+            found = [(c, far) for c, far in enumerate(largest_C.tolist()) if far > _FAR and (name, c) not in self._told]
+            self._told.update((name, channel) for channel, _ in found)
+            if found:
+                shown = ", ".join(f"{channel} ({far:.0f} after BatchNorm)" for channel, far in found)
+                log.warning(
+                    "posenc_%s.raw_norm_type=BatchNorm: channels of %s are constant in training and not in %s: %s. "
+                    "Predictions for such graphs cannot be relied on; train with posenc_%s.raw_norm_type=none",
+                    name, name, where, shown, name,
+                )  # fmt: skip
+        self._farthest.clear()
+
+
+_LEAST_VARIANCE = 1e-6  # a tenth of BatchNorm's eps
+_FAR = 10.0
 
 
 def check_loss_scale(scaler: torch.amp.GradScaler, where: str) -> None:

@@ -12,7 +12,7 @@ from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import RESUMABLE, ConfigError, LoaderError, StoppedError
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.evaluation import Predictor, evaluate
-from graphgps_spse.training.guards import check_loss_scale, check_shares
+from graphgps_spse.training.guards import ConstantChannelGuard, check_loss_scale, check_shares
 from graphgps_spse.training.history import Best, EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger
 from graphgps_spse.training.optim import Scheduler, step_schedule
@@ -97,7 +97,7 @@ class Trainer(TrainingState):
         self.num_parameters = sum(p.numel() for p in model.parameters())
         self.forward = torch.compile(model, dynamic=True) if options.compile else model
         self.forward_in_training = processes.wrap(self.forward)
-        self.stop = StopSignals()
+        self.stop, self._channels = StopSignals(), ConstantChannelGuard(model)
         self._group: list[Tensor] = []  # for each batch since the last optimiser step, the numbers of its graphs
         self._reported = 0
 
@@ -212,7 +212,10 @@ class Trainer(TrainingState):
         self.model.eval()
         batches = self.loaders[split].epoch(0)
         after = self._stop_if_asked
-        values = evaluate(self.predictor, self.forward, batches, split=split, epoch=self.epoch, after_batch=after)
+        values = evaluate(
+            self.predictor, self.forward, batches, split=split, epoch=self.epoch, after_batch=after,
+            channels=self._channels,
+        )  # fmt: skip
         return values | {"params": self.num_parameters}
 
     def _finish_epoch(self, train: dict[str, float], evaluations: dict[str, dict[str, float]]) -> None:

@@ -12,6 +12,7 @@ from graphgps_spse.data.resident import place
 from graphgps_spse.ops import dispatch
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.evaluation import evaluate
+from graphgps_spse.training.guards import ConstantChannelGuard
 from graphgps_spse.training.optim import build_constant
 from graphgps_spse.training.options import TrainOptions
 from graphgps_spse.training.tasks import Regression
@@ -85,7 +86,9 @@ def test_steps_of_training_and_evaluation(name, kernels_of_cuda, tmp_path, monke
     model.eval()
     monkeypatch.setattr("graphgps_spse.training.evaluation.FiniteGuard", NoGuard)
     monkeypatch.setattr("graphgps_spse.training.epoch_metrics.EpochMetrics.compute", lambda self, split: {})
-    evaluate(trainer.predictor, model, [batch], split="val", epoch=0, after_batch=lambda: None)
+    channels = ConstantChannelGuard(model)
+    monkeypatch.setattr(channels, "warn", lambda where: None)
+    evaluate(trainer.predictor, model, [batch], split="val", epoch=0, after_batch=lambda: None, channels=channels)
 
 
 def test_what_waits_is_noticed():

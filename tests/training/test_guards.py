@@ -1,8 +1,13 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
+from torch import nn
 
 from graphgps_spse.errors import ConfigError, DivergedError
-from graphgps_spse.training.guards import FiniteGuard, check_shares
+from graphgps_spse.models.modules.node_encoder import NodeEncoder
+from graphgps_spse.models.modules.positional_encoders import LinearPositional
+from graphgps_spse.training.guards import ConstantChannelGuard, FiniteGuard, check_shares
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
@@ -28,3 +33,37 @@ def test_every_process_needs_a_graph_of_each_batch():
     check_shares(10, 4, 2)
     with pytest.raises(ConfigError, match="batch_size: 4 leaves 2 of 10 graphs to the last batch.* too few for 3"):
         check_shares(10, 4, 3)
+
+
+def trained_encoder(train_NC):
+    """A node encoder whose BatchNorm of three walk probabilities has seen these nodes many times."""
+    model = nn.Module()
+    model.node_encoder = NodeEncoder(nn.Linear(1, 2), {"RWSE": LinearPositional(3, 4, raw_norm=True)})
+    for _ in range(200):
+        model.node_encoder.parts["RWSE"].raw_norm(train_NC)
+    return model.eval()
+
+
+def watched(guard, node_NC):
+    guard.watch(SimpleNamespace(node={"RWSE": node_NC}))
+    guard.warn("test")
+
+
+def test_a_channel_that_only_varies_outside_training_is_named_once(caplog):
+    even_rings_NC = torch.tensor([[0.5, 0.0, 0.30], [0.4, 0.0, 0.26], [0.6, 0.0, 0.35]])
+    guard = ConstantChannelGuard(trained_encoder(even_rings_NC))
+    watched(guard, even_rings_NC)
+    watched(guard, torch.tensor([[5.0, 0.0, 3.0]]))  # far out, but in channels that vary
+    assert not caplog.records
+    with_triangle_NC = torch.tensor([[0.5, 0.25, 0.30]])
+    for _ in range(2):
+        watched(guard, with_triangle_NC)
+    (record,) = caplog.records
+    assert "constant in training and not in test: 1 (79 after BatchNorm)" in record.getMessage()
+    assert "posenc_RWSE.raw_norm_type=none" in record.getMessage()
+
+
+def test_models_without_norms_of_raw_values_are_not_watched(caplog):
+    guard = ConstantChannelGuard(nn.Linear(3, 3))
+    watched(guard, torch.ones(2, 3))
+    assert not caplog.records and not guard._farthest
