@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, count_rows, flat_rows
@@ -175,6 +173,9 @@ def _count_properties(graphs: GraphDataset, first: int, last: int) -> tuple[np.n
     reverse = target[first_edge] * num_nodes + source[first_edge]
     position = np.minimum(np.searchsorted(unique, reverse), max(len(unique) - 1, 0))
     one_way = graph_E[first_edge][unique[position] != reverse] if len(unique) else graph_E
+    from scipy.sparse import csr_matrix  # only here: a run that describes no data starts faster
+    from scipy.sparse.csgraph import connected_components
+
     matrix = csr_matrix((np.ones(len(source), np.int8), (source, target)), shape=(num_nodes, num_nodes))
     _, component_N = connected_components(matrix, directed=True, connection="weak")
     _, first_node = np.unique(component_N, return_index=True)

@@ -27,10 +27,11 @@ def deterministic_algorithms(wanted: bool, device: torch.device) -> Iterator[Non
 
     Raises ConfigError, with the name of the operation, where one has no deterministic implementation on `device`.
     """
-    before = torch.are_deterministic_algorithms_enabled()
+    changes = wanted and not torch.are_deterministic_algorithms_enabled()
     if wanted and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it before its first product
-    torch.use_deterministic_algorithms(wanted or before)
+    if changes:  # not called in vain: it imports the whole compiler of PyTorch, in more than a second
+        torch.use_deterministic_algorithms(True)
     try:
         yield
     except RuntimeError as err:
@@ -40,4 +41,5 @@ def deterministic_algorithms(wanted: bool, device: torch.device) -> Iterator[Non
         what = f"{name[1]} has no deterministic implementation on {device}" if name else str(err).splitlines()[0]
         raise ConfigError(f"train.deterministic: {what}; set it to False, or use another model or device") from err
     finally:
-        torch.use_deterministic_algorithms(before)
+        if changes:
+            torch.use_deterministic_algorithms(False)
