@@ -13,21 +13,23 @@ import os
 import pickle
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Collection
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, UserWideCacheLocator, _Cache
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.serialize import dumps
 
-from graphgps_spse.files import write_atomic
+from graphgps_spse.files import try_lock, write_atomic
 
 log = logging.getLogger(__name__)
 
 _DIGEST_BYTES = 32  # of SHA-256
+_LONGEST_WAIT = 120  # seconds; compiling a kernel takes a few, on a loaded machine perhaps a minute
 
 
 def make_dispatcher(function: Callable, *, fastmath: Collection[str], error_model: str, distinct_arrays: bool) -> Any:
@@ -58,6 +60,8 @@ class _DistinctArrays(CompilerBase):
 class KernelCache(_Cache):
     """The compiled versions of one kernel on disk. numba loads them at the first call of the kernel.
 
+    Processes that start at once compile each kernel once: one compiles, and the others wait for its file.
+
     No file is read or written before the first call. Files go to the first writable folder among NUMBA_CACHE_DIR, the
     __pycache__ folder beside the source, and the user's cache folder. If none is writable, or the disk is full, files
     go to `spare_folder()`, and each process logs one warning.
@@ -65,6 +69,7 @@ class KernelCache(_Cache):
 
     def __init__(self, function: Callable, options: str) -> None:
         self._function, self._options = function, options
+        self._turn: IO[str] | None = None
 
     @cached_property
     def _usual(self) -> "_Folder | None":
@@ -85,7 +90,24 @@ class KernelCache(_Cache):
         return None if self._usual is None else self._usual.cache_path
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled version for one signature, or None if no folder holds a valid file."""
+        """Return the compiled version for one signature, or None if no folder holds a valid file.
+
+        After None, it is the turn of this process to compile the kernel, until it calls `save_overload`.
+        """
+        found = self._load(sig, target_context)
+        if found is None and self._turn is None and self._usual is not None:
+            self._turn = self._usual.wait_for_turn()
+            found = self._load(sig, target_context)  # another process may have compiled it meanwhile
+            if found is not None:
+                self._end_turn()
+        return found
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         for folder in (self._usual, self._spare(make=False)):
             try:
                 found = None if folder is None else folder.load_overload(sig, target_context)
@@ -98,6 +120,12 @@ class KernelCache(_Cache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write the compiled version for one signature. Log a warning if it is not the usual folder."""
+        try:
+            self._save(sig, data)
+        finally:
+            self._end_turn()
+
+    def _save(self, sig: Any, data: Any) -> None:
         usual, reason = self._usual, "numba found no writable folder"
         if usual is not None:
             try:
@@ -154,7 +182,23 @@ class _Folder(FunctionCache):
         """Raise RuntimeError if no folder is writable."""
         super().__init__(function)
         source = self._impl.locator.get_source_stamp(), options, dependencies(function)
-        self._cache_file = _CheckedFiles(Path(self.cache_path) / self._impl.filename_base, source)
+        base = Path(self.cache_path) / self._impl.filename_base
+        self._cache_file, self._lock = _CheckedFiles(base, source), base.with_name(f"{base.name}.lock")
+
+    def wait_for_turn(self) -> IO[str] | None:
+        """Lock the kernel, waiting for other processes; None if no lock can be had. The lock ends with the file.
+
+        Locks only save work: after two minutes, this process compiles as well.
+        """
+        try:
+            self._lock.parent.mkdir(parents=True, exist_ok=True)
+            file = self._lock.open("a")
+        except OSError:
+            return None
+        limit = time.monotonic() + _LONGEST_WAIT
+        while try_lock(file) is False and time.monotonic() < limit:
+            time.sleep(0.02)
+        return file
 
 
 def dependencies(function: Callable) -> list[tuple[str, str]]:

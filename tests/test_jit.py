@@ -5,11 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from graphgps_spse.files import try_lock
 from graphgps_spse.kernel_cache import _CheckedFiles
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,6 +141,23 @@ def block(folder):
 def test_a_later_process_compiles_nothing(filled):
     assert len(compiled_files(filled.cache)) == 2
     assert run_toy(filled) == ("[1, 1]", "")
+
+
+def test_processes_that_start_at_once_compile_a_kernel_once(toy):
+    """The second waits while the first has the locks, and then finds its files."""
+    locks = [path for path in (toy.code / "cache").rglob("*.lock")]
+    here = [toy.cache / path.relative_to(toy.code / "cache") for path in locks]
+    assert len(here) == 2
+    with ExitStack() as first, ThreadPoolExecutor(1) as second:
+        for path in here:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            assert try_lock(first.enter_context(path.open("a")))
+        waiting = second.submit(run_toy, toy)
+        with pytest.raises(TimeoutError):
+            waiting.result(1)
+        shutil.copytree(toy.code / "cache", toy.cache, dirs_exist_ok=True)
+        first.close()
+        assert waiting.result(60) == ("[1, 1]", "")
 
 
 def test_without_a_folder_that_can_be_written(toy):
