@@ -524,7 +524,7 @@ def start(server, tiny, tmp_path):
     return start_process
 
 
-def wait_for(path: Path, process: ForkedCommand | subprocess.Popen, seconds: float = 120) -> None:
+def wait_for(path: Path, process: ForkedCommand, seconds: float = 120) -> None:
     limit = time.monotonic() + seconds
     while not path.exists():
         assert process.poll() is None and time.monotonic() < limit, path
@@ -595,22 +595,14 @@ def test_a_killed_loader_process_and_a_killed_run_with_loader_processes_go_on(ti
     assert stats(tiny.results / "lost/0") == stats(tiny.results / "whole/0")
 
 
-def start_anew(tiny, *arguments: str) -> subprocess.Popen:
-    """Start main.py in a process that imports everything itself."""
-    command = [sys.executable, str(ROOT / "main.py"), "--cfg", str(tiny.path), f"out_dir={tiny.results}", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_signal_saves_exits_75_and_resumes(tiny, number):
-    process = start_anew(tiny, *SLOW)
+def test_signal_saves_exits_75_and_resumes(tiny, start, number):
+    process = start(*SLOW)
     wait_for(tiny.results / "tiny/0/checkpoint.pt", process)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 75, output
+    assert process.wait(240) == 75, process.output
     done = len(stats(tiny.results / "tiny/0")["train"])
-    assert 0 < done < 40 and "the same command goes on from there" in output
-    resumed = start_anew(tiny, *SLOW)
-    assert f"resuming in epoch {done} at step " in resumed.communicate(timeout=240)[0]
-    assert resumed.returncode == 0
+    assert 0 < done < 40 and "the same command goes on from there" in process.output
+    resumed = start(*SLOW)
+    assert resumed.wait(240) == 0 and f"resuming in epoch {done} at step " in resumed.output, resumed.output
     assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(40))

@@ -180,9 +180,16 @@ TINY = {
 }
 
 
-def call(sweep: Path, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(ROOT / "scripts/sweep.py"), str(sweep), *arguments]
-    return subprocess.run(command, cwd=sweep.parent, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture
+def call(lab, monkeypatch, capsys):
+    """A function that calls sweep.py in the folder of the sweep file, and returns its exit code and what it printed."""
+    monkeypatch.chdir(lab)
+
+    def run_script(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        return sweep_script.main(["s.yaml", *arguments]), capsys.readouterr().out
+
+    return run_script
 
 
 @pytest.fixture
@@ -193,28 +200,27 @@ def lab(tmp_path):
     return tmp_path
 
 
-def test_sweep_on_one_machine(lab, monkeypatch):
+def test_sweep_on_one_machine(lab, call):
     """Two real runs side by side; one has failed before and waits for --retry; then nothing is left to do."""
     good, bad = (lab / f"results/s/A/tiny-base_lr1e-{power}/0" for power in ("3", "30"))
     bad.mkdir(parents=True)
     (bad / "attempts.jsonl").write_text('{"event": "ended", "exit_code": 1, "reason": "exit code 1: loss is nan"}\n')
-    planned = call(lab / "s.yaml", "--plan").stdout
+    planned = call("--plan")[1]
     assert "2 runs: 1 failed, 1 missing" in planned and "loss is nan" in planned and not good.exists()
-    ran = call(lab / "s.yaml", "--jobs", "2")
-    assert ran.returncode == 1 and "1 done now, 0 failed" in ran.stdout and "left as it is" in ran.stdout, ran
+    code, told = call("--jobs", "2")
+    assert code == 1 and "1 done now, 0 failed" in told and "left as it is" in told, told
     assert (good / "result.json").is_file() and not (bad / "result.json").exists()
     assert len(json.loads((lab / "results/s/sweep.json").read_text())["runs"]) == 2
     assert "num_threads=" in read_attempts(good)[0]["command"][-1]
-    again = call(lab / "s.yaml", "--retry", "failed")
-    assert again.returncode == 0 and "1 done now" in again.stdout, again
-    once_more = call(lab / "s.yaml")
-    assert once_more.returncode == 0 and "nothing to do; 2 of 2" in once_more.stdout
+    code, told = call("--retry", "failed")
+    assert code == 0 and "1 done now" in told, told
+    code, told = call()
+    assert code == 0 and "nothing to do; 2 of 2" in told
     assert len(read_attempts(good)) == 2
-    planned = call(lab / "s.yaml", "--plan").stdout
+    planned = call("--plan")[1]
     assert "2 runs: 2 done" in planned and "remaining: 0.00 h" in planned
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\ngrid:\n  optim.base_lr: [1e-3]\n")
-    monkeypatch.chdir(lab)
-    assert sweep_script.main(["s.yaml"]) == 0  # nothing to do, and one run less is intended
+    assert call()[0] == 0  # nothing to do, and one run less is intended
     assert [run["name"] for run in json.loads((lab / "results/s/sweep.json").read_text())["runs"]] == [
         "tiny-base_lr1e-3"
     ]
@@ -343,7 +349,7 @@ def test_dry_run_prints_a_script_and_nothing_else(lab, capsys, monkeypatch):
     assert not (lab / "results/s/sweep.json").exists()
 
 
-def test_stopped_sweep_saves_exits_75_and_goes_on(lab):
+def test_stopped_sweep_saves_exits_75_and_goes_on(lab, call):
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 3\noverrides: [optim.max_epoch=2000]\n")
     command = [sys.executable, str(ROOT / "scripts/sweep.py"), "s.yaml", "--jobs", "1"]
     process = subprocess.Popen(command, cwd=lab, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -351,13 +357,13 @@ def test_stopped_sweep_saves_exits_75_and_goes_on(lab):
     while not (lab / "results/s/A/tiny/0/checkpoint.pt").exists():
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.02)
-    planned = call(lab / "s.yaml", "--plan").stdout
+    planned = call("--plan")[1]
     assert "1 running, 2 missing" in planned, planned
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 75 and "3 stopped" in output and "go on with: python" in output, output
     assert read_attempts(lab / "results/s/A/tiny/0")[-1]["exit_code"] == 75
-    planned = call(lab / "s.yaml", "--plan").stdout
+    planned = call("--plan")[1]
     assert "1 interrupted, 2 missing" in planned and "of 2000 epochs" in planned
 
 

@@ -1,17 +1,15 @@
 """A run on two processes against the same run on one: what its files say is the same to rounding."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from fork_server import ForkServer
 
 from graphgps_spse.errors import ConfigError, LaunchError
 from graphgps_spse.training import processes as processes_module
@@ -48,34 +46,48 @@ def free_port():
         return str(probe.getsockname()[1])
 
 
-def start(name, out_dir, count, *more):
-    """Start the processes of one run."""
-    out_dir.mkdir(exist_ok=True)
-    config = out_dir / f"{name}.yaml"
-    config.write_text(RUNS[name])
-    return launch(["main.py", "--cfg", str(config), *more, f"out_dir={out_dir}"], count)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Starts processes that need not import torch again."""
+    folder = tmp_path_factory.mktemp("warm")
+    (folder / "grit.yaml").write_text(RUNS["grit"])
+    with ForkServer([["main.py", "--cfg", "grit.yaml", "optim.max_epoch=1", "out_dir=results"]], folder) as started:
+        yield started
 
 
-def launch(words, count):
-    """Start a command as torchrun does: the place of each process is in its environment."""
-    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1"}
-    places = [{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)} for rank in range(count)]
-    return [
-        subprocess.Popen(
-            [sys.executable, *words],
-            cwd=ROOT,
-            env=shared | place,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for place in places
-    ]
+@pytest.fixture
+def launch(server, tmp_path_factory):
+    """A function that starts a command as torchrun does: the place of each process is in its environment."""
+
+    def start_processes(words, count):
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(count)}
+        places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+        folder = tmp_path_factory.mktemp("outputs")
+        return [
+            server.start(*words, folder=ROOT, output=folder / place["RANK"], environment=shared | place)
+            for place in places
+        ]
+
+    return start_processes
+
+
+@pytest.fixture
+def start(launch):
+    """A function that starts the processes of one run."""
+
+    def start_run(name, out_dir, count, *more):
+        out_dir.mkdir(exist_ok=True)
+        config = out_dir / f"{name}.yaml"
+        config.write_text(RUNS[name])
+        return launch(["main.py", "--cfg", str(config), *more, f"out_dir={out_dir}"], count)
+
+    return start_run
 
 
 def finish(processes, code=0):
-    outputs = [process.communicate(timeout=240)[0] for process in processes]
-    assert [process.returncode for process in processes] == [code] * len(processes), "\n".join(outputs)
+    codes = [process.wait(240) for process in processes]
+    outputs = [process.output for process in processes]
+    assert codes == [code] * len(processes), "\n".join(outputs)
     return outputs
 
 
@@ -89,9 +101,9 @@ def records(out_dir):
     return run_dir, lines
 
 
-def test_gradients_and_statistics_are_those_of_the_whole_batch():
+def test_gradients_and_statistics_are_those_of_the_whole_batch(launch):
     """In float64: float32 gradients of GRIT's signed root are not reproducible."""
-    first, _ = finish(launch([str(ROOT / "tests" / "training" / "process_pair.py")], 2))
+    first, _ = finish(launch(["tests/training/process_pair.py"], 2))
     assert [line.split(":")[0] for line in first.splitlines() if "gradients" in line] == [
         *("GRIT", "CSA", "GPS", "GPS, one share without edges"),
     ]
@@ -107,7 +119,7 @@ def test_no_edges_in_any_share_leave_statistics_and_gradients_finite(num_rows, m
     assert norm.weight.grad.tolist() == [0, 0] and norm.bias.grad.tolist() == [num_rows] * 2
 
 
-def test_two_processes_equal_one(tmp_path):
+def test_two_processes_equal_one(tmp_path, start):
     running = start("gps", tmp_path / "two", 2), start("gps", tmp_path / "one", 1)
     (first, second), _ = (finish(processes) for processes in running)
     assert "epoch" in first and "epoch" not in second, "only the first speaks"
@@ -121,7 +133,7 @@ def test_two_processes_equal_one(tmp_path):
     assert json.loads((run_dir / "env.json").read_text())["sessions"][0]["processes"] == 2
 
 
-def test_all_stop_together_and_go_on(tmp_path):
+def test_all_stop_together_and_go_on(tmp_path, start):
     """SIGTERM reaches one process; both save at the same step, and dropout goes on where each of them stood."""
     dropout = ["gt.dropout=0.2", "optim.max_epoch=4"]
     straight = start("grit", tmp_path / "straight", 2, *dropout)
@@ -138,7 +150,7 @@ def test_all_stop_together_and_go_on(tmp_path):
         assert [line["loss"] for line in ours[split]] == [line["loss"] for line in theirs[split]]
 
 
-def test_a_killed_process_ends_the_run_soon_and_the_next_start_goes_on(tmp_path):
+def test_a_killed_process_ends_the_run_soon_and_the_next_start_goes_on(tmp_path, start):
     """First one that only computes is killed, then the one that writes."""
     dropout = ["gt.dropout=0.2", "optim.max_epoch=8"]
     finish(start("grit", tmp_path / "straight", 2, *dropout))
@@ -149,11 +161,11 @@ def test_a_killed_process_ends_the_run_soon_and_the_next_start_goes_on(tmp_path)
             time.sleep(0.01)
         processes[victim].kill()
         killed_at = time.monotonic()
-        output, _ = processes[1 - victim].communicate(timeout=120)
-        assert time.monotonic() - killed_at < 60 and processes[1 - victim].returncode == 1
+        code, output = processes[1 - victim].wait(120), processes[1 - victim].output
+        assert time.monotonic() - killed_at < 60 and code == 1
         assert "Traceback" not in output and output.count("error: another process of this run has ended") == 1, output
         assert not checkpoint.with_name("result.json").exists(), "killed too late to test anything"
-        processes[victim].communicate()
+        processes[victim].wait()
         seen = checkpoint.read_bytes()
     finish(start("grit", tmp_path / "killed", 2, *dropout))
     (_, ours), (_, theirs) = records(tmp_path / "killed"), records(tmp_path / "straight")
