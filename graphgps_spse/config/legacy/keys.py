@@ -41,11 +41,11 @@ IGNORED: dict[str, tuple[str, ...]] = {
     "the official code of GPS, CSA and GRIT does not read them either": (
         *("model.match_upper", "gnn.skip_every", "gnn.batchnorm", "gnn.normalize_adj", "gnn.msg_direction"),
         *("gnn.self_msg", "gnn.att_final_linear", "gnn.att_final_linear_bn", "gnn.keep_edge"),
-        *("gnn.clear_feature", "gnn.dim_edge", "gt.bigbird"),
+        *("gnn.clear_feature", "gnn.dim_edge"),
         *("gt.pna_degrees", "gt.attn.signed_sqrt", "gt.attn.fwl", "posenc_RWSE.layers"),
         *("posenc_RWSE.n_heads", "posenc_RWSE.post_layers", "posenc_RRWP.add_identity", "posenc_RRWP.add_node_attr"),
         *("posenc_RRWP.add_inverse", "posenc_RRWP.layers", "posenc_RRWP.n_heads", "posenc_RRWP.post_layers"),
-        "optim.stop_patience",
+        *("optim.stop_patience", "gt.bigbird.max_position_embeddings"),
     ),
     "the encoder of this encoding does not read them": (
         "posenc_SignNet.n_heads",
@@ -76,7 +76,13 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "model.edge_decoding": (("dot",), "pairs of nodes are scored by their dot product"),
     "model.size_average": (("mean",), "the loss is the mean over graphs or nodes"),
     "model.thresh": ((0.5,), "the benchmarks use the threshold 0.5"),
-    "gt.layer_norm": ((False,), "layers are normalised by BatchNorm, or not at all"),
+    "gt.bigbird.attention_type": (("block_sparse",), "take None+Transformer for full attention"),
+    "gt.bigbird.hidden_act": (("relu",), "the feed-forward block of BigBird has ReLU"),
+    "gt.bigbird.use_bias": ((False,), "queries, keys and values of BigBird have no bias"),
+    "gt.bigbird.layer_norm_eps": ((1e-6, "1e-6"), "LayerNorm of BigBird has the eps 1e-6"),
+    "gt.bigbird.chunk_size_feed_forward": ((0,), "the feed-forward block takes all rows at once"),
+    "gt.bigbird.is_decoder": ((False,), "BigBird encodes graphs"),
+    "gt.bigbird.add_cross_attention": ((False,), "BigBird encodes graphs"),
     "gt.residual": ((True,), "layers always have a residual"),
     "gt.bn_no_runner": ((False,), "BatchNorm keeps running statistics"),
     "gt.update_e": ((True,), "GRIT always updates pairs"),
@@ -183,8 +189,8 @@ CONVOLUTIONS = {
 }
 """Layer types of the message passing models of GraphGPS, with -conv, and of GNN+, whose defaults differ."""
 
-LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
-ATTENTION_PARTS = ("Transformer", "BiasedTransformer", "Performer", "CSA", "None")
+LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "GIN", "GENConv", "PNA", "None")
+ATTENTION_PARTS = ("Transformer", "BiasedTransformer", "Performer", "BigBird", "CSA", "None")
 """What gt.layer_type may name before and after its +."""
 
 MINIMISED = ("mae", "mse", "rmse", "loss")

@@ -229,22 +229,27 @@ def _translate_model(settings: Translation) -> bool:
         return False
     has_token = model == "Graphormer" or (model == "GPSModel" and str(layer).endswith("+BiasedTransformer"))
     _ignore(settings, [key for key in settings.leaves if _is_of_another_model(key, model, has_token)], model)
-    if model not in ("GPSModel", "CSAModel") and "gt.batch_norm" in settings.leaves:
-        _check_only("gt.batch_norm", *settings.leaves.pop("gt.batch_norm"), (True,), f"{model} has its norms always")
+    for key, usual in (("gt.batch_norm", True), ("gt.layer_norm", False)):
+        if model not in ("GPSModel", "CSAModel") and key in settings.leaves:
+            _check_only(key, *settings.leaves.pop(key), (usual,), f"{model} has its norms always")
     if has_token:
         _translate_token(settings)
     if model == "Graphormer":
         del settings.leaves["gt.layer_type"]
         return False
     if model == "SANTransformer":
-        _check_only("gt.layer_type", layer, layer_where, ("SANLayer",), "this is the layer of the publication")
-    if model in ("GritTransformer", "SANTransformer"):
+        cure = "the layer of the publication, and its second form in GraphGPS"
+        _check_only("gt.layer_type", layer, layer_where, ("SANLayer", "SAN2Layer"), cure)
+        if layer == "SAN2Layer":
+            note = "'gt.layer_type: SAN2Layer' is read as gt.separate_softmax: True"
+            settings.put("gt.separate_softmax", True, layer_where, note)
+    if model in ("GritTransformer", "SANTransformer", "Performer", "BigBird"):
         del settings.leaves["gt.layer_type"]
         return False
     if model not in ("GPSModel", "CSAModel"):
         raise ConfigError(
             f"{where}: 'model.type' is {model!r}; the models here are GPSModel (CSA too), GritTransformer, custom_gnn, "
-            "Graphormer, SANTransformer, gnn"
+            "Graphormer, SANTransformer, Performer, BigBird, gnn"
         )
     local, _, attention = str(layer).partition("+")
     if local not in LOCAL_PARTS or attention not in ATTENTION_PARTS:

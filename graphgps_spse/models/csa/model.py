@@ -97,7 +97,7 @@ class CSAModel(nn.Module):
             e_ED = self.pair_encoder.of_edges(batch, features).index_select(0, edges.order_E)
         x_ND, pairs = self.node_encoder(batch), CSAPairs(layout, features, shared)
         for layer in self.layers:
-            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights)
+            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights, graphs=layout)
         out = self.head(x_ND, layout)
         return out if weights is None else (out, weights)
 

@@ -3,21 +3,32 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
-from graphgps_spse.models.modules.message_passing import GAT, GCN, GINE, AfterConvolution, GatedGCN
+from graphgps_spse.models.modules.message_passing import (
+    GAT,
+    GCN,
+    GIN,
+    GINE,
+    PNA,
+    AfterConvolution,
+    GatedGCN,
+    GENConv,
+)
 from graphgps_spse.models.modules.stable_distance import DistanceGate
 from graphgps_spse.models.options import TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.options import Options, option
 
-LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "None")
-GLOBAL_PARTS = ("Transformer", "BiasedTransformer", "Performer", "None")
+LOCAL_PARTS = ("GINE", "CustomGatedGCN", "GCN", "GAT", "GIN", "GENConv", "PNA", "None")
+GLOBAL_PARTS = ("Transformer", "BiasedTransformer", "Performer", "BigBird", "None")
 """Global parts of GPS."""
-WITHOUT_EDGE_FEATURES = ("GCN", "None")
+WITHOUT_EDGE_FEATURES = ("GCN", "GIN", "None")
 """Local parts that do not read edge features."""
 GATED_PARTS = ("GINE", "CustomGatedGCN")
 """Local parts whose messages can be weighted by a distance of positional encodings."""
@@ -28,10 +39,37 @@ class LayerOptions(Options, section="gt"):
 
     layer_type: str = option(
         "GINE+Transformer",
-        "local part (GINE, CustomGatedGCN, GCN, GAT, None) + global part (Transformer, BiasedTransformer, Performer, "
-        "CSA, None)",
+        "local part (GINE, CustomGatedGCN, GCN, GAT, GIN, GENConv, PNA, None) + global part (Transformer, "
+        "BiasedTransformer, Performer, BigBird, CSA, None)",
     )
     batch_norm: bool = option(True, "GPS and CSA: BatchNorm after each part of a layer; without it there is no norm")
+    layer_norm: bool = option(
+        False,
+        "GPS and CSA: in place of BatchNorm, a norm over all nodes and columns of a graph; needs batch_norm False",
+    )
+
+    def norm(self) -> Callable[[int], nn.Module]:
+        """Return what builds a norm from the number of columns. Raises ConfigError for two norms at once."""
+        if self.batch_norm and self.layer_norm:
+            raise ConfigError("gt.layer_norm: a layer has one norm; set gt.batch_norm=False too")
+        return GraphLayerNorm if self.layer_norm else nn.BatchNorm1d if self.batch_norm else nn.Identity
+
+
+class GraphLayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + 1e-5) * weight + bias, both over all nodes and columns of a graph, as in PyG.
+
+    Weight and bias have a value for each column.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x_ND: Tensor, graphs: PairLayout) -> Tensor:
+        """Return [N, D]."""
+        centred_ND = x_ND - graphs.at_nodes(graphs.mean_nodes(x_ND).mean(1, keepdim=True))
+        variance_B1 = graphs.mean_nodes(centred_ND.square()).mean(1, keepdim=True)
+        return centred_ND / graphs.at_nodes((variance_B1 + 1e-5).sqrt()) * self.weight + self.bias
 
 
 class GPSLayer(nn.Module):
@@ -45,12 +83,11 @@ class GPSLayer(nn.Module):
         attention: nn.Module | None,
         activation: str,
         dropout: float,
-        batch_norm: bool = True,
+        norm: Callable[[int], nn.Module] = nn.BatchNorm1d,
     ) -> None:
-        """Without `batch_norm`, BN in the equations is the identity."""
+        """`norm` is BN in the equations: BatchNorm1d, GraphLayerNorm or Identity, from the number of columns."""
         super().__init__()
         self.dropout, self.local, self.attention = dropout, local, attention
-        norm = nn.BatchNorm1d if batch_norm else nn.Identity
         self.norm_local = None if local is None else norm(dim)
         self.norm_attention = None if attention is None else norm(dim)
         self.ffn = nn.Sequential(
@@ -69,21 +106,28 @@ class GPSLayer(nn.Module):
         edges: EdgeLayout | None,
         pairs: Any,
         weights: list[Tensor] | None = None,
+        *,
+        graphs: PairLayout | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the next node and edge features; the local part reads `edges` and attention reads `pairs`.
 
-        Attention weights are appended to `weights`.
+        Attention weights are appended to `weights`. GraphLayerNorm reads `graphs`, the graphs of the rows of x.
         """
         parts = []
         if self.local is not None and self.norm_local is not None:
             local_ND, e_ED = self.local(x_ND, e_ED, edges)
-            parts.append(self.norm_local(local_ND))
+            parts.append(normalised(self.norm_local, local_ND, graphs))
         if self.attention is not None and self.norm_attention is not None:
             given = (x_ND, pairs) if weights is None else (x_ND, pairs, weights)
             global_ND = F.dropout(self.attention(*given), self.dropout, self.training)
-            parts.append(self.norm_attention(x_ND + global_ND))
+            parts.append(normalised(self.norm_attention, x_ND + global_ND, graphs))
         x_ND = parts[0] + parts[1] if len(parts) == 2 else parts[0]
-        return self.norm_ffn(x_ND + self.ffn(x_ND)), e_ED
+        return normalised(self.norm_ffn, x_ND + self.ffn(x_ND), graphs), e_ED
+
+
+def normalised(norm: nn.Module, x_ND: Tensor, graphs: PairLayout | None) -> Tensor:
+    """Return the norm of rows; GraphLayerNorm reads the graphs."""
+    return norm(x_ND, graphs) if isinstance(norm, GraphLayerNorm) else norm(x_ND)
 
 
 def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated: bool = False) -> nn.ModuleList:
@@ -102,7 +146,7 @@ def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated:
             attention=attention(dim, options.n_heads, dropout=options.attn_dropout) if attention else None,
             activation=activation,
             dropout=options.dropout,
-            batch_norm=layer.batch_norm,
+            norm=layer.norm(),
         )
         for index in range(options.layers)
     )
@@ -134,6 +178,8 @@ def local_part(
     if name == "CustomGatedGCN":
         gate, dropout = DistanceGate(dim, activation=activation) if gated else None, options.dropout
         return GatedGCN(dim, activation=activation, dropout=dropout, update_edges=not is_last, gate=gate)
-    if name == "GCN":
-        return GCN(dim, after=after)
+    if name == "GIN":
+        return GIN(dim, activation=activation, after=after)
+    if name in ("GCN", "GENConv", "PNA"):
+        return {"GCN": GCN, "GENConv": GENConv, "PNA": PNA}[name](dim, after=after)
     return GAT(dim, options.n_heads, after=after) if name == "GAT" else None

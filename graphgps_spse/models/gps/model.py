@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.gps.attention import GraphAttention
+from graphgps_spse.models.gps.bigbird import BigBirdEncoder
 from graphgps_spse.models.gps.layer import (
     GATED_PARTS,
     GLOBAL_PARTS,
@@ -30,12 +31,13 @@ from graphgps_spse.models.options import KernelOptions, TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.sparse_pairs import SparsePairs
 from graphgps_spse.registry import edge_encoders, models
 
 
 @models.register("GPSModel")
 class GPSModel(nn.Module):
-    """GPS with GINE, gated graph convolution, GCN, GAT or no local part, and multi-head attention or none."""
+    """GPS with message passing or none, and attention or none: `gt.layer_type`."""
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class GPSModel(nn.Module):
                 {
                     "None": None,
                     "BiasedTransformer": partial(BiasedAttention, kernels=kernels),
+                    "BigBird": partial(BigBirdEncoder.from_cfg, cfg),
                     "Performer": PerformerAttention,
                     "Transformer": partial(GraphAttention, kernels=kernels),
                 }[attention],
@@ -123,9 +126,13 @@ class GPSModel(nn.Module):
         if self.tokens is not None and bias_PH is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
         blocks = NodeBlocks(inner.sizes, x_ND.device)
-        pairs = blocks if bias_PH is None else BiasedPairs(blocks, bias_PH)
+        pairs: NodeBlocks | BiasedPairs | SparsePairs = blocks
+        if bias_PH is not None:
+            pairs = BiasedPairs(blocks, bias_PH)
+        elif isinstance(self.layers[0].attention, BigBirdEncoder):
+            pairs = SparsePairs(inner.sizes, x_ND.device)
         for layer in self.layers:
-            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights)
+            x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights, graphs=inner)
         if self.reads_tokens:
             x_ND, layout = x_ND[token_places(layout)], PairLayout((1,) * layout.num_graphs, layout.device)
         elif self.tokens is not None:

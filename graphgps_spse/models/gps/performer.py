@@ -9,7 +9,7 @@ from graphgps_spse.errors import ConfigError
 from graphgps_spse.ops.graph_attention import NodeBlocks
 
 HEAD_WIDTH = 64
-"""Width of a head, whatever the width of the nodes, as in the code of GPS."""
+"""Width of a head in GPS, whatever the width of the nodes, as in its code."""
 EPS = 1e-4
 """Added to every feature, so that no query has a sum of zero."""
 
@@ -24,11 +24,17 @@ class PerformerAttention(nn.Module):
 
     projection: Tensor
 
-    def __init__(self, dim: int, num_heads: int, *, dropout: float) -> None:
+    def __init__(
+        self, dim: int, num_heads: int, *, dropout: float, head_width: int = HEAD_WIDTH, bias: bool = False
+    ) -> None:
+        """`bias` is that of queries, keys and values. Raises ConfigError for heads too narrow for a feature."""
         super().__init__()
-        self.num_heads, self.dropout, inner = num_heads, nn.Dropout(dropout), num_heads * HEAD_WIDTH
-        self.qkv, self.out = nn.Linear(dim, 3 * inner, bias=False), nn.Linear(inner, dim)
-        self.register_buffer("projection", orthogonal_rows(int(HEAD_WIDTH * math.log(HEAD_WIDTH)), HEAD_WIDTH))
+        num_features = int(head_width * math.log(head_width))
+        if num_features < 1:
+            raise ConfigError(f"gt.n_heads={num_heads}: a head of Performer needs 2 columns, dim_hidden is {dim}")
+        self.num_heads, self.dropout, inner = num_heads, nn.Dropout(dropout), num_heads * head_width
+        self.qkv, self.out = nn.Linear(dim, 3 * inner, bias=bias), nn.Linear(inner, dim)
+        self.register_buffer("projection", orthogonal_rows(num_features, head_width))
 
     def forward(self, x_ND: Tensor, blocks: NodeBlocks, weights: list[Tensor] | None = None) -> Tensor:
         """Return [N, D]. Raises ConfigError where attention weights are asked for: they are never computed."""
@@ -46,7 +52,7 @@ class PerformerAttention(nn.Module):
 
     def _features(self, x: Tensor, mask: Tensor | None, *, over: tuple[int, ...]) -> Tensor:
         """Return f(x), [graphs, H, size, M], zero where the mask is; exponents are shifted by their maximum `over`."""
-        x = x * HEAD_WIDTH**-0.25
+        x = x * x.shape[3] ** -0.25
         exponent = x @ self.projection.to(x.dtype).t()
         shown = exponent if mask is None else exponent.masked_fill(~mask, -torch.inf)
         shift = shown.amax(over, keepdim=True).detach()

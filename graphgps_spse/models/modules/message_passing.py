@@ -1,4 +1,4 @@
-"""Message passing along edges: GINE, the gated graph convolution, GCN and GAT, each with residual and dropout."""
+"""Message passing along edges: GIN, GINE, the gated graph convolution, GCN, GAT, GENConv and PNA."""
 
 import math
 from typing import NamedTuple
@@ -57,6 +57,14 @@ class GINE(nn.Module):
         message_ED = message_ED if self.gate is None else message_ED * self.gate(edges)
         update_ND = self.mlp(x_ND + edges.sum_at_receivers(message_ED).to(x_ND.dtype))
         return self.update(x_ND, update_ND), e_ED
+
+
+class GIN(GINE):
+    """The update MLP(x_i + sum_j x_j) over the edges j -> i (Xu et al. 2019); e is not read."""
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node features, and the edge features as given."""
+        return self.update(x_ND, self.mlp(x_ND + edges.sum_at_receivers(edges.at_senders(x_ND)).to(x_ND.dtype))), e_ED
 
 
 class GatedGCN(nn.Module):
@@ -183,3 +191,50 @@ class GAT(nn.Module):
         total_NH = own_NH + edges.sum_at_receivers(share_EH).to(x_ND.dtype)
         total_N1 = total_NH.repeat_interleave(value_NHC.shape[2], dim=1)
         return self.update(x_ND, self.bias + (summed_ND + own_N1 * value_NHC.flatten(1)) / total_N1), e_ED
+
+
+class GENConv(nn.Module):
+    """The update MLP(x_i + sum_j s_ji m_ji) over the edges j -> i (Li et al. 2020), m_ji = ReLU(x_j + e_ji) + 1e-7.
+
+    s_ji is the softmax of m_ji over j, channel by channel. The MLP has one hidden layer of twice the width, with
+    BatchNorm and ReLU, and no biases.
+    """
+
+    def __init__(self, dim: int, *, after: AfterConvolution) -> None:
+        super().__init__()
+        wide = 2 * dim
+        self.mlp = nn.Sequential(
+            nn.Linear(dim, wide, bias=False), nn.BatchNorm1d(wide), nn.ReLU(), nn.Linear(wide, dim, bias=False)
+        )
+        self.update = NodeUpdate(dim, after)
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node features, and the edge features as given."""
+        message_ED = (edges.at_senders(x_ND) + e_ED).relu() + 1e-7
+        share_ED = (message_ED - edges.at_receivers(edges.max_at_receivers(message_ED.detach()))).exp()
+        total_ND = edges.sum_at_receivers(share_ED)
+        received_ND = edges.sum_at_receivers(share_ED * message_ED) / torch.where(total_ND > 0, total_ND, 1)
+        return self.update(x_ND, self.mlp(x_ND + received_ND.to(x_ND.dtype))), e_ED
+
+
+class PNA(nn.Module):
+    """The update L(V[x_i, mean_j m_ji, max_j m_ji, sum_j m_ji]) over the edges j -> i (Corso et al. 2020).
+
+    m_ji = U[x_i, x_j, W e_ji]; L, U, V and W are linear. These are the aggregators of GPS, which scales by no degrees.
+    Without edges that end at a node, all three are 0.
+    """
+
+    def __init__(self, dim: int, *, after: AfterConvolution) -> None:
+        super().__init__()
+        self.edge, self.message = nn.Linear(dim, dim), nn.Linear(3 * dim, dim)
+        self.merge, self.out = nn.Linear(4 * dim, dim), nn.Linear(dim, dim)
+        self.update = NodeUpdate(dim, after)
+
+    def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Return the next node features, and the edge features as given."""
+        ends_EW = torch.cat([edges.at_receivers(x_ND), edges.at_senders(x_ND), self.edge(e_ED)], dim=1)
+        message_ED, number_N1 = self.message(ends_EW), edges.received_N.unsqueeze(1)
+        sum_ND = edges.sum_at_receivers(message_ED).to(x_ND.dtype)
+        max_ND = edges.max_at_receivers(message_ED).masked_fill(number_N1 == 0, 0)
+        merged_ND = self.merge(torch.cat([x_ND, sum_ND / number_N1.clamp(min=1), max_ND, sum_ND], dim=1))
+        return self.update(x_ND, self.out(merged_ND)), e_ED

@@ -19,6 +19,7 @@ from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.options import TransformerOptions
 from graphgps_spse.models.san.attention import OtherPairs, SpectralAttention
+from graphgps_spse.models.san.separate_attention import SeparateAttention
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import models
@@ -28,7 +29,16 @@ class SANOptions(Options, section="gt"):
     """Which pairs SAN attends to."""
 
     full_graph: bool = option(True, "SAN: attention to all nodes of the graph; without it, along edges only")
+    separate_softmax: bool = option(
+        False, "SAN: SAN2Layer of GraphGPS, with one softmax over edges and one over the other pairs, and gamma learned"
+    )
     gamma: float = option(1e-5, "SAN: weight of pairs that are not edges, relative to edges", at_least=0, at_most=1e6)
+
+    def attention(self, dim: int, num_heads: int) -> SpectralAttention:
+        """Return the attention of one layer."""
+        if self.separate_softmax:
+            return SeparateAttention(dim, num_heads, full_graph=self.full_graph)
+        return SpectralAttention(dim, num_heads, gamma=self.gamma, full_graph=self.full_graph)
 
 
 class SANLayer(nn.Module):
@@ -79,7 +89,7 @@ class SAN(nn.Module):
             layers=nn.ModuleList(
                 SANLayer(
                     dim,
-                    attention=SpectralAttention(dim, shape.n_heads, gamma=options.gamma, full_graph=options.full_graph),
+                    attention=options.attention(dim, shape.n_heads),
                     dropout=shape.dropout,
                 )
                 for _ in range(shape.layers)

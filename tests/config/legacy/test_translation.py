@@ -178,7 +178,8 @@ SAN = {
     "posenc_LapPE.enable": True, "posenc_LapPE.model": "Transformer", "posenc_LapPE.dim_pe": 16,
     "posenc_LapPE.layers": 2, "posenc_LapPE.n_heads": 4, "posenc_LapPE.eigen.max_freqs": 10,
 }  # fmt: skip
-SAN_OF_LRGB = {  # encoders, head, width, layers after message passing, thousands of parameters (Dwivedi et al. 2022)
+SAN_OF_LRGB = {  # encoders, head, width, layers after message passing, thousands of parameters
+    # Sizes: SAN+LapPE in the tables of README.md of vijaydwivedi75/lrgb at commit 2410e9e.
     "PyG-VOCSuperpixels edge_wt_region_boundary": ("VOCNode", "VOCEdge", "inductive_node", 88, 3, 531),
     "PyG-COCOSuperpixels edge_wt_region_boundary": ("VOCNode", "VOCEdge", "inductive_node", 88, 3, 536),
     "OGB peptides-functional": ("Atom", "Bond", "default", 84, 1, 493),
@@ -196,6 +197,27 @@ def test_san_has_the_published_sizes(data, tmp_path):
     parts = build(cfg := load_config(write(tmp_path, flat)))
     assert round(count_parameters(parts.model) / 1000) == thousands
     build_training(cfg, parts, tmp_path, torch.device("meta"))
+
+
+def test_other_layers_of_graphgps(tmp_path, caplog):
+    """Models and layers that few files name: each is built from the keys that GraphGPS has for it."""
+
+    sizes = {"gt.layers": 1, "gt.dim_hidden": 16, "gt.n_heads": 4}
+
+    def model_of(**changes: Any) -> torch.nn.Module:
+        flat = minimal(**{"dataset.node_encoder_name": "TypeDictNode", "dataset.edge_encoder_name": "TypeDictEdge"})
+        return build(load_config(write(tmp_path, flat | sizes | changes))).model
+
+    bigbird = {"gt.bigbird.block_size": 2, "gt.bigbird.num_random_blocks": 1, "gt.bigbird.max_position_embeddings": 9}
+    for layer in ("PNA+Performer", "GIN+BigBird"):
+        model_of(**{"gt.layer_type": layer, "gt.batch_norm": False, "gt.layer_norm": True} | bigbird)
+    for name in ("Performer", "BigBird"):
+        assert type(model_of(**{"model.type": name, "gt.gamma": 0.1, "gt.layer_norm": False})).__name__ == name
+    assert model_of(**{"model.type": "BigBird"} | bigbird).layers[0].plan.block_size == 2
+    san = model_of(**{"model.type": "SANTransformer", "gt.layer_type": "SAN2Layer"})
+    assert type(san.layers[0].attention).__name__ == "SeparateAttention"
+    assert "'gt.layer_type: SAN2Layer' is read as gt.separate_softmax: True" in caplog.text
+    assert "BigBird has its norms always" in refusal(tmp_path, {"model.type": "BigBird", "gt.layer_norm": True})
 
 
 def test_nodes_without_an_encoder_and_layers_without_norms(tmp_path, caplog):
@@ -410,8 +432,8 @@ def test_overrides_may_use_their_keys(tmp_path):
     assert (cfg.wandb.mode, cfg.optim.max_epoch) == ("offline", 100)  # and the file's defaults stay ours
     assert load_config(path, ["wandb.mode=offline", "wandb.use=False"]).wandb.mode == "disabled"
     assert load_config(path, ["wandb.use=True"]).wandb.mode == "online"
-    with pytest.raises(ConfigError, match=r"override 'gt\.layer_norm=True'.*BatchNorm"):
-        load_config(path, ["gt.layer_norm=True"])
+    with pytest.raises(ConfigError, match=r"override 'gt\.bn_no_runner=True'.*BatchNorm"):
+        load_config(path, ["gt.bn_no_runner=True"])
 
 
 def test_an_official_file_may_be_a_base(tmp_path):
@@ -432,11 +454,11 @@ def test_an_official_file_may_be_a_base(tmp_path):
         ({"dataset.format": "OGB", "dataset.name": "ogbl-collab"}, ["ogbl-collab", "peptides-functional", "own_data"]),
         ({"dataset.format": "PyG-VOCSuperpixels", "dataset.name": "coord"}, ["coord", "edge_wt_region_boundary"]),
         ({"dataset.format": "PyG", "dataset.name": "Karate"}, ["Karate", "PyG-<Class>"]),
-        ({"model.type": "SANTransformer", "gt.layer_type": "SAN2Layer"}, ["SAN2Layer", "SANLayer"]),
+        ({"model.type": "SANTransformer", "gt.layer_type": "SAN3Layer"}, ["SAN3Layer", "SANLayer", "SAN2Layer"]),
         ({"model.type": "GPSwLPEModel"}, ["GPSwLPEModel", "GPSModel"]),
         ({"model.type": "custom_gnn", "gnn.layer_type": "generalconv"}, ["generalconv", "gatedgcnconv"]),
         ({"pretrained.dir": "pretrained/zinc"}, ["'pretrained.dir'", "train.mode eval", "train.init_from"]),
-        ({"gt.layer_type": "CustomGatedGCN+BigBird"}, ["BigBird", "Performer", "CSA"]),
+        ({"gt.layer_type": "CustomGatedGCN+Linformer"}, ["Linformer", "BigBird", "CSA"]),
         ({"gt.layer_type": "GINE"}, ["'GINE'", "Transformer"]),
         ({"train.mode": "PCQM4Mv2-inference"}, ["train.mode", "scripts/predict.py"]),
         ({"metric_best": "mae", "metric_agg": "argmax"}, ["metric_agg", "minimum"]),

@@ -16,9 +16,12 @@ from model_graphs import (
     shaken,
 )
 from small_configs import GPS_VARIANTS, gps_config
+from torch_geometric.nn import LayerNorm
 
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.models.build import build_model, count_parameters, describe
+from graphgps_spse.models.gps.layer import GraphLayerNorm
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.training import processes
 
 
@@ -140,13 +143,37 @@ def test_a_training_batch_of_one_edge_gives_what_several_processes_give(monkeypa
         ({"dropout": 1.0}, "gt.dropout: 1.0"),
         ({"layer_type": "None+None"}, "None.None leaves"),
         ({"layer_type": "GINE"}, "'GINE' must be a local part"),
-        ({"layer_type": "PNA+Transformer"}, "GINE, CustomGatedGCN, GCN, GAT, None"),
+        ({"layer_type": "SAGE+Transformer"}, "GINE, CustomGatedGCN, GCN, GAT, GIN, GENConv, PNA, None"),
+        ({"layer_norm": True}, "a layer has one norm; set gt.batch_norm=False"),
         ({"layer_type": "None+CSA"}, "Set model.type=CSAModel"),
     ],
 )
 def test_options_that_do_not_fit_are_named(change, message):
     with pytest.raises(ConfigError, match=message):
         build_model(gps_config(**change), SPEC, [ENCODINGS["RWSE"]], 1)
+
+
+@pytest.mark.parametrize("local", ["GIN", "GENConv", "PNA"])
+def test_other_local_parts_train_with_a_norm_of_graphs(local):
+    """All parameters learn, and a graph is predicted alike in any batch."""
+    tree = gps_config(layer_type=f"{local}+Transformer", batch_norm=False, layer_norm=True)
+    model, dataset = shaken(build_model(tree, SPEC, [ENCODINGS["RWSE"]], 1)), random_graphs()
+    batch = dataset.batch(range(len(SIZES)))
+    model.train()(batch).sum().backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+    together = model.eval()(batch)
+    for row, graph in enumerate(batch.index_B.tolist()):
+        torch.testing.assert_close(model(dataset.batch([graph]))[0], together[row], rtol=1e-9, atol=1e-9)
+
+
+def test_norm_of_graphs_equals_that_of_pyg():
+    ours, theirs = GraphLayerNorm(6).double(), LayerNorm(6).double()
+    for parameter in ours.parameters():
+        parameter.data.normal_()
+    theirs.load_state_dict(ours.state_dict())
+    x_ND, sizes = torch.randn(12, 6, dtype=torch.float64), (1, 4, 7)
+    expected = theirs(x_ND, torch.repeat_interleave(torch.arange(3), torch.tensor(sizes)))
+    torch.testing.assert_close(ours(x_ND, PairLayout(sizes)), expected)
 
 
 @pytest.mark.parametrize(

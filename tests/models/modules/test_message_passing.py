@@ -1,8 +1,19 @@
 import pytest
 import torch
-from torch_geometric.nn import GATConv, GCNConv, GINEConv, ResGatedGraphConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv, PNAConv, ResGatedGraphConv
+from torch_geometric.nn import GENConv as PyGGENConv
 
-from graphgps_spse.models.modules.message_passing import GAT, GCN, GINE, AfterConvolution, GatedGCN, GCNWithEdges
+from graphgps_spse.models.modules.message_passing import (
+    GAT,
+    GCN,
+    GIN,
+    GINE,
+    PNA,
+    AfterConvolution,
+    GatedGCN,
+    GCNWithEdges,
+    GENConv,
+)
 from graphgps_spse.ops.edge_layout import EdgeLayout
 
 # 2 -> 0, 0 -> 1, 2 -> 1, 1 -> 2 and 2 -> 1 once more; node 3 has no edges
@@ -96,6 +107,47 @@ def test_gine_equals_that_of_pyg():
     theirs = GINEConv(ours.mlp).double()  # draws the weights of the MLP anew
     out, _ = ours(x_ND, e_ED[edges.order_E], edges)
     torch.testing.assert_close(out, theirs(x_ND, LOOPS, e_ED))
+
+
+def test_gin_equals_that_of_pyg():
+    edges, x_ND, e_ED = inputs(LOOPS)
+    ours = GIN(6, activation="relu", after=BARE).double()
+    theirs = GINConv(ours.mlp).double()  # draws the weights of the MLP anew
+    out, after = ours(x_ND, e_ED, edges)
+    torch.testing.assert_close(out, theirs(x_ND, LOOPS))
+    assert after is e_ED
+
+
+def test_genconv_equals_that_of_pyg():
+    edges, x_ND, e_ED = inputs(LOOPS)
+    ours, theirs = GENConv(6, after=BARE).double(), PyGGENConv(6, 6).double()
+    ours.mlp[1].weight.data.normal_()
+    for mine, place in ((ours.mlp[0], 0), (ours.mlp[1], 1), (ours.mlp[3], -1)):
+        theirs.mlp[place].load_state_dict(mine.state_dict())
+    x_ND, theirs_x_ND = x_ND.clone().requires_grad_(), x_ND.clone().requires_grad_()
+    out, expected = ours(x_ND, e_ED[edges.order_E], edges)[0], theirs(theirs_x_ND, LOOPS, e_ED)
+    torch.testing.assert_close(out, expected)
+    weights = torch.linspace(1, 2, 24, dtype=torch.float64).reshape(4, 6)
+    (out * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(x_ND.grad, theirs_x_ND.grad)
+
+
+def test_pna_equals_that_of_pyg():
+    edges, x_ND, e_ED = inputs(EDGES)  # node 3 receives nothing
+    ours = PNA(6, after=BARE).double()
+    theirs = PNAConv(6, 6, ["mean", "max", "sum"], ["identity"], torch.tensor([1, 2, 1]), edge_dim=6).double()
+    names = {"edge_encoder": ours.edge, "pre_nns.0.0": ours.message, "post_nns.0.0": ours.merge, "lin": ours.out}
+    for name, mine in names.items():
+        theirs.get_submodule(name).load_state_dict(mine.state_dict())
+    out, _ = ours(x_ND, e_ED[edges.order_E], edges)
+    expected = theirs(x_ND, EDGES, e_ED)
+    torch.testing.assert_close(out, expected)
+    weights = torch.linspace(1, 2, 24, dtype=torch.float64).reshape(4, 6)
+    (out * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for name, mine in names.items():
+        torch.testing.assert_close(mine.weight.grad, theirs.get_submodule(name).weight.grad)
 
 
 def test_the_gates_are_those_of_pyg_but_for_the_normalisation():

@@ -10,6 +10,7 @@ from small_configs import san_config
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import build_model, count_parameters
 from graphgps_spse.models.san.attention import OtherPairs, SpectralAttention
+from graphgps_spse.models.san.separate_attention import SeparateAttention
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -45,6 +46,40 @@ def test_attention_along_edges_has_fewer_maps_and_no_cost_of_pairs():
     full, sparse = (build_model(san_config(full_graph=on), SPEC, [ENCODINGS["LapPE"]], 1) for on in (True, False))
     assert count_parameters(full) - count_parameters(sparse) == 2 * 3 * 12 * 12 + 12
     assert (full.values_kept_of_pair, sparse.values_kept_of_pair) == (2 * 2 * 3, 0)
+
+
+@pytest.mark.parametrize("full_graph", [True, False])
+def test_separate_softmax_over_edges_and_over_other_pairs(full_graph):
+    """SAN2Layer's attention, one graph at a time, from dense matrices; node 0 of the second graph has no other pair."""
+    torch.manual_seed(0)
+    attention = SeparateAttention(6, 2, full_graph=full_graph).double()
+    edge_index_2E, sizes = torch.tensor([[0, 2, 1, 3, 5, 6], [1, 1, 3, 0, 4, 4]]), (4, 3)
+    x_ND, e_ED = torch.randn(7, 6, dtype=torch.float64), torch.randn(6, 6, dtype=torch.float64)
+    other, edges = torch.randn(1, 6, dtype=torch.float64), EdgeLayout(edge_index_2E, 7)
+    pairs = OtherPairs.of(edge_index_2E, PairLayout(sizes), torch.float64)
+    out = attention(x_ND, e_ED[edges.order_E], edges, *((other, pairs) if full_graph else (None, None)))
+    is_edge, graph = torch.zeros(7, 7, dtype=torch.bool), torch.tensor([0] * 4 + [1] * 3)
+    is_edge[tuple(edge_index_2E)] = True
+    e = torch.zeros(7, 7, 6, dtype=torch.float64).index_put(tuple(edge_index_2E), e_ED)
+    is_other = (graph[:, None] == graph) & ~is_edge & ~torch.eye(7, dtype=torch.bool)
+
+    def mean(query, key, of_pair, allowed):
+        logit = (query(x_ND)[None] * key(x_ND)[:, None] * of_pair).unflatten(2, (2, 3)).sum(3) / 3**0.5
+        share = logit.masked_fill(~allowed[..., None], -torch.inf).softmax(0).nan_to_num()  # [sender, receiver, H]
+        return torch.einsum("jih,jhc->ihc", share, attention.value(x_ND).unflatten(1, (2, 3))).flatten(1)
+
+    expected = mean(attention.query, attention.key, attention.edge(e), is_edge)
+    if full_graph:
+        to_query, to_key, to_edge = attention.others
+        expected = (expected + 0.5 * mean(to_query, to_key, to_edge(other), is_other)) / 1.5
+    torch.testing.assert_close(out, expected)
+
+
+def test_san_of_the_second_form_learns_the_share_of_other_pairs():
+    model = shaken(build_model(san_config(separate_softmax=True), SPEC, [ENCODINGS["LapPE"]], 1)).train()
+    model(random_graphs().batch(range(len(SIZES)))).sum().backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+    assert sum(name.endswith("share_of_others") for name, _ in model.named_parameters()) == 2
 
 
 def test_heads_of_the_encoder_must_divide_its_columns():
