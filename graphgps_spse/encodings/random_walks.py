@@ -54,9 +54,8 @@ def walk_probabilities(
     """Return the entries of P^0 .. P^(num_powers - 1), for all pairs and for nodes (the diagonals).
 
     A is the directed adjacency matrix: A[i, j] is the number of edges from i to j, self-loops included, or the sum of
-    their weights `weight_E`. D is the
-    diagonal matrix of its row sums. A node without outgoing edges has a zero row in P. Sums are in float64, and results
-    are rounded to float32 once.
+    their weights `weight_E`. D is the diagonal matrix of its row sums. A node without outgoing edges has a zero row in
+    P. Sums are in float64, and results are rounded to float32 once.
 
     Returns:
         pair [P, num_powers] float32 (None unless `pairs`), and node [N, num_powers] float32.
@@ -80,6 +79,18 @@ def _walk(node_ptr, edge_ptr, pair_ptr, edges, weight_E, pairs, pair_PC, node_NC
             degree[edges[0, e]] += weight_E[e]
         power, product = np.eye(n), np.empty((n, n))
         for k in range(node_NC.shape[1]):
+            if k > 0:
+                product[:] = 0.0
+                for e in range(begin, end):  # rows and numbers have names, so that the inner loops become vectors
+                    row, via, weight = product[edges[0, e]], power[edges[1, e]], weight_E[e]
+                    for j in range(n):
+                        row[j] += weight * via[j]
+                for i in range(n):
+                    row, divisor = product[i], degree[i]
+                    if divisor > 0.0:
+                        for j in range(n):
+                            row[j] /= divisor
+                power, product = product, power
             for i in range(n):
                 node_NC[start + i, k] = power[i, i]
             if pairs:
@@ -88,13 +99,3 @@ def _walk(node_ptr, edge_ptr, pair_ptr, edges, weight_E, pairs, pair_PC, node_NC
                     for j in range(n):
                         pair_PC[pair, k] = power[i, j]
                         pair += 1
-            product[:] = 0.0
-            for e in range(begin, end):
-                i, via = edges[0, e], edges[1, e]
-                for j in range(n):
-                    product[i, j] += weight_E[e] * power[via, j]
-            for i in range(n):
-                if degree[i] > 0.0:
-                    for j in range(n):
-                        product[i, j] /= degree[i]
-            power, product = product, power
