@@ -272,6 +272,11 @@ def read_mol(smiles: Any) -> Any:
         smiles.encode()
     except UnicodeEncodeError:
         raise DataError(f"{show_smiles(smiles)} is not a molecule: it is not UTF-8 text") from None
+    if re.search(r"\s(?!\|)", smiles.strip()):  # CXSMILES: "C[C@H](O)F |&1:1|"
+        raise DataError(
+            f"{show_smiles(smiles)} is not a molecule: it contains white space, and RDKit ignores what follows; "
+            "names of molecules need a column of their own"
+        )
     for number in re.findall(r"\[\d*#(\d+)", smiles):  # RDKit keeps only eight bits, so 300 would become 44
         if int(number) > _NUM_ELEMENTS:
             raise DataError(f"{show_smiles(smiles)} is not a molecule: there is no element {number}")

@@ -50,21 +50,25 @@ def until(limit: float, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
 
 
 def fuzz(seed: int, folder: Path) -> Iterator[Outcome]:
-    """A thousand cases of each input, again and again."""
-    number = seed
+    """Thousands of cases of each input, again and again. The kinds of input share the time evenly."""
+    spent = dict.fromkeys(TARGETS, 0.0)
+    numbers = dict.fromkeys(TARGETS, seed)
     while True:
-        for target in TARGETS.values():
-            place = folder / target.name
-            place.mkdir(exist_ok=True)
-            try:
-                found = try_many(target, place, "long", number)
-            except Exception as err:  # whatever it is, it is what the suite looks for
-                note = " ".join([type(err).__name__, *str(err).split(), *getattr(err, "__notes__", [])])[:2000]
-                yield Outcome(FUZZ, f"{target.name}, seed {number}", "wrong", note)
-                continue
+        name = min(spent, key=spent.__getitem__)
+        number, start = numbers[name], time.monotonic()
+        place = folder / name
+        place.mkdir(exist_ok=True)
+        part = f"{FUZZ} {name}"
+        try:
+            found = try_many(TARGETS[name], place, "long", number)
+        except Exception as err:  # whatever it is, it is what the suite looks for
+            note = " ".join([type(err).__name__, *str(err).split(), *getattr(err, "__notes__", [])])[:2000]
+            yield Outcome(part, f"seed {number}", "wrong", note)
+        else:
             for kind, count in (("survived", found["result"]), ("refused", found["refused"])):
-                yield Outcome(FUZZ, f"{target.name}, seed {number}", kind, count=count)
-        number += 1
+                yield Outcome(part, f"seed {number}", kind, count=count)
+        numbers[name] += 1
+        spent[name] += time.monotonic() - start
 
 
 def summarise(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
