@@ -68,6 +68,11 @@ def test_features_by_hand():
     assert found.edge_attr.tolist() == [[0, 0, 0]] * 6 + [[1, 0, 1]] * 2 + [[0, 0, 1]] * 2
 
 
+def test_an_extension_after_the_smiles_is_read():
+    """CXSMILES: a remark of RDKit's own format, which other programs write after the SMILES."""
+    assert len(featurise("C[C@H](O)F |&1:1|").x) == len(featurise(" CC(O)F ").x) == 4
+
+
 def test_single_atom_has_no_edges():
     found = featurise("C")
     assert found.x.shape == (1, 9) and found.edge_index.shape == (2, 0) and found.edge_attr.shape == (0, 3)
@@ -83,6 +88,8 @@ def test_single_atom_has_no_edges():
         (None, "None is not a SMILES string"),
         (3.0, "3.0 is not a SMILES string"),
         ("[#119]", r"'\[#119\]' is not a molecule: there is no element 119$"),
+        ("CCO ethanol", "is not a molecule: it contains white space, and RDKit ignores what follows; names"),
+        ("O\nCC", "contains white space"),
         ("CC[13#300]", "is not a molecule: there is no element 300$"),
         ("C\udc80", r"'C\\udc80' is not a molecule: it is not UTF-8 text"),
         ("\n", r"'\\n' is not a molecule: it cannot be parsed as SMILES"),

@@ -33,6 +33,15 @@ def test_line_endings_byte_order_mark_and_gzip_change_nothing(tmp_path, ending, 
     assert rows(tmp_path, content, name=name) == [SmilesRow(2, "CCO", ("1",)), SmilesRow(3, "C", ("2",))]
 
 
+def test_a_file_may_mix_line_endings(tmp_path):
+    """A carriage return alone ends a row as well; within quotes it belongs to the cell, and the next row counts on."""
+    content = b'smiles,y\r\nCCO,1\rC,2\nCC,"3\r"\rCl,4\r\n'
+    found = [(row.number, row.smiles, row.cells) for row in rows(tmp_path, content)]
+    assert found == [(2, "CCO", ("1",)), (3, "C", ("2",)), (4, "CC", ("3",)), (6, "Cl", ("4",))]
+    halves = rows(tmp_path, b"smiles,y\nCC\rO,1\n")
+    assert [(row.number, row.reason) for row in halves[:1]] == [(2, "has 1 cells, but the header has 2")]
+
+
 @pytest.mark.parametrize(
     ("line", "smiles", "reason"),
     [

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from faults import bit_flips, parts, suite
+from faults import bit_flips, fuzz, parts, suite
 from faults.fuzz import RESULT, TARGETS, try_many
 from faults.lab import NOTES, TASKS, Outcome, compiler, contents, differences, files_of, open_lab
 from scripts_at import load_script
@@ -119,6 +119,14 @@ def test_script_tells_what_was_lost_and_fails(tmp_path, monkeypatch, capsys):
     assert "lost: kills, a moment: result.json is gone" in capsys.readouterr().out
     record = json.loads((tmp_path / "r.json").read_text())
     assert record["parts"]["kills"]["lost"] == 1 and record["failures"][0]["note"] == "result.json is gone"
+
+
+def test_crossed_cases_are_parts_of_those_that_were_drawn():
+    chance = random.Random(0)
+    for _ in range(50):
+        number, letters, mapping = fuzz.cross(chance, (1, ["a", "b"], {"x": 1}), (2, ["c"], {"y": 2}))
+        assert number in (1, 2) and set(letters) <= {"a", "b", "c"} and len(letters) <= 2
+        assert mapping.items() <= {"x": 1, "y": 2}.items()
 
 
 def test_contents_are_compared_to_the_last_bit(tmp_path):
