@@ -108,8 +108,8 @@ class Chemprop:
         out, data = folder / "trained", task.data
         words = self.program.train_command(task.table, data.spec.task, ["target0"], out, epochs=epochs, seed=0)
         finished = run_program(words, folder / "log.txt", 1)
-        chemprop.check_split(out, data)
-        pred = chemprop.read_predictions(out / "model_0/test_predictions.csv", ["target0"])
+        chemprop.check_same_split(out, data)
+        pred = chemprop.read_chemprop_predictions(out / "model_0/test_predictions.csv", ["target0"])
         pred = pred.logit(eps=1e-7) if data.spec.task == "multilabel" else pred
         chemprop.check_metric(data, pred, finished.output)
         score = compute_metrics([task.metric], pred, data.splits["test"].y, ["target0"])[task.metric]

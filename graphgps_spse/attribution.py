@@ -21,8 +21,7 @@ from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.data.molecule_splits import molecule_split
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.registry import nearest
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def load_for_attribution(path: Path) -> predictions.TrainedRun:
 
     Raises ConfigError if the model reads no encoding of pairs.
     """
-    run = predictions.load_run(path, {"train.kernels": "plain"})
+    run = predictions.load_trained_run(path, {"train.kernels": "plain"})
     if not any(encoding.dim_pair for encoding in run.parts.encodings):
         raise ConfigError(f"{path}: the model reads no encoding of pairs, so there is nothing to attribute to lengths")
     return run
@@ -109,7 +108,7 @@ def _find_output(run: predictions.TrainedRun, target: str) -> tuple[list[str], i
     names = list(task.column_names) if len(task.column_names) == task.dim_out else []
     names = names or [f"output {number}" for number in range(task.dim_out)]
     if target and target not in names:
-        raise ConfigError(f"unknown target '{target}'.{nearest(target, names)} Known: {', '.join(names)}")
+        raise ConfigError(f"unknown target '{target}'.{did_you_mean(target, names)} Known: {', '.join(names)}")
     return names, names.index(target) if target else 0
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from graphgps_spse.config import Config
 from graphgps_spse.environment import count_threads, pick_device
-from graphgps_spse.models.build import describe as describe_model
+from graphgps_spse.models.build import describe_modules
 from graphgps_spse.parts import build_parts, build_training
 
 
@@ -38,5 +38,5 @@ def describe(cfg: Config) -> list[str]:
         *lines,
         f"output: [{rows}, {task.dim_out}]",
         "model, with the shapes of its parameters:",
-        *describe_model(parts.model),
+        *describe_modules(parts.model),
     ]

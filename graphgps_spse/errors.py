@@ -2,6 +2,7 @@
 
 import errno
 import math
+from difflib import get_close_matches
 
 RESUMABLE = 75
 """Exit code of work that was interrupted without an error and that the same command resumes."""
@@ -112,3 +113,10 @@ def show(value: object, limit: int = 80) -> str:
         return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """Return " Did you mean 'x'?" for the closest of `known`, or an empty string."""
+    close = get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.5)
+    matches = [k for k in known if close and k.lower() == close[0]]
+    return f" Did you mean '{matches[0]}'?" if matches else ""

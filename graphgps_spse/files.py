@@ -80,6 +80,12 @@ def _temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
+def remove_leftovers(path: Path) -> None:
+    """Remove temporary files of killed writes of `path`, whose name may be a pattern. No other process may write it."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
 def _flush_folder(path: Path) -> None:
     folder = os.open(path, os.O_RDONLY)
     try:

@@ -11,7 +11,7 @@ import numpy as np
 from graphgps_spse.data.given_graphs import ENDINGS, GivenGraphs, read_given_graphs
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
-from graphgps_spse.prediction_file import check_names, new_table
+from graphgps_spse.prediction_file import check_new_columns, new_table
 from graphgps_spse.predictions import Ensemble
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
         targets = []
     kinds = {"split": "text"} if data.is_dir() else {}
     kinds |= {"graph": "whole number"} | ({"node": "whole number"} if spec.level == "node" else {})
-    check_names(data, kept, [*kinds, *targets, *ensemble.column_kinds, "error"])
+    check_new_columns(data, kept, [*kinds, *targets, *ensemble.column_kinds, "error"])
     kinds |= dict.fromkeys(kept, "text") | dict.fromkeys(targets, "number") | ensemble.column_kinds | {"error": "text"}
     num_rows = num_bad = 0
     with new_table(out, kinds) as table:

@@ -9,6 +9,7 @@ PyG, NetworkX and RDKit are imported by the functions that need them.
 """
 
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset, flat_rows
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
 from graphgps_spse.files import write_atomic, write_json
 
@@ -99,14 +100,14 @@ def add_encoding(graphs: GraphDataset, encoding: str, *, num_threads: int = 1, *
     """
     from graphgps_spse.encode import split_of
     from graphgps_spse.encodings.storage.in_memory import InMemory
-    from graphgps_spse.registry import encodings, nearest
+    from graphgps_spse.registry import encodings
 
     kind = encodings.get(encoding)
     known = [key.field for key in kind.Options.keys()]
     for option in options:
         if option not in known:
             raise ConfigError(
-                f"{encoding}: unknown option '{option}'.{nearest(option, known)} Known: {', '.join(known)}"
+                f"{encoding}: unknown option '{option}'.{did_you_mean(option, known)} Known: {', '.join(known)}"
             )
     built = InMemory.encode(kind.of(**options), split_of(graphs), num_threads=num_threads)
     return replace(graphs, encodings={**graphs.encodings, encoding: built})
@@ -218,7 +219,7 @@ def _columns(number: int, what: str, values: Any, num_rows: int) -> Tensor | Non
     values = torch.as_tensor(values).detach().cpu()
     if len(values) != num_rows:
         raise DataError(f"graph {number}: {what} has {len(values)} rows, and the graph {num_rows}")
-    values = values.reshape(num_rows, -1)
+    values = values.reshape(num_rows, math.prod(values.shape[1:]))
     return values.to(torch.float32 if values.is_floating_point() else torch.int64)
 
 
@@ -250,19 +251,7 @@ def _targets_of_graphs(y: Any, num_graphs: int) -> Tensor:
 def _join(graphs: Sequence[Mapping[str, Tensor | None]], level: str, name: str) -> GraphDataset:
     if not graphs:
         raise DataError("no graphs at all")
-    parts: dict[str, Tensor | None] = {}
-    for what in ("x", "edge_attr", "y"):
-        values = [graph[what] for graph in graphs]
-        there = [value is not None for value in values]
-        if not all(there):
-            if any(there):
-                raise DataError(f"graph {there.index(False)} has no {what}, and graph {there.index(True)} has one")
-            parts[what] = None
-            continue
-        kinds = {(value.shape[1], value.dtype) for value in values}  # type: ignore[union-attr]
-        if len(kinds) > 1:
-            raise DataError(f"graphs differ in columns or type of {what}: {sorted(map(str, kinds))}")
-        parts[what] = torch.cat(values)  # type: ignore[arg-type]
+    parts = {what: _join_part(graphs, what) for what in ("x", "edge_attr", "y")}
     sizes = torch.tensor([len(graph["x"]) for graph in graphs])  # type: ignore[arg-type]
     edges = torch.tensor([graph["edge_index"].shape[1] for graph in graphs])  # type: ignore[union-attr]
     rows = len(graphs) if level == "graph" else int(sizes.sum())
@@ -278,6 +267,27 @@ def _join(graphs: Sequence[Mapping[str, Tensor | None]], level: str, name: str) 
         level=level,
         may_miss_targets=True,
     )
+
+
+def _join_part(graphs: Sequence[Mapping[str, Tensor | None]], what: str) -> Tensor | None:
+    """Return an array of all graphs. A graph without rows fits any others."""
+    if what == "y":
+        has_rows = [True] * len(graphs)
+    else:
+        along = ("x", 0) if what == "x" else ("edge_index", 1)
+        has_rows = [graph[along[0]].shape[along[1]] > 0 for graph in graphs]  # type: ignore[union-attr]
+    values = {number: graph[what] for number, graph in enumerate(graphs) if has_rows[number] or not any(has_rows)}
+    absent = [number for number, value in values.items() if value is None]
+    if len(absent) == len(values):
+        return None
+    if absent:
+        present = next(number for number, value in values.items() if value is not None)
+        raise DataError(f"graph {absent[0]} has no {what}, and graph {present} has one")
+    tensors = [value for value in values.values() if value is not None]
+    kinds = {(value.shape[1], value.dtype) for value in tensors}
+    if len(kinds) > 1:
+        raise DataError(f"graphs differ in columns or type of {what}: {sorted(map(str, kinds))}")
+    return torch.cat(tensors)
 
 
 def _meta_of(graphs: GraphDataset, task: str, target_names: tuple[str, ...], directed: bool) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from graphgps_spse.errors import ConfigError, show
-from graphgps_spse.registry import nearest
+from graphgps_spse.errors import ConfigError, did_you_mean, show
 
 LARGEST_INT = 2**63 - 1
 """Upper bound of integers without a declared bound, such as seeds: the limit of NumPy and PyTorch."""
@@ -117,7 +116,7 @@ class Key:
         rule, problem = self.rule, ""
         if isinstance(value, str):
             if rule.choices and value not in rule.choices:
-                hint = nearest(value, list(rule.choices))
+                hint = did_you_mean(value, list(rule.choices))
                 problem = f"'{value}' is none of {', '.join(rule.choices)}{'.' if hint else ''}{hint}"
         elif isinstance(value, float) and not math.isfinite(value):
             problem = f"{value} is not a finite number"

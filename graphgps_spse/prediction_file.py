@@ -68,7 +68,7 @@ def new_table(path: Path, kinds: Mapping[str, str]) -> Iterator[TableWriter]:
         raise DataError(f"{path} cannot be written ({err.strerror or err}); name another file with --out") from err
 
 
-def check_names(path: Path, given: Sequence[str], added: Sequence[str]) -> None:
+def check_new_columns(path: Path, given: Sequence[str], added: Sequence[str]) -> None:
     """Raise DataError if two columns of the input have one name, or if a column has the name of an added one."""
     double = [name for name in given if given.count(name) > 1 or name in added]
     if double:

@@ -32,7 +32,7 @@ from graphgps_spse.files import new_folder
 from graphgps_spse.nearest_molecules import NearestMolecule
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
-from graphgps_spse.prediction_file import check_names, new_table
+from graphgps_spse.prediction_file import check_new_columns, new_table
 from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
@@ -142,11 +142,11 @@ class Ensemble:
 
 
 def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Ensemble:
-    """Return several runs as an ensemble; see `load_run`.
+    """Return several runs as an ensemble; see `load_trained_run`.
 
     Raises ConfigError if tasks, targets or inputs of the runs differ.
     """
-    runs = tuple(load_run(path, overrides) for path in paths)
+    runs = tuple(load_trained_run(path, overrides) for path in paths)
     first = runs[0].parts.dataset.spec
     for run in runs[1:]:
         spec = run.parts.dataset.spec
@@ -160,7 +160,7 @@ def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any
     return Ensemble(runs)
 
 
-def load_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> TrainedRun:
+def load_trained_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> TrainedRun:
     """Return the model of a run directory, `results/NAME/SEED`, at its best epoch.
 
     `overrides` can change runtime keys, such as accelerator, num_threads and dataset.dir. Raises CheckpointError if
@@ -226,7 +226,7 @@ def predict_molecules(
     smiles_column = smiles_column or ensemble.first.cfg.dataset.smiles.smiles_column
     smiles_at = find_column(data, names, smiles_column)
     kinds = ensemble.column_kinds | ({SIMILARITY: "number"} if similarity else {})
-    check_names(data, names, ["row", *kinds, "error"])
+    check_new_columns(data, names, ["row", *kinds, "error"])
     nearest = _nearest_molecule(ensemble) if similarity else None
     num_rows = num_bad = 0
     with new_table(out, {"row": "whole number", **dict.fromkeys(names, "text"), **kinds, "error": "text"}) as table:
@@ -289,7 +289,7 @@ def predict_split(ensemble: Ensemble, split: str, out: Path, *, similarity: bool
         ):
             columns[name], kinds[name] = values.tolist(), "number" if values.is_floating_point() else "whole number"
     added = ensemble.column_kinds | ({SIMILARITY: "number"} if similarity else {})
-    check_names(out, list(kinds), list(added))
+    check_new_columns(out, list(kinds), list(added))
     nearest = _nearest_molecule(ensemble) if similarity else None
     with new_table(out, kinds | added) as table:
         predicted = {name: values.tolist() for name, values in ensemble.predict(graphs, stored=True).items()}
@@ -305,7 +305,7 @@ def _rows_of_file(dataset: Smiles, split: str) -> tuple[dict[str, Sequence[Any]]
     """Return the columns of the data set's file at the rows of a split, and their kinds."""
     rows = read_table(dataset.file)
     names, wanted = next(rows).cells, {row.number for row in dataset.rows[split]}
-    check_names(dataset.file, names, ["row"])
+    check_new_columns(dataset.file, names, ["row"])
     chosen = [row for row in rows if row.number in wanted]
     cells = zip(names, zip(*(row.cells for row in chosen)))
     columns = {"row": [row.number for row in chosen], **{name: column for name, column in cells}}

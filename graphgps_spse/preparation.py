@@ -12,7 +12,7 @@ from graphgps_spse.config import Config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.data.opening import load_splits, require_splits, require_targets
-from graphgps_spse.data.resident import place
+from graphgps_spse.data.resident import keep_on_device
 from graphgps_spse.encode import check_encodable
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
@@ -22,6 +22,7 @@ from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, Training, walks_chunks
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.rundir import RunDir
+from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import check_batches, memory_of
 from graphgps_spse.training.checkpoint import BEST
 from graphgps_spse.training.initial_weights import read_source, take_weights
@@ -31,12 +32,13 @@ log = logging.getLogger(__name__)
 
 
 def set_up_machine(cfg: Config, processes: OneProcess) -> tuple[torch.device, int]:
-    """Set the number of threads and the current CUDA device for this process, and return device and number."""
+    """Set seed, number of threads and current CUDA device of this process. Return the device and the number."""
     device = pick_device(cfg.accelerator, processes.local_rank)
     num_threads = count_threads(cfg.num_threads, processes.local_count)
     use_threads(num_threads, device, walks=walks_chunks(cfg))
     if device.index is not None:  # without this, each process would also open a context on the first device
         torch.cuda.set_device(device)
+    seed_all(cfg.seed)
     return device, num_threads
 
 
@@ -84,7 +86,7 @@ def build_checked_loaders(
     wrong although `train.kernels` requires them.
     """
     with cfg.locating():
-        encoded, resident = place(encoded, training.loading.resident, device, memory_of(device).free)
+        encoded, resident = keep_on_device(encoded, training.loading.resident, device, memory_of(device).free)
     loaders = training.loading.loaders(
         encoded,
         part=processes.rank,

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.base import Encoding
@@ -34,7 +34,7 @@ def provenance_of(parts: Parts) -> dict[str, Any]:
     about["encodings"] = {encoding.name: _plain_options(encoding) for encoding in parts.encodings}
     if any(isinstance(encoding, PathCountEncoding) for encoding in parts.encodings):
         about["encodings"]["counting_engine"] = ENGINE_VERSION
-    return flatten(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
+    return flatten_keys(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
 
 
 def fingerprints_of(splits: dict[str, GraphDataset]) -> dict[str, str]:

@@ -102,7 +102,7 @@ class Run:
     @cached_property
     def _trained(self) -> predictions.TrainedRun:
         with _state_restored():
-            return predictions.load_run(self.path, self.overrides)
+            return predictions.load_trained_run(self.path, self.overrides)
 
     def predict(self, graphs: "str | Iterable[str] | Iterable[Data] | GraphDataset") -> Any:
         """Return a table of predictions, a row for each SMILES, for each graph, or for each node of the graphs.

@@ -1,19 +1,11 @@
 """Names in YAML become objects in code: one registry for each kind of component."""
 
-from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
 from graphgps_spse.declarations import Component, first_line, read_declarations
-from graphgps_spse.errors import ConfigError
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Return " Did you mean 'x'?" for the closest of `known`, or an empty string."""
-    close = get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.5)
-    matches = [k for k in known if close and k.lower() == close[0]]
-    return f" Did you mean '{matches[0]}'?" if matches else ""
+from graphgps_spse.errors import ConfigError, did_you_mean
 
 
 class Registry:
@@ -61,7 +53,7 @@ class Registry:
         if name not in self._objects:
             known, place = self.names(), f"{self.key}: " if self.key else ""
             listing = ", ".join(known)
-            raise ConfigError(f"{place}unknown {self.kind} '{name}'.{nearest(name, known)} Known: {listing}")
+            raise ConfigError(f"{place}unknown {self.kind} '{name}'.{did_you_mean(name, known)} Known: {listing}")
         return self._objects[name]
 
     def describe(self, name: str) -> str:

@@ -57,10 +57,10 @@ class RowRuns:
         return self.repeat(self.start_B - self.first_B, device) + torch.arange(self.total, device=device)
 
     def _copy(self, source: Tensor, target: Tensor) -> None:
-        rows, last_B = as_array(source), self.start_B + self.count_B
+        rows, last_B = memory_of_tensor(source), self.start_B + self.count_B
         runs = [rows[first:last] for first, last in zip(self.start_B.tolist(), last_B.tolist())]
         if runs:
-            np.concatenate(runs, out=as_array(target))
+            np.concatenate(runs, out=memory_of_tensor(target))
 
 
 def copies(values: Tensor) -> bool:
@@ -68,6 +68,6 @@ def copies(values: Tensor) -> bool:
     return values.device.type == "cpu"
 
 
-def as_array(values: Tensor) -> np.ndarray:
+def memory_of_tensor(values: Tensor) -> np.ndarray:
     """Return a tensor's memory as an array; NumPy has no bfloat16, whose bits are then those of an integer."""
     return (values.view(torch.int16) if values.dtype == torch.bfloat16 else values).numpy()

@@ -25,7 +25,6 @@ from graphgps_spse.record import build_result
 from graphgps_spse.reevaluation import reevaluate, require_finished
 from graphgps_spse.results import RunResult, aggregate
 from graphgps_spse.rundir import RunDir, claimed_name
-from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import explaining_shortage
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.determinism import deterministic_algorithms
@@ -84,12 +83,10 @@ def run(
 
     # Build, before any data is read.
     device, num_threads = set_up_machine(cfg, processes)
-    seed_all(cfg.seed)
     parts = build_parts(cfg)
     processes.seed(cfg.seed)
     training, splits = build_training(cfg, parts, path, device, display), dict[str, GraphDataset]()
     initial_weights = take_initial_weights(parts.model, training.init_from, path)
-
     opened = RunDir.open(path, cfg.to_dict(), extend=extend and not evaluates) if processes.is_first else RunDir(path)
     mode = deterministic_algorithms(training.options.deterministic, device)
     with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size):

@@ -12,14 +12,18 @@ from typing import Any, NoReturn, TextIO
 
 import yaml
 
-from graphgps_spse.config.identity import LENGTH_KEY, differing_keys, flatten
+from graphgps_spse.config.identity import LENGTH_KEY, differing_keys, flatten_keys
 from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.errors import ConfigError, RunDirError
-from graphgps_spse.files import free_name, keep_copy, move_aside, try_lock, write_atomic, write_json
+from graphgps_spse.files import free_name, keep_copy, move_aside, remove_leftovers, try_lock, write_atomic, write_json
 from graphgps_spse.options import Options, option
 from graphgps_spse.version import __version__
 
 log = logging.getLogger(__name__)
+
+
+FILES_OF_LOCK_HOLDER = ("config.yaml", "env.json", "training_atoms.json", "eval.json", "result.json", "best-*.pt")
+"""Files of a run that only the process with the lock writes. Checkpoints and loggers clean up after themselves."""
 
 
 class OutputOptions(Options, section=""):
@@ -56,6 +60,8 @@ class RunDir:
         with ExitStack() as unless_kept:
             unless_kept.callback(run_dir.close)
             with run_dir.writing():
+                for name in FILES_OF_LOCK_HOLDER:
+                    remove_leftovers(path / name)
                 run_dir._extend(config) if extend else run_dir._keep_config(config)
             unless_kept.pop_all()
         return run_dir
@@ -150,7 +156,7 @@ class RunDir:
         if not _is_longer(differing):
             self._refuse(differing, f"--extend may raise {LENGTH_KEY} and change nothing else")
         if self.is_finished:
-            epochs = flatten(saved)[LENGTH_KEY]
+            epochs = flatten_keys(saved)[LENGTH_KEY]
             keep_copy(self.path / "best.pt", self.path / f"best-{epochs}.pt")
             self.result_path.rename(free_name(self.path / f"result-{epochs}.json"))
         self._write_config(config)

@@ -48,11 +48,11 @@ def prepare(cfg: "Config", arguments: argparse.Namespace) -> tuple[str, Callable
         from graphgps_spse.baselines import chemprop
 
         molecules, program = chemprop.load_molecules(cfg), chemprop.Chemprop.at(arguments.chemprop)
-        return "chemprop", lambda of_seed: chemprop.run_seed(of_seed, molecules, program)
+        return "chemprop", lambda of_seed: chemprop.run_chemprop(of_seed, molecules, program)
     from graphgps_spse.baselines import trees
 
     tables = trees.load_tables(cfg, (arguments.features or "encodings").split(","))
-    return f"trees-{tables.name}", lambda of_seed: trees.run_seed(of_seed, tables, trees.TreeOptions())
+    return f"trees-{tables.name}", lambda of_seed: trees.run_trees(of_seed, tables, trees.TreeOptions())
 
 
 def train(arguments: argparse.Namespace) -> None:

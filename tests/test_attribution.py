@@ -63,7 +63,7 @@ def test_models_with_biased_attention_are_explained(tmp_path, changes):
 
 def test_message_passing_without_pairs_is_refused(trained, monkeypatch):
     parts = SimpleNamespace(encodings=[SimpleNamespace(dim_pair=0)])
-    monkeypatch.setattr(predictions, "load_run", lambda path, overrides: SimpleNamespace(parts=parts))
+    monkeypatch.setattr(predictions, "load_trained_run", lambda path, overrides: SimpleNamespace(parts=parts))
     with pytest.raises(ConfigError, match="reads no encoding of pairs, so there is nothing to attribute to lengths"):
         load_for_attribution(trained)
 

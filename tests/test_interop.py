@@ -42,6 +42,16 @@ def test_pyg_without_features_or_targets_and_with_isolated_nodes():
     assert graphs.batch([0, 1]).sizes == (2, 4)
 
 
+def test_graphs_without_edges_have_no_rows_of_edge_features():
+    flat, none = torch.tensor([2, 1]), torch.zeros(0, dtype=torch.int64)
+    for empty in (data([], 3, edge_attr=none), data([], 3)):
+        graphs = from_pyg([empty, data(PATH, 2, edge_attr=flat)])
+        assert graphs.edge_attr_EF.tolist() == [[2], [1]] and graphs.edge_ptr.tolist() == [0, 0, 2]
+    assert from_pyg([data([], 3, edge_attr=none)]).edge_attr_EF.shape == (0, 1)
+    lonely, pair = nx.empty_graph(2), nx.Graph([(0, 1, {"order": 4})])
+    assert from_networkx([lonely, pair], edge_attr="order").edge_attr_EF.tolist() == [[4], [4]]
+
+
 def test_targets_of_nodes():
     graphs = from_pyg(
         [data(PATH, 2, y=torch.tensor([0, 1])), data(TRIANGLE, 3, y=torch.tensor([1, 1, 0]))], level="node"

@@ -105,6 +105,13 @@ LAYERS = {
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
 WATCHED |= {"optuna", "pyarrow", "submitit", "triton"}
 
+OPERATIONS = {"attend", "attend_backward", "attention_weights", "chromatic_attention", "graph_attention", "grit_pairs"}
+ONE_CONTRACT = OPERATIONS | {"prepare", "unsupported"}
+"""Functions that the folders of `ops` define under one name, once for each operation or device."""
+
+LONG_FUNCTIONS = {"grit_pairs._attend_backward_kernel", "grit_pairs.attend_backward"}
+"""One pass over the pairs of a chunk, whose values stay in registers: parts of it would be slower."""
+
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -207,3 +214,28 @@ def test_no_two_classes_share_a_name():
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(module_name(path))
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+def test_no_two_public_names_are_equal():
+    """Operations are left out: each folder of `ops` implements the same few functions, once for each device."""
+    places: dict[str, set[str]] = {}
+    for path in MODULES:
+        in_operation = path.relative_to(PACKAGE).parts[0] == "ops"
+        for node in ast.parse(path.read_text()).body:
+            is_public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+            if is_public and not (in_operation and node.name in ONE_CONTRACT):
+                places.setdefault(node.name, set()).add(module_name(path))
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+def test_functions_fit_a_screen():
+    """Docstrings do not count: those of kernels describe each parameter."""
+    long = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and path.parent.name + "." + node.name not in LONG_FUNCTIONS:
+                is_documented = ast.get_docstring(node, clean=False) is not None
+                first = node.body[0].end_lineno if is_documented else node.lineno - 1
+                if node.end_lineno - first >= 70:
+                    long[f"{module_name(path)}.{node.name}"] = node.end_lineno - first
+    assert long == {}

@@ -56,7 +56,7 @@ def test_large_targets_are_learned_in_their_own_units(configure, tmp_path, caplo
     test = result.best["test"]
     assert test["mae_a"] < 30 and test["mae_b"] < 0.03
     assert test["mae"] == pytest.approx((test["mae_a"] + test["mae_b"]) / 2)
-    trained = predictions.load_run(tmp_path / "results/c/0")
+    trained = predictions.load_trained_run(tmp_path / "results/c/0")
     assert float(trained.parts.model.target_scale.mean[0]) == pytest.approx(300, abs=5)
 
 
@@ -68,7 +68,7 @@ def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, ca
     assert {"auc", "f1", "mcc", "balanced_accuracy", "cross_entropy"} < result.best["val"].keys()
     assert run(cfg) == result, "a finished run is recognised"
     (tmp_path / "mine.csv").unlink()
-    trained = predictions.load_run(tmp_path / "results/c/0")
+    trained = predictions.load_trained_run(tmp_path / "results/c/0")
     assert trained.cfg.dataset.smiles.classes == trained.parts.task.spec.class_names == ("high", "low", "mid")
     (tmp_path / "new.csv").write_text("smiles,name\nCCO,ethanol\nCC[Si],a\n[Fe],b\nC1CC,c\n")
     caplog.clear()
@@ -100,7 +100,7 @@ def test_a_run_of_another_version_is_named(configure, tmp_path):
         run(configure(targets, "gt.layers=2"))
     (path / "config.yaml").write_text((path / "config.yaml").read_text() + "later_key: 3\n")
     with pytest.raises(ConfigError, match=rf"(?s)config.yaml:\d+: unknown key 'later_key'.*{words}"):
-        predictions.load_run(path)
+        predictions.load_trained_run(path)
 
 
 def test_one_class_alone(configure):

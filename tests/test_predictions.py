@@ -71,7 +71,7 @@ def read(path):
 
 def test_the_log_says_which_metric_picked_the_weights(trained, caplog):
     caplog.set_level("INFO")
-    predictions.load_run(trained)
+    predictions.load_trained_run(trained)
     epoch = json.loads((trained / "result.json").read_text())["best_epoch"]
     assert f"{trained}: weights of epoch {epoch}, the best by mae on validation\n" in caplog.text
 
@@ -256,10 +256,10 @@ def spoil(path, **changes):
 
 def test_what_does_not_fit_names_the_keys(own, caplog):
     with pytest.raises(CheckpointError, match=r"another configuration \(posenc_SPSE.alpha: 0.5 there, 0.25 here\)"):
-        predictions.load_run(own, ["posenc_SPSE.alpha=0.25"])
+        predictions.load_trained_run(own, ["posenc_SPSE.alpha=0.25"])
     spoil(own, **{"versions.rdkit": "2019.09", "versions.torch": "2.1"})
     with caplog.at_level("WARNING"):
-        predictions.load_run(own)
+        predictions.load_trained_run(own)
     assert (
         "other versions (versions.rdkit: 2019.09 there, 20" in caplog.text
         and "versions.torch: 2.1 there" in caplog.text
@@ -267,7 +267,7 @@ def test_what_does_not_fit_names_the_keys(own, caplog):
     atoms = [119, 5, 12, 12, 10, 6, 6, 2, 2]
     spoil(own, **{"data.atoms": atoms, "encodings.counting_engine": 0})
     with pytest.raises(CheckpointError) as error:
-        predictions.load_run(own)
+        predictions.load_trained_run(own)
     for words in ("trained on other inputs", "data.atoms: (119, 5,", "(119, 4,", "encodings.counting_engine: 0 there"):
         assert words in str(error.value)
     assert "versions" not in str(error.value)
@@ -281,12 +281,12 @@ def test_weights_of_another_epoch_than_the_result_are_refused(tmp_path, monkeypa
     path = train(tmp_path)
     assert json.loads((path / "result.json").read_text())["best_epoch"] == 1
     with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json is of epoch 1"):
-        predictions.load_run(path)
+        predictions.load_trained_run(path)
     with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json is of epoch 1"):
         run(load_config(tmp_path / "c.yaml", ["train.mode=eval"]))
     assert not (path / "eval.json").exists()
     (path / "result.json").unlink()
-    assert predictions.load_run(path).path == path, "the best so far of a run that is not finished"
+    assert predictions.load_trained_run(path).path == path, "the best so far of a run that is not finished"
 
 
 def test_a_run_that_is_resumed_or_evaluated_checks_the_same(own):
@@ -306,7 +306,7 @@ def test_a_run_does_not_go_on_with_other_data(own, rest):
         CheckpointError, match=r"trained on other inputs .*\(fingerprint.test: \w{16} there, \w{16} here"
     ):
         run(load_config(folder / "c.yaml", [rest]))
-    predictions.load_run(own)  # new molecules are another matter
+    predictions.load_trained_run(own)  # new molecules are another matter
 
 
 def test_checkpoints_describe_themselves(trained):
@@ -336,7 +336,7 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
         predictions.predict_split(run_, "test", out)
     assert out.read_text() == "mine"
     with pytest.raises(RunDirError, match=r"is not a run directory.*; did you mean .*results/c/0"):
-        predictions.load_run(trained.parent)
+        predictions.load_trained_run(trained.parent)
     with pytest.raises(DataError, match="cannot be written"):
         predictions.predict_split(run_, "test", tmp_path / "none" / "p.csv")
 
@@ -372,7 +372,7 @@ def test_a_molecule_that_kills_its_process_has_no_prediction(trained, tmp_path, 
     spread_poison(monkeypatch)
     monkeypatch.setattr("graphgps_spse.data.molecules._ROWS_PER_PROCESS", 4)
     (tmp_path / "new.csv").write_text("\n".join(["smiles", *["CCO"] * 9, POISON, *["CN"] * 5, "[#119]"]) + "\n")
-    run_ = predictions.Ensemble((dataclasses.replace(predictions.load_run(trained), num_threads=2),))
+    run_ = predictions.Ensemble((dataclasses.replace(predictions.load_trained_run(trained), num_threads=2),))
     assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv") == (16, 2)
     errors = {row["row"]: row["error"] for row in read(tmp_path / "p.csv") if row["error"]}
     assert list(errors) == ["11", "17"]
@@ -413,9 +413,9 @@ def test_what_may_not_be_read_or_written_is_one_line(trained, open_folder):
     for name in ("closed", "closed.csv", "run/best.pt"):
         (open_folder / name).chmod(0)
     for work, words in (
-        (lambda: predictions.load_run(open_folder / "run"), "run/best.pt"),
-        (lambda: predictions.load_run(open_folder / "closed"), "closed"),
-        (lambda: predictions.load_run(open_folder / "closed" / "0"), "closed/0"),
+        (lambda: predictions.load_trained_run(open_folder / "run"), "run/best.pt"),
+        (lambda: predictions.load_trained_run(open_folder / "closed"), "closed"),
+        (lambda: predictions.load_trained_run(open_folder / "closed" / "0"), "closed/0"),
         (lambda: predict("closed.csv", "free/q.csv"), "closed.csv"),
         (lambda: predict("closed/new.csv", "free/q.csv"), "closed/new.csv"),
         (lambda: predict("new.csv", "read/q.csv"), "read/q.csv"),
@@ -432,7 +432,7 @@ def test_what_may_not_be_read_or_written_is_one_line(trained, open_folder):
 
 def test_submission_is_for_pcqm4mv2(trained, tmp_path):
     with pytest.raises(ConfigError, match="was trained on mine; --submission is for PCQM4Mv2"):
-        predictions.predict_submission(predictions.load_run(trained), tmp_path / "s")
+        predictions.predict_submission(predictions.load_trained_run(trained), tmp_path / "s")
 
 
 def test_script(trained, tmp_path, capsys):

@@ -224,7 +224,7 @@ def test_graphs_of_pyg_are_predicted(tmp_path):
     run = gs.train(config)
     found = run.predict([ring(6), ring(3)])
     assert list(found) == ["graph", "target0_predicted"]
-    loaded = predictions.load_run(run.path)
+    loaded = predictions.load_trained_run(run.path)
     predictions.predict_split(predictions.Ensemble((loaded,)), "test", tmp_path / "p.csv")
     assert found["target0_predicted"][0] == np.float32(pd.read_csv(tmp_path / "p.csv")["target0_predicted"][0])
     with pytest.raises(ConfigError, match="not on molecules, so it cannot read SMILES"):

@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from graphgps_spse import registry
-from graphgps_spse.errors import ConfigError
-from graphgps_spse.registry import ALL, Registry, nearest
+from graphgps_spse.errors import ConfigError, did_you_mean
+from graphgps_spse.registry import ALL, Registry
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_list_equals_what_all_modules_register():
 
 
 def test_nearest_is_silent_when_nothing_is_near():
-    assert nearest("zzzzz", ["alpha"]) == ""
+    assert did_you_mean("zzzzz", ["alpha"]) == ""
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda r: r.kind)

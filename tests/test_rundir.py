@@ -43,6 +43,17 @@ def trained(path):
     (path / "checkpoint.pt").write_bytes(b"state")
 
 
+def test_temporary_files_of_killed_writes_are_removed_at_the_next_start(tmp_path):
+    trained(tmp_path / "0")
+    killed = [".config.yaml.00ff.tmp", ".env.json.0a.tmp", ".result.json.1b.tmp", ".best-10.pt.2c.tmp"]
+    others = [".my_notes.txt.00ff.tmp", ".predictions.csv.00ff.tmp"]  # of the user, and of another command
+    for name in (*killed, *others):
+        (tmp_path / "0" / name).write_text("half of")
+    RunDir.open(tmp_path / "0", CONFIG).close()
+    left = names(tmp_path / "0")
+    assert not left & set(killed) and left >= set(others)
+
+
 def test_a_run_that_never_began_gives_way_to_a_corrected_config(tmp_path):
     RunDir.open(tmp_path / "0", CONFIG).close()
     RunDir.open(tmp_path / "0", {**CONFIG, "gt": {"layers": 3}}).close()

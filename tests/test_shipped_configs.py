@@ -16,7 +16,7 @@ from data.lay_pyg import lay_contacts, lay_superpixels, lay_tu
 
 from graphgps_spse import parts as parts_module
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings import build_encodings
@@ -137,7 +137,7 @@ def test_runs_from_the_command_on(name, miniatures, tmp_path, monkeypatch):
     line = json.loads((folder / "0" / "train" / "stats.json").read_text())
     assert 0 < line["loss"] < 1e4
     saved = yaml.safe_load((folder / "0" / "config.yaml").read_text())
-    assert "base" not in saved and flatten(saved).keys() == flatten(cfg.to_dict()).keys()
+    assert "base" not in saved and flatten_keys(saved).keys() == flatten_keys(cfg.to_dict()).keys()
     (second,) = run_seeds(load_small(name, miniatures, *small, "seed=1"))
     assert (second.name, second.config_hash) == (result.name, result.config_hash)
 
@@ -145,7 +145,7 @@ def test_runs_from_the_command_on(name, miniatures, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [name for name in NAMES if "SPSE" in name])
 def test_differs_from_its_base_in_the_encoding_alone(name):
     ours, base = load_config(path_of(name)), load_config(path_of(name.replace("SPSE", "RWSE")))
-    ours_flat, base_flat = flatten(ours.to_dict()), flatten(base.to_dict())
+    ours_flat, base_flat = flatten_keys(ours.to_dict()), flatten_keys(base.to_dict())
     changed = {key for key in ours_flat if ours_flat[key] != base_flat[key]}
     assert changed <= {
         "name",
@@ -156,7 +156,7 @@ def test_differs_from_its_base_in_the_encoding_alone(name):
     assert base_flat["dataset.edge_encoder_name"].partition("+")[0] == ours.dataset.edge_encoder_name.partition("+")[0]
     content = yaml.safe_load(path_of(name).read_text())
     assert content["base"] == path_of(name.replace("SPSE", "RWSE")).name
-    for key, value in flatten(content).items():
+    for key, value in flatten_keys(content).items():
         is_said_again = key.startswith(("posenc_SPSE.", "expected.")) or key == "base"
         assert is_said_again or value != base_flat[key], f"{key} is {value} in the base too"
 

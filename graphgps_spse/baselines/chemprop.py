@@ -114,7 +114,7 @@ def load_molecules(cfg: Config) -> BaselineData:
     return data
 
 
-def run_seed(cfg: Config, data: BaselineData, chemprop: Chemprop, epochs: int = 50) -> RunResult:
+def run_chemprop(cfg: Config, data: BaselineData, chemprop: Chemprop, epochs: int = 50) -> RunResult:
     """Train one seed and write its result.json; a seed that is finished is read, not trained again.
 
     The run directory keeps the model and chemprop's own files. `epochs` is chemprop's default. An interrupted training
@@ -134,12 +134,12 @@ def run_seed(cfg: Config, data: BaselineData, chemprop: Chemprop, epochs: int = 
         with new_folder(_free_folder(folder)) as made:
             made.mkdir()
             log_path = folder / "log.txt"
-            return fit_predict(data, chemprop, made, log_path, epochs=epochs, seed=cfg.seed, num_threads=num_threads)
+            return train_chemprop(data, chemprop, made, log_path, epochs=epochs, seed=cfg.seed, num_threads=num_threads)
 
     return record_seed(cfg, data, baseline, train)
 
 
-def fit_predict(
+def train_chemprop(
     data: BaselineData, chemprop: Chemprop, folder: Path, log_path: Path, *, epochs: int, seed: int, num_threads: int
 ) -> BaselineFit:
     """Train in `folder` and predict all splits with the best epoch. Chemprop's output is appended to `log_path`."""
@@ -148,9 +148,9 @@ def fit_predict(
     write_table(table, data, columns)
     training = chemprop.train_command(table, task, columns, trained, epochs=epochs, seed=seed)
     trained_by = run_program(training, log_path, num_threads)
-    check_split(trained, data)
+    check_same_split(trained, data)
     run_program(chemprop.predict_command(trained, table, predictions), log_path, num_threads)
-    values = read_predictions(predictions, columns)
+    values = read_chemprop_predictions(predictions, columns)
     sizes = [len(graphs) for graphs in data.splits.values()]
     if len(values) != sum(sizes):
         raise ProgramError(f"chemprop predicted {len(values):,} molecules of {sum(sizes):,}")
@@ -179,7 +179,7 @@ def write_table(path: Path, data: BaselineData, columns: Sequence[str]) -> None:
                 writer.writerow([smiles, split, *("" if np.isnan(value) else str(value) for value in row)])
 
 
-def read_predictions(path: Path, columns: Sequence[str]) -> Tensor:
+def read_chemprop_predictions(path: Path, columns: Sequence[str]) -> Tensor:
     """Return the predictions of a file of `chemprop predict`, [R, T] float64. Raises ProgramError for missing ones."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -192,7 +192,7 @@ def read_predictions(path: Path, columns: Sequence[str]) -> Tensor:
     return values
 
 
-def check_split(trained: Path, data: BaselineData) -> None:
+def check_same_split(trained: Path, data: BaselineData) -> None:
     """Raise ProgramError unless chemprop trained, validated and tested on the rows of our splits."""
     (used,) = json.loads((trained / "splits.json").read_text())
     first = 0

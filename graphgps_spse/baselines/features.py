@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset, InputSpec
-from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.registry import nearest
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 
 FINGERPRINT_BITS, FINGERPRINT_RADIUS = 2048, 2
 TYPE_COLUMNS = (0, 2, 4)
@@ -131,12 +130,12 @@ OF_MOLECULES: dict[str, Callable[[Sequence[str]], np.ndarray]] = {
 NAMES = ("encodings", *OF_MOLECULES)
 
 
-def check_names(names: Sequence[str]) -> None:
+def check_feature_names(names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown kind of features, or one that is listed twice."""
     for name in names:
         if name not in NAMES:
             raise ConfigError(
-                f"--features: unknown kind '{name}'.{nearest(name, list(NAMES))} Known: {', '.join(NAMES)}"
+                f"--features: unknown kind '{name}'.{did_you_mean(name, list(NAMES))} Known: {', '.join(NAMES)}"
             )
     if len(set(names)) < len(names) or not names:
         raise ConfigError(f"--features: name each of {', '.join(NAMES)} at most once, and one at least")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.baselines.features import build_features, check_names
+from graphgps_spse.baselines.features import build_features, check_feature_names
 from graphgps_spse.baselines.records import Baseline, BaselineData, BaselineFit, load_data, record_seed
 from graphgps_spse.config import Config
 from graphgps_spse.encode import encode
@@ -55,7 +55,7 @@ def load_tables(cfg: Config, names: Sequence[str]) -> TreeData:
 
     Raises ConfigError for a task other than regression or labels of graphs.
     """
-    check_names(names)
+    check_feature_names(names)
     with cfg.locating():
         encodings = build_encodings(cfg) if "encodings" in names else []
     if "encodings" in names and not encodings:
@@ -72,7 +72,7 @@ def load_tables(cfg: Config, names: Sequence[str]) -> TreeData:
     )
 
 
-def run_seed(cfg: Config, data: TreeData, options: TreeOptions) -> RunResult:
+def run_trees(cfg: Config, data: TreeData, options: TreeOptions) -> RunResult:
     """Train one seed and write its result.json; a seed that is finished is read, not trained again."""
     num_threads = count_threads(cfg.num_threads)
     baseline = Baseline(
@@ -86,14 +86,14 @@ def run_seed(cfg: Config, data: TreeData, options: TreeOptions) -> RunResult:
 
     def train(folder: Path) -> BaselineFit:
         begin = time.perf_counter()
-        scores, num_leaves = fit_predict(data, options, seed=cfg.seed, num_threads=num_threads)
+        scores, num_leaves = fit_trees(data, options, seed=cfg.seed, num_threads=num_threads)
         # The number of parameters stays 0: it is that of a network, and the leaves differ from seed to seed.
         return BaselineFit(scores, time.perf_counter() - begin, more={"leaves": num_leaves})
 
     return record_seed(cfg, data.source, baseline, train)
 
 
-def fit_predict(data: TreeData, options: TreeOptions, *, seed: int, num_threads: int) -> tuple[dict[str, Tensor], int]:
+def fit_trees(data: TreeData, options: TreeOptions, *, seed: int, num_threads: int) -> tuple[dict[str, Tensor], int]:
     """Train one ensemble for each target; return raw scores of each split [G, T], and the number of leaves.
 
     Each ensemble stops at its best validation loss. A target that is constant in training keeps that value, as a logit

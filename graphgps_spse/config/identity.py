@@ -120,11 +120,11 @@ RUNTIME_KEYS_OF_DATA = ("dataset.folder.dir", "dataset.smiles.file")
 """Runtime keys that name user data. Runs accept moved files, but expected results apply to the original data only."""
 
 
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten_keys(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested dicts as a flat dict with dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat.update(flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
+        flat.update(flatten_keys(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
     return flat
 
 
@@ -133,7 +133,7 @@ def identity_of(config: dict[str, Any]) -> dict[str, Any]:
 
     RUNTIME_KEYS, keys at their neutral values, and disabled encodings are ignored (but see FIRST_ENCODINGS).
     """
-    values = flatten({name: part for name, part in config.items() if not _is_off(name, part)})
+    values = flatten_keys({name: part for name, part in config.items() if not _is_off(name, part)})
     is_own = values.get("dataset.format") in OWN_DATA
     neutral = NEUTRAL_VALUES | (NEUTRAL_FOR_OWN_DATA if is_own else {})
     return {
@@ -163,7 +163,7 @@ def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, 
 
 def left_to_data(config: dict[str, Any]) -> set[str]:
     """Return the dotted keys of a nested configuration whose values leave the choice to the data."""
-    given = flatten(config)
+    given = flatten_keys(config)
     left = [key for key, (value, _) in LEFT_TO_DATA.items() if key in given and given[key] == value]
     return {*left, *(further for key in left for further in LEFT_TO_DATA[key][1])}
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from graphgps_spse.registry import nearest
+from graphgps_spse.errors import did_you_mean
 
 ALIASES = {
     "optim.base_lr": ("lr", "learning_rate", "learningrate", "init_lr", "initial_lr", "max_lr", "peak_lr", "eta"),
@@ -52,4 +52,4 @@ def nearest_key(key: str, known: Sequence[str]) -> str:
         if candidates:
             close = get_close_matches(key, candidates, n=1 if "." in key else 3, cutoff=0.0)
             return f" Did you mean {' or '.join(repr(name) for name in close)}?"
-    return nearest(key, list(known))
+    return did_you_mean(key, list(known))

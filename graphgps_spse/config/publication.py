@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphgps_spse.config.identity import RUNTIME_KEYS_OF_DATA, experiment_of, flatten
+from graphgps_spse.config.identity import RUNTIME_KEYS_OF_DATA, experiment_of, flatten_keys
 from graphgps_spse.options import Options, option
 
 _SHOWN = 3
@@ -56,5 +56,5 @@ def compare_with_published(config: Mapping[str, Any], published: Mapping[str, An
 
 
 def _experiment_with_data(config: dict[str, Any]) -> dict[str, Any]:
-    flat = flatten(config)
+    flat = flatten_keys(config)
     return experiment_of(config) | {key: flat[key] for key in RUNTIME_KEYS_OF_DATA if key in flat}

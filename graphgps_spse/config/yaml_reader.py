@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from graphgps_spse.errors import ConfigError, show
+from graphgps_spse.errors import ConfigError, did_you_mean, show
 from graphgps_spse.options import LARGEST_INT
-from graphgps_spse.registry import nearest
 
 MAX_BYTES = 100_000
 """Largest size of a file. The shipped configurations have up to 3,000 bytes."""
@@ -139,7 +138,7 @@ def _nearest_file(path: Path) -> str:
         near = sorted(str(other) for other in path.parent.iterdir() if other.suffix == ".yaml")
     except OSError:
         return ""
-    return nearest(str(path), near)
+    return did_you_mean(str(path), near)
 
 
 def _plain_values(value: Any) -> Any:

@@ -7,12 +7,12 @@ import numpy as np
 from graphgps_spse.counting.auto import count_auto
 from graphgps_spse.counting.exact.exact_counts import count_exact
 from graphgps_spse.counting.graphs import SimpleGraphs
-from graphgps_spse.counting.options import CountOptions, nearest
+from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.counting.paper.lower_bounds import count_dag
 from graphgps_spse.counting.parallel import RunTasks
 from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.counting.sampled.estimates import count_sampled
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, did_you_mean
 
 ENGINE_VERSION = 2
 """Version of the counts, raised by hand when the counts of a method change. Stored counts of others are not used."""
@@ -63,5 +63,7 @@ def get_counter(method: str) -> Counter:
     """Return the counter of a method. For an unknown method, raises ConfigError that lists the known ones."""
     if not isinstance(method, str) or method not in COUNTERS:
         known = ", ".join(sorted(COUNTERS))
-        raise ConfigError(f"unknown counting method {method!r}.{nearest(str(method), COUNTERS)} Known: {known}")
+        raise ConfigError(
+            f"unknown counting method {method!r}.{did_you_mean(str(method), sorted(COUNTERS))} Known: {known}"
+        )
     return COUNTERS[method]

@@ -1,13 +1,11 @@
 """Options of the counting methods: defaults, meanings and bounds."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any, Self
 
 import numpy as np
 
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, did_you_mean
 from graphgps_spse.options import LARGEST_INT, Options, option
 
 READ_BY = {
@@ -17,12 +15,6 @@ READ_BY = {
     "auto": ("seed", "budget"),
 }
 """The options that each method reads."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the closest of `known`, or an empty string."""
-    close = get_close_matches(name, known, n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 LARGEST_WORK = 10**18
@@ -65,7 +57,9 @@ class CountOptions(Options):
         known = list(cls.__dataclass_fields__)
         for name in options:
             if name not in known:
-                raise ConfigError(f"unknown counting option '{name}'.{nearest(name, known)} Known: {', '.join(known)}")
+                raise ConfigError(
+                    f"unknown counting option '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}"
+                )
         return cls(**{name: v.item() if isinstance(v, np.number) else v for name, v in options.items()})
 
     @classmethod

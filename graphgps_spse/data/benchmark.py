@@ -10,8 +10,8 @@ from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pyg import RawFiles, RawGraph, TrustOptions, download_raw_files, split_from_arrays
 from graphgps_spse.data.unpickle import as_tensor, read_torch
-from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.registry import datasets, nearest
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean
+from graphgps_spse.registry import datasets
 
 SPLITS = ("train", "val", "test")
 SBM_NAMES = ("PATTERN", "CLUSTER")
@@ -58,7 +58,7 @@ def benchmark_spec(name: str, suffix: str = "") -> DatasetSpec:
 def check_name(name: str, known: tuple[str, ...], data_format: str) -> None:
     """Raise ConfigError if `dataset.name` is not one of `known`."""
     if name not in known:
-        hint = nearest(name, list(known))
+        hint = did_you_mean(name, list(known))
         raise ConfigError(
             f"dataset.name: '{name}' is not a data set of {data_format}. Known: {', '.join(known)}.{hint}"
         )

@@ -15,9 +15,9 @@ from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.splits import SPLITS
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.options import Options, option
-from graphgps_spse.registry import datasets, nearest
+from graphgps_spse.registry import datasets
 
 METRICS = {"regression": "mae", "classification": "accuracy", "classification_sbm": "accuracy-SBM", "multilabel": "ap"}
 """Task in meta.json -> metric that selects the best epoch."""
@@ -132,7 +132,7 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
     for key in meta:
         if key not in META_KEYS:
             raise DataError(
-                f"{path}: unknown key '{key}'.{nearest(key, list(META_KEYS))} Known: {', '.join(META_KEYS)}"
+                f"{path}: unknown key '{key}'.{did_you_mean(key, list(META_KEYS))} Known: {', '.join(META_KEYS)}"
             )
     task = _choice(path, meta, "task", tuple(METRICS))
     num_targets = _count(path, meta, "num_targets", 1, 1)
@@ -167,7 +167,7 @@ def _choice(path: Path, meta: dict[str, Any], key: str, known: tuple[str, ...], 
     value = meta.get(key, default)
     if value not in known:
         problem = f"unknown value {value!r}" if key in meta else "is missing"
-        raise DataError(f"{path}: {key}: {problem}. Known: {', '.join(known)}.{nearest(str(value), list(known))}")
+        raise DataError(f"{path}: {key}: {problem}. Known: {', '.join(known)}.{did_you_mean(str(value), list(known))}")
     return value
 
 

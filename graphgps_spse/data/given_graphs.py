@@ -102,7 +102,7 @@ def _read(path: Path, split: str, spec: DatasetSpec, atom_sizes: Mapping[str, Se
     found = find_faults(graphs, spec, atom_sizes)
     reasons = [read or fault for read, fault in zip(reasons or [""] * len(graphs), found)]
     numbers = np.flatnonzero([not reason for reason in reasons])
-    good = select_graphs(graphs, numbers) if len(numbers) else None
+    good = keep_graphs(graphs, numbers) if len(numbers) else None
     return GivenGraphs(split, good, graphs.sizes_G.numpy(), reasons, targets, _texts(path, columns, len(graphs)))
 
 
@@ -232,7 +232,7 @@ def _note(reasons: np.ndarray, wrong_R: Tensor, ptr: Tensor, describe: Any, valu
         reasons[graph] = reasons[graph] or describe(int(rows[at]), values)
 
 
-def select_graphs(graphs: GraphDataset, numbers: np.ndarray) -> GraphDataset:
+def keep_graphs(graphs: GraphDataset, numbers: np.ndarray) -> GraphDataset:
     """Return some graphs of a data set without encodings, in the given order."""
     nodes, edges = (RowRuns.of(ptr.numpy(), numbers) for ptr in (graphs.node_ptr, graphs.edge_ptr))
     node_ptr, edge_ptr = (torch.from_numpy(np.append(runs.first_B, runs.total)) for runs in (nodes, edges))

@@ -13,8 +13,8 @@ from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.pcqm4mv2 import PCQM4Mv2
 from graphgps_spse.data.pyg import TrustOptions
 from graphgps_spse.data.pyg_datasets import PyGDataset, open_known
-from graphgps_spse.errors import ConfigError
-from graphgps_spse.registry import datasets, nearest
+from graphgps_spse.errors import ConfigError, did_you_mean
+from graphgps_spse.registry import datasets
 
 
 @datasets.register("OGB")
@@ -38,7 +38,7 @@ class OGB:
         if name not in cls.names:
             known = [*cls.names, *ogb_table(), CODE, *WIDTHS]
             raise ConfigError(
-                f"dataset.name: '{name}' is not a data set of OGB.{nearest(name, known)} Known: {', '.join(known)}"
+                f"dataset.name: '{name}' is not a data set of OGB.{did_you_mean(name, known)} Known: {', '.join(known)}"
             )
         family, kind = name.split("-")
         if family == "peptides":

@@ -17,7 +17,7 @@ import torch
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.catalogue import Known
 from graphgps_spse.data.name_targets import END, MAX_NAME_WORDS, NUM_POSITIONS, NUM_WORDS, UNKNOWN
-from graphgps_spse.data.ogb_graphs import SOURCE, download_ogb, ogb_table, read_table
+from graphgps_spse.data.ogb_graphs import SOURCE, download_ogb, ogb_table, read_ogb_numbers
 from graphgps_spse.data.pyg import RawFiles, RawGraph, split_from_arrays
 from graphgps_spse.data.splits import SPLITS
 
@@ -71,7 +71,7 @@ class OGBCode:
 
     def _read(self, split: Path) -> dict[str, Iterator[RawGraph]]:
         files = {"train": "train", "val": "valid", "test": "test"}
-        numbers = {name: read_table(split / f"{file}.csv.gz")[:, 0] for name, file in files.items()}
+        numbers = {name: read_ogb_numbers(split / f"{file}.csv.gz")[:, 0] for name, file in files.items()}
         names = _read_names(self.folder / "raw" / "graph-label.csv.gz")
         words = build_vocabulary(names[g] for g in numbers["train"].tolist())
         trees = _Trees(self.folder / "raw")
@@ -109,7 +109,7 @@ class _Trees:
     """The trees of all splits as flat arrays."""
 
     def __init__(self, folder: Path) -> None:
-        table = {part: read_table(folder / f"{part}.csv.gz") for part in _PARTS if part != "graph-label"}
+        table = {part: read_ogb_numbers(folder / f"{part}.csv.gz") for part in _PARTS if part != "graph-label"}
         ends = (np.cumsum(table[f"num-{part}-list"][:, 0]) for part in ("node", "edge"))
         self.node_ptr, self.edge_ptr = (np.concatenate([[0], end]) for end in ends)
         depth = np.minimum(table["node_depth"], MAX_DEPTH)

@@ -105,24 +105,24 @@ class OGBGraphs:
     def _read(self, split: Path) -> dict[str, Iterator[RawGraph]]:
         graphs = _FlatFiles(self.folder / "raw", self.spec)
         numbers = {"train": "train", "val": "valid", "test": "test"}
-        return {name: graphs.take(read_table(split / f"{file}.csv.gz")[:, 0]) for name, file in numbers.items()}
+        return {name: graphs.take(read_ogb_numbers(split / f"{file}.csv.gz")[:, 0]) for name, file in numbers.items()}
 
 
 class _FlatFiles:
     """The graphs of all splits as flat arrays."""
 
     def __init__(self, folder: Path, spec: DatasetSpec) -> None:
-        sizes, num_edges = (read_table(folder / f"num-{part}-list.csv.gz")[:, 0] for part in ("node", "edge"))
+        sizes, num_edges = (read_ogb_numbers(folder / f"num-{part}-list.csv.gz")[:, 0] for part in ("node", "edge"))
         self.node_ptr, self.edge_ptr = (np.concatenate([[0], np.cumsum(count)]) for count in (sizes, num_edges))
-        self.edges = read_table(folder / "edge.csv.gz")
-        self.edge_attr = read_table(folder / "edge-feat.csv.gz")
+        self.edges = read_ogb_numbers(folder / "edge.csv.gz")
+        self.edge_attr = read_ogb_numbers(folder / "edge-feat.csv.gz")
         is_molecule = spec.node_input.kind == "ogb"
         self.x = np.zeros((self.node_ptr[-1], 1), np.uint8)
         if is_molecule:
-            self.x = fold_chirality(read_table(folder / "node-feat.csv.gz").astype(np.uint8))
+            self.x = fold_chirality(read_ogb_numbers(folder / "node-feat.csv.gz").astype(np.uint8))
         self.edge_attr = self.edge_attr.astype(np.uint8 if is_molecule else np.float32)
         is_class = spec.task == "classification"
-        self.y = read_table(folder / "graph-label.csv.gz").astype(np.int64 if is_class else np.float32)
+        self.y = read_ogb_numbers(folder / "graph-label.csv.gz").astype(np.int64 if is_class else np.float32)
         if len(self.edges) != self.edge_ptr[-1] or len(self.x) != self.node_ptr[-1] or len(self.y) != len(sizes):
             raise ValueError("the numbers of nodes, edges and labels do not fit together")
 
@@ -141,7 +141,7 @@ class _FlatFiles:
             )
 
 
-def read_table(path: Path) -> np.ndarray:
+def read_ogb_numbers(path: Path) -> np.ndarray:
     """Return the numbers of a CSV without header, [rows, columns]; empty cells are NaN."""
     table = arrow_csv.read_csv(path, read_options=arrow_csv.ReadOptions(autogenerate_column_names=True))
     return np.stack([column.to_numpy() for column in table.columns], axis=1)

@@ -9,7 +9,7 @@ import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.catalogue import Known, floats
-from graphgps_spse.data.ogb_graphs import METRICS, SOURCE, download_ogb, ogb_table, read_table
+from graphgps_spse.data.ogb_graphs import METRICS, SOURCE, download_ogb, ogb_table, read_ogb_numbers
 from graphgps_spse.data.pyg import RawFiles, RawGraph, split_from_arrays
 from graphgps_spse.data.splits import SPLITS
 
@@ -64,12 +64,12 @@ class OGBNodes:
         }
 
     def _read(self) -> Iterator[RawGraph]:
-        edges, x, y = (read_table(self.folder / f"raw/{p}.csv.gz") for p in ("edge", "node-feat", "node-label"))
+        edges, x, y = (read_ogb_numbers(self.folder / f"raw/{p}.csv.gz") for p in ("edge", "node-feat", "node-label"))
         if self.row["add_inverse_edge"] == "True":
             edges = np.stack([edges, edges[:, ::-1]], axis=1).reshape(-1, 2)
         masks = np.zeros((len(x), 3, 1), bool)
         for number, part in enumerate(("train", "valid", "test")):
-            rows = read_table(self.folder / f"split/{self.row['split']}/{part}.csv.gz")[:, 0]
+            rows = read_ogb_numbers(self.folder / f"split/{self.row['split']}/{part}.csv.gz")[:, 0]
             masks[rows, number] = True
         yield RawGraph(
             x=torch.from_numpy(x.astype(np.float32)),

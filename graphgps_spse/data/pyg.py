@@ -123,7 +123,7 @@ class RawFiles:
             return {
                 f"{split}.{key}": tensor.numpy()
                 for split, graphs in read_splits().items()
-                for key, tensor in flatten(graphs).items()
+                for key, tensor in flatten_graphs(graphs).items()
             }
         except UntrustedError as err:
             raise DataError(f"{self.name}: a file in {self.folder} {err}. The original is at {self.url}") from err
@@ -184,7 +184,7 @@ def compact_dtype(num_nodes: int) -> type[np.integer]:
     return np.uint8 if num_nodes <= 256 else np.int16 if num_nodes <= 32768 else np.int64
 
 
-def flatten(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
+def flatten_graphs(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
     """Return the concatenated tensors of all graphs, for `split_from_arrays`.
 
     Edges have the narrowest type that fits the largest graph.

@@ -20,7 +20,7 @@ import torch
 from graphgps_spse.data import pickled_files
 from graphgps_spse.data.kept_arrays import Arrays
 from graphgps_spse.data.molecules import featurise
-from graphgps_spse.data.pyg import RawGraph, flatten
+from graphgps_spse.data.pyg import RawGraph, flatten_graphs
 from graphgps_spse.data.splits import SPLITS, find_scaffold
 from graphgps_spse.errors import DataError
 
@@ -84,10 +84,10 @@ def process(opened: Opened, **options: Any) -> Iterator[RawGraph]:
         if opened.name:
             options["name"] = opened.name
         for graph in type(opened.class_name, (pyg_class,), changes)(str(opened.root), **opened.options, **options):
-            yield convert(graph, opened.level)
+            yield as_raw_graph(graph, opened.level)
 
 
-def convert(graph: Any, level: str) -> RawGraph:
+def as_raw_graph(graph: Any, level: str) -> RawGraph:
     """Return a `torch_geometric.data.Data` as a RawGraph. Nodes without features get the constant 1, as in GraphGPS."""
     if graph.y is None:
         raise DataError("its graphs have no targets y")
@@ -121,7 +121,7 @@ def read_unlisted(opened: Opened) -> Arrays:
     try:
         for part in parts:
             graphs = pyg_class(str(opened.root), **options, **({"split": part} if part != "all" else {}))
-            flat = flatten(convert(graph, opened.level) for graph in graphs)
+            flat = flatten_graphs(as_raw_graph(graph, opened.level) for graph in graphs)
             arrays |= {f"{part}.{key}": values.numpy() for key, values in flat.items()}
     except OSError as err:
         raise DataError(
@@ -216,6 +216,10 @@ _MOLECULE_URL = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/ (the 
 @cache
 def pyg_classes() -> dict[str, PyGClass]:
     """Return the name of each class of torch_geometric.datasets that can be read safely, and its raw files."""
+    return _classes_of_graph_targets() | _classes_of_node_targets()
+
+
+def _classes_of_graph_targets() -> dict[str, PyGClass]:
     return {
         "TUDataset": PyGClass(
             folder="{name}/raw",
@@ -234,6 +238,45 @@ def pyg_classes() -> dict[str, PyGClass]:
             split="scaffold",
             spell=str.lower,
         ),
+        "LRGBDataset": PyGClass(
+            folder="{name}/raw",
+            files=pickled_files.lrgb_files,
+            url=lambda name: pickled_files.LRGB_URLS[name],
+            read=lambda opened: pickled_files.read_lrgb(opened.folder, opened.name, trusted=opened.trusted),
+            split="standard",
+            root="LRGB",
+            spell=str.lower,
+        ),
+        "AQSOL": PyGClass(
+            folder="raw",
+            files=lambda name: ("train.pickle", "val.pickle", "test.pickle"),
+            url=lambda name: "https://www.dropbox.com/s/lzu9lmukwov12kt/aqsol_graph_raw.zip?dl=1",
+            read=lambda opened: pickled_files.read_aqsol(opened.folder, trusted=opened.trusted),
+            split="standard",
+            spell=lambda name: "",
+        ),
+        "MalNetTiny": PyGClass(
+            folder="raw",
+            files=lambda name: tuple(f"split_info_tiny/type/{split}.txt" for split in SPLITS),
+            url=lambda name: "http://malnet.cc.gatech.edu (malnet-graphs-tiny.tar.gz and split_info_tiny.zip)",
+            read=_read_malnet,
+            split="standard",
+            others="malnet-graphs-tiny/**/*.edgelist",
+            takes_name=False,
+        ),
+        "QM9": PyGClass(
+            folder="raw",
+            files=lambda name: ("gdb9.sdf", "gdb9.sdf.csv", "uncharacterized.txt"),
+            url=lambda name: "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/molnet_publish/qm9.zip",
+            read=_read_all,
+            split="random",
+            spell=lambda name: "",
+        ),
+    }
+
+
+def _classes_of_node_targets() -> dict[str, PyGClass]:
+    return {
         "WebKB": PyGClass(
             folder="{name}/raw",
             files=_geom_gcn_files,
@@ -278,39 +321,5 @@ def pyg_classes() -> dict[str, PyGClass]:
             read=lambda opened: pickled_files.read_planetoid(opened.folder, opened.name, trusted=opened.trusted),
             level="node",
             split="standard",
-        ),
-        "LRGBDataset": PyGClass(
-            folder="{name}/raw",
-            files=pickled_files.lrgb_files,
-            url=lambda name: pickled_files.LRGB_URLS[name],
-            read=lambda opened: pickled_files.read_lrgb(opened.folder, opened.name, trusted=opened.trusted),
-            split="standard",
-            root="LRGB",
-            spell=str.lower,
-        ),
-        "AQSOL": PyGClass(
-            folder="raw",
-            files=lambda name: ("train.pickle", "val.pickle", "test.pickle"),
-            url=lambda name: "https://www.dropbox.com/s/lzu9lmukwov12kt/aqsol_graph_raw.zip?dl=1",
-            read=lambda opened: pickled_files.read_aqsol(opened.folder, trusted=opened.trusted),
-            split="standard",
-            spell=lambda name: "",
-        ),
-        "MalNetTiny": PyGClass(
-            folder="raw",
-            files=lambda name: tuple(f"split_info_tiny/type/{split}.txt" for split in SPLITS),
-            url=lambda name: "http://malnet.cc.gatech.edu (malnet-graphs-tiny.tar.gz and split_info_tiny.zip)",
-            read=_read_malnet,
-            split="standard",
-            others="malnet-graphs-tiny/**/*.edgelist",
-            takes_name=False,
-        ),
-        "QM9": PyGClass(
-            folder="raw",
-            files=lambda name: ("gdb9.sdf", "gdb9.sdf.csv", "uncharacterized.txt"),
-            url=lambda name: "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/molnet_publish/qm9.zip",
-            read=_read_all,
-            split="random",
-            spell=lambda name: "",
         ),
     }

@@ -16,9 +16,9 @@ from graphgps_spse.data.pyg_classes import Opened, pyg_classes, read_unlisted
 from graphgps_spse.data.split_rules import SplitOptions, divide
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.data.summary import take_graphs
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.options import Options, option
-from graphgps_spse.registry import datasets, nearest
+from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import SeedOptions
 
 METRICS = {"regression": "mae", "classification": "accuracy", "multilabel": "ap"}
@@ -38,7 +38,7 @@ class PyGOptions(Options, section="dataset.pyg"):
         for name in self.targets:
             if name not in known:
                 raise ConfigError(
-                    f"dataset.pyg.targets: {spec.name} has no target '{name}'.{nearest(name, known)} It has "
+                    f"dataset.pyg.targets: {spec.name} has no target '{name}'.{did_you_mean(name, known)} It has "
                     f"{', '.join(spec.target_names) or f'the columns 0 to {spec.num_targets - 1}'}"
                 )
         if len(set(self.targets)) < len(self.targets):
@@ -232,7 +232,7 @@ def _require_name(name: str, data_format: str) -> None:
     names = [known_name for known_format, known_name in catalogue() if known_format == data_format]
     if name.lower() not in map(str.lower, names):
         raise ConfigError(
-            f"dataset.name: '{name}' is not a data set of {data_format}.{nearest(name, names)} Known: "
+            f"dataset.name: '{name}' is not a data set of {data_format}.{did_you_mean(name, names)} Known: "
             f"{', '.join(names)}"
         )
 
@@ -242,7 +242,7 @@ def _require_rules(class_name: str, pyg: PyGOptions, trusted: bool) -> None:
     from torch_geometric import datasets as pyg_datasets  # here, because the import is slow
 
     if not hasattr(pyg_datasets, class_name):
-        near = nearest(class_name, pyg_datasets.__all__)
+        near = did_you_mean(class_name, pyg_datasets.__all__)
         known = ", ".join(f"PyG-{name}" for name in (*pyg_classes(), "ZINC", "GNNBenchmarkDataset"))
         raise ConfigError(
             f"dataset.format: torch_geometric.datasets has no class '{class_name}'.{near} Classes with known rules: "

@@ -25,7 +25,7 @@ class ResidentOptions(Options, section="train"):
     )
 
 
-def place(
+def keep_on_device(
     splits: dict[str, GraphDataset], resident: str, device: torch.device, free: int
 ) -> tuple[dict[str, GraphDataset], bool]:
     """Return the encoded splits, on `device` if `train.resident` asks for it, and whether they are there.

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from graphgps_spse.errors import DataError
+from graphgps_spse.errors import DataError, did_you_mean
 from graphgps_spse.files import write_atomic
-from graphgps_spse.registry import nearest
 
 
 class SmilesRow(NamedTuple):
@@ -75,7 +74,7 @@ def read_table(path: Path) -> Iterator[TableRow]:
     try:
         if not path.is_file():
             beside = [str(p) for p in sorted(path.parent.glob("*.csv*"))] if path.parent.is_dir() else []
-            raise DataError(f"{path} does not exist.{nearest(str(path), beside)}")
+            raise DataError(f"{path} does not exist.{did_you_mean(str(path), beside)}")
         binary = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
     except OSError as err:
         raise DataError(f"{path} cannot be read ({err.strerror})") from err
@@ -155,4 +154,4 @@ def find_column(path: Path, names: list[str], wanted: str) -> int:
         raise DataError(f"{path}: the header names the column '{wanted}' {names.count(wanted)} times; rename one")
     if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
         raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
-    raise DataError(f"{path}: no column '{wanted}'.{nearest(wanted, names)} Columns: {', '.join(names)}")
+    raise DataError(f"{path}: no column '{wanted}'.{did_you_mean(wanted, names)} Columns: {', '.join(names)}")

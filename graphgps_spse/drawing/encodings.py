@@ -11,7 +11,7 @@ import numpy as np
 from graphgps_spse.counting import count_simple_paths
 from graphgps_spse.drawing.graph import DrawnGraph
 from graphgps_spse.drawing.page import PAGE_STYLE, embed_json, html_page
-from graphgps_spse.drawing.svg import as_svg, draw_graph, draw_heat_map, place
+from graphgps_spse.drawing.svg import as_svg, draw_graph, draw_heat_map, pixel_positions
 from graphgps_spse.errors import DataError
 
 MAX_PATHS = 200
@@ -57,7 +57,7 @@ def encodings_svg(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], 
     check_pair(graph, pair)
     paths = list(islice(graph.paths(*pair, length), MAX_PATHS))
     count, walk = (table[length - 1][pair] for table in tables)
-    _, width, height = place(graph)
+    _, width, height = pixel_positions(graph)
     text = f"{count:.0f} simple paths of {length} edges from {pair[0]} to {pair[1]}; walk probability {walk:.4g}"
     title = f'<text x="8" y="20" font-size="14" font-family="system-ui, sans-serif">{escape(text)}</text>'
     maps = [
@@ -71,7 +71,7 @@ def encodings_svg(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], 
 def encodings_page(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], length: int) -> str:
     """Return a self-contained HTML page on which a person picks the pair and the length."""
     check_pair(graph, pair)
-    pixels, width, height = place(graph)
+    pixels, width, height = pixel_positions(graph)
     data = {
         "pixels": pixels,
         "neighbours": graph.neighbours,

@@ -7,7 +7,7 @@ import numpy as np
 
 from graphgps_spse.drawing.graph import DrawnGraph
 from graphgps_spse.drawing.page import PAGE_STYLE, html_page
-from graphgps_spse.drawing.svg import FONT, as_svg, draw_graph, place
+from graphgps_spse.drawing.svg import FONT, as_svg, draw_graph, pixel_positions
 
 SHOWN_PAIRS = 8
 """Pairs that a picture shows: those of the largest shares."""
@@ -19,7 +19,7 @@ def explanation_svg(
     """Return an SVG of a graph: circles for the shares of `nodes` [n], lines for the largest of `pairs`, and bars for
     `channels`. Red raises the prediction and blue lowers it.
     """
-    _, width, height = place(graph)
+    _, width, height = pixel_positions(graph)
     bars, bars_width, bars_height = _draw_bars(channels)
     drawn = _draw_shares(graph, nodes, pairs)
     return as_svg([(0, 0, drawn), (width + 20, 10, bars)], width + 20 + bars_width, max(height, bars_height + 20))
@@ -33,7 +33,7 @@ def explanation_page(
     heading: str,
 ) -> str:
     """Return a self-contained HTML page; arguments are those of `explanation_svg`. `heading` states the prediction."""
-    _, width, height = place(graph)
+    _, width, height = pixel_positions(graph)
     bars, bars_width, bars_height = _draw_bars(channels)
     rows = "".join(
         f"<tr><td>{_name(graph, i)}</td><td>{_name(graph, j)}</td><td>{value:+.4g}</td></tr>"

@@ -14,7 +14,7 @@ COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 FONT = 'font-family="system-ui, sans-serif"'
 
 
-def place(graph: DrawnGraph) -> tuple[list[tuple[float, float]], float, float]:
+def pixel_positions(graph: DrawnGraph) -> tuple[list[tuple[float, float]], float, float]:
     """Return the pixel of each node, and width and height of the picture."""
     xy = np.array(graph.positions, dtype=float).reshape(-1, 2) * (SCALE, -SCALE)
     low = xy.min(0)
@@ -30,12 +30,12 @@ def draw_graph(
     node_values: Mapping[int, float] | None = None,
     pair_values: Mapping[tuple[int, int], float] | None = None,
 ) -> str:
-    """Return the inner SVG of a graph, at the pixels of `place`.
+    """Return the inner SVG of a graph, at the pixels of `pixel_positions`.
 
     `paths` are drawn in colours beside each other; `marked` nodes have a ring. `node_values` and `pair_values`, from -1
     to 1, are red circles and lines where positive and blue ones where negative.
     """
-    pixels, _, _ = place(graph)
+    pixels, _, _ = pixel_positions(graph)
     parts = []
     for (a, b), value in (pair_values or {}).items():
         (x1, y1), (x2, y2) = pixels[a], pixels[b]

@@ -60,11 +60,11 @@ def simple_graphs(graphs: GraphArrays, name: str, *, directed: bool = False) -> 
     Raises DataError for a graph with more than MAX_NODES nodes.
     """
     checked = check_graphs(*graphs[:3])
-    check_sizes(checked[0], name)
+    check_matrix_sizes(checked[0], name)
     return simplify(*checked, directed=directed)
 
 
-def check_sizes(node_ptr: np.ndarray, name: str) -> None:
+def check_matrix_sizes(node_ptr: np.ndarray, name: str) -> None:
     """Raise DataError for a graph with more than MAX_NODES nodes. `name` is that of the encoding."""
     sizes: np.ndarray = np.diff(node_ptr)
     if len(sizes) and int(sizes.max()) > MAX_NODES:

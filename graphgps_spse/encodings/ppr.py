@@ -4,7 +4,7 @@ import numpy as np
 
 from graphgps_spse.counting.graphs import check_graphs, pair_offsets
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
-from graphgps_spse.encodings.laplacian import SCRATCH_BYTES_OF_LAPLACIAN, check_sizes, single_threaded_lapack
+from graphgps_spse.encodings.laplacian import SCRATCH_BYTES_OF_LAPLACIAN, check_matrix_sizes, single_threaded_lapack
 from graphgps_spse.encodings.random_walks import WeightedWalkOptions, edge_weights
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
@@ -47,7 +47,7 @@ class PPR(Encoding):
         a graph with more than MAX_NODES nodes.
         """
         node_ptr, edge_ptr, edges = check_graphs(*graphs[:3])
-        check_sizes(node_ptr, self.name)
+        check_matrix_sizes(node_ptr, self.name)
         weight_E = edge_weights(graphs, self.weight_column, "posenc_PPR")
         pair_ptr, alphas = pair_offsets(node_ptr), np.array(self.alphas)
         node_NC = np.empty((int(node_ptr[-1]), self.dim_node), np.float32)

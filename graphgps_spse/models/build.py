@@ -41,7 +41,7 @@ def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def describe(model: nn.Module) -> list[str]:
+def describe_modules(model: nn.Module) -> list[str]:
     """Return lines that show each module with the shapes of its own parameters, and `parameters: <total>` last.
 
     Repeated blocks of the same shapes (the layers) are shown once, with their number.

@@ -47,7 +47,7 @@ def choose(operation: Callable[[Input], Output], kernels: str, like: Tensor) -> 
     return operation
 
 
-def prepare(operation: Callable[[Input], Output], kernels: str, like: Tensor, num_heads: int) -> None:
+def prepare_operation(operation: Callable[[Input], Output], kernels: str, like: Tensor, num_heads: int) -> None:
     """Compile the kernels of an operation for nodes [*, D] like `like`, or load them from disk, before the first step.
 
     Logs a warning where `kernels` is auto, the device has kernels, and they cannot work. Raises ConfigError as `choose`

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphgps_spse.reports.collect import RecordedRun
-from graphgps_spse.reports.paper import Column, find_column, paper_columns
+from graphgps_spse.reports.paper import Column, paper_column, paper_columns
 from graphgps_spse.reports.stats import Summary, agreement, summarize
 from graphgps_spse.results import RunResult, is_measurement
 
@@ -64,7 +64,7 @@ class Cell:
     @property
     def column(self) -> Column:
         """Table column of the data set."""
-        return find_column(self.first.dataset, self.first.metric, self.first.direction)
+        return paper_column(self.first.dataset, self.first.metric, self.first.direction)
 
     @property
     def scores(self) -> dict[int, float]:

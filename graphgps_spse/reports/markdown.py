@@ -7,7 +7,7 @@ from graphgps_spse.reports.cells import Cell, best_epochs, format_number
 from graphgps_spse.reports.comparison import Pair, Report
 from graphgps_spse.reports.fold_comparison import FOLD_PAIR_NOTE, FoldPair, fold_pair_rows
 from graphgps_spse.reports.folds import CrossValidation, cross_validations
-from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, find_column, recompute_stars
+from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, paper_column, recompute_stars
 from graphgps_spse.reports.selection import rank_on_validation
 from graphgps_spse.reports.stats import LEVEL
 from graphgps_spse.reports.table import CAPTION, Table, TableEntry
@@ -319,7 +319,7 @@ def stars_text() -> str:
 
 
 def _star_row(check: StarCheck) -> list[str]:
-    digits = find_column(check.dataset, "", "").digits
+    digits = paper_column(check.dataset, "", "").digits
     roundings = "-" if check.p_of_roundings is None else " to ".join(format_p(p) for p in check.p_of_roundings)
     return [
         check.model,

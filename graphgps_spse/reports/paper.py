@@ -87,7 +87,7 @@ def paper_columns() -> list[Column]:
     return [Column(*fields) for fields in COLUMNS]
 
 
-def find_column(dataset: str, metric: str, direction: str) -> Column:
+def paper_column(dataset: str, metric: str, direction: str) -> Column:
     """Return the paper's column of a data set, or a column with four decimals for other data sets."""
     for column in paper_columns():
         if column.dataset == dataset:
@@ -128,7 +128,7 @@ def recompute_stars() -> list[StarCheck]:
     checks = []
     for before, after in pairs:
         first, second = before.summary, after.summary
-        student, direction = _student(first, second), find_column(after.dataset, "", "").direction
+        student, direction = _student(first, second), paper_column(after.dataset, "", "").direction
         difference = round(second.mean - first.mean, 6)
         checks.append(
             StarCheck(

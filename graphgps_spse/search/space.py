@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphgps_spse.config.yaml_reader import Node
-from graphgps_spse.errors import ConfigError, show
-from graphgps_spse.registry import nearest
+from graphgps_spse.errors import ConfigError, did_you_mean, show
 from graphgps_spse.sweeps.grid import SAME, read_items, read_point
 
 RANGE_KEYS = ("low", "high", "step", "log")
@@ -81,7 +80,7 @@ def read_space(node: Node, defaults: Mapping[str, Any], check_key: Callable[[str
         for key in keys:
             check_key(key, where)
             if key not in defaults:
-                raise ConfigError(f"{where}: space: unknown key '{key}'.{nearest(key, list(defaults))}")
+                raise ConfigError(f"{where}: space: unknown key '{key}'.{did_you_mean(key, list(defaults))}")
             if key in seen:
                 raise ConfigError(f"{where}: space: '{key}' is listed twice")
             seen.add(key)
@@ -113,7 +112,8 @@ def _read_range(keys: Sequence[str], values: Node, where: str, default: Any) -> 
     if unknown:
         known = ", ".join(RANGE_KEYS)
         raise ConfigError(
-            f"{where}: space: {name}: unknown '{unknown[0]}'.{nearest(unknown[0], list(RANGE_KEYS))} Known: {known}"
+            f"{where}: space: {name}: unknown '{unknown[0]}'.{did_you_mean(unknown[0], list(RANGE_KEYS))} "
+            f"Known: {known}"
         )
     if len(keys) > 1 or not {"low", "high"} <= given.keys():
         raise ConfigError(f"{where}: space: {name}: a range has one key, a low and a high")

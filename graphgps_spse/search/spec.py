@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.config.identity import experiment_of, flatten
+from graphgps_spse.config.identity import experiment_of, flatten_keys
 from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.search.space import Parameter, read_space
@@ -102,7 +102,7 @@ def read_search(path: Path, build: Callable[[Config], None]) -> SearchSpec:
         out_dir=Path(read_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem,
         config=config,
         overrides=overrides,
-        space=tuple(read_space(keys["space"], flatten(cfg.to_dict()), refuse_reserved_key)),
+        space=tuple(read_space(keys["space"], flatten_keys(cfg.to_dict()), refuse_reserved_key)),
         num_trials=trials,
         sampler=_named(keys.get("sampler"), "tpe"),
         pruner=_named(keys.get("pruner"), "median"),

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphgps_spse.errors import ConfigError, LaunchError, show
+from graphgps_spse.errors import ConfigError, LaunchError, did_you_mean, show
 from graphgps_spse.extras import require
-from graphgps_spse.registry import nearest
 from graphgps_spse.search.space import Choice, Parameter
 from graphgps_spse.search.spec import NamedOptions, SearchSpec
 
@@ -101,14 +100,14 @@ def distribution_of(parameter: Parameter) -> "optuna.distributions.BaseDistribut
 def _build(module: Any, names: dict[str, str], wanted: NamedOptions, kind: str, **fixed: Any) -> Any:
     where = f"{wanted.where}: " if wanted.where else ""
     if wanted.name not in names:
-        hint = nearest(wanted.name, list(names))
+        hint = did_you_mean(wanted.name, list(names))
         raise ConfigError(f"{where}{kind}: unknown '{wanted.name}'.{hint} Known: {', '.join(names)}")
     build: Callable[..., Any] = getattr(module, names[wanted.name])
     known = [name for name in inspect.signature(build).parameters if name not in fixed]
     unknown = [name for name in wanted.options if name not in known]
     if unknown:
         raise ConfigError(
-            f"{where}{kind}: {wanted.name} has no option '{unknown[0]}'.{nearest(unknown[0], known)} "
+            f"{where}{kind}: {wanted.name} has no option '{unknown[0]}'.{did_you_mean(unknown[0], known)} "
             f"Known: {', '.join(known)}"
         )
     try:

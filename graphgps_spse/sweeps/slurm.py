@@ -19,8 +19,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from graphgps_spse.errors import RESUMABLE, ConfigError, LaunchError
-from graphgps_spse.registry import nearest
+from graphgps_spse.errors import RESUMABLE, ConfigError, LaunchError, did_you_mean
 from graphgps_spse.sweeps.launch import (
     Attempt,
     AttemptOutcome,
@@ -68,7 +67,7 @@ class SlurmOptions:
             key, equals, text = word.partition("=")
             if not equals or key not in kinds:
                 raise ConfigError(
-                    f"--slurm {word}: expected key=value.{nearest(key, list(kinds))} Keys: {', '.join(kinds)}"
+                    f"--slurm {word}: expected key=value.{did_you_mean(key, list(kinds))} Keys: {', '.join(kinds)}"
                 )
             try:
                 values[key] = kinds[key](text)

@@ -15,9 +15,8 @@ from typing import Any
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
-from graphgps_spse.errors import ConfigError, DataError, LaunchError, show
+from graphgps_spse.errors import ConfigError, DataError, LaunchError, did_you_mean, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
-from graphgps_spse.registry import nearest
 from graphgps_spse.sweeps.grid import FOLD, FOLDS, Point, build_fold_axis, name_point, read_folds, read_grid, read_items
 from graphgps_spse.sweeps.launch import LaunchTask, main_command
 
@@ -311,7 +310,7 @@ def read_known_keys(path: Path, what: str, known: Mapping[str, str]) -> dict[str
     for key, where, node in read_mapping(path, what).value:
         if key not in known:
             listing = "; ".join(f"{name} ({meaning})" for name, meaning in known.items())
-            raise ConfigError(f"{where}: unknown key '{key}'.{nearest(key, list(known))} Keys: {listing}")
+            raise ConfigError(f"{where}: unknown key '{key}'.{did_you_mean(key, list(known))} Keys: {listing}")
         keys[key] = node
     return keys
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphgps_spse.config.identity import LENGTH_KEY
 from graphgps_spse.errors import CheckpointError
-from graphgps_spse.files import move_aside, write_atomic
+from graphgps_spse.files import move_aside, remove_leftovers, write_atomic
 from graphgps_spse.training.archive import pack, unpack
 
 LATEST, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
@@ -77,9 +77,8 @@ class CheckpointStore:
         state does not belong to `signature` and `about` (see `check_origin`). Only the process that writes checkpoints
         may call this.
         """
-        for name in (NEXT, BEST):  # what write_atomic leaves behind when it is killed
-            for leftover in self.run_dir.glob(f".{name}.*.tmp"):
-                leftover.unlink(missing_ok=True)
+        for name in (NEXT, BEST):
+            remove_leftovers(self.run_dir / name)
         reasons = {}
         for name in (NEXT, LATEST, PREVIOUS):
             path = self.run_dir / name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphgps_spse.files import write_atomic
+from graphgps_spse.files import remove_leftovers, write_atomic
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import loggers
 from graphgps_spse.training.history import EpochRecord, FitResult
@@ -186,8 +186,7 @@ class StatsFiles(Logger):
             for split in ("train", "val", "test"):
                 path = self._path(split)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                for leftover in path.parent.glob(f".{path.name}.*.tmp"):  # of a write that was killed
-                    leftover.unlink(missing_ok=True)
+                remove_leftovers(path)
                 write_atomic(path, "".join(record.line(split) for record in self._history).encode())
             self._complete = True
         except OSError as err:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec
-from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import metrics as registered_metrics
-from graphgps_spse.registry import nearest
 from graphgps_spse.training.class_weights import OFF, fit_class_weights, parse_class_weights
 from graphgps_spse.training.metrics import DIRECTIONS, Accumulator
 from graphgps_spse.training.target_metrics import CombinedMetrics, TargetMetrics, find_undefined, target_metric_names
@@ -101,7 +100,7 @@ class Task(ABC):
             if spec.num_targets > 1 and any(f"{name}_{target}" in self.registered for name in self.registered):
                 raise ConfigError(f"{spec.name}: a metric of the target '{target}' has the name of another; rename it")
         if self.metric not in names:
-            known, near = ", ".join(("auto", *names)), nearest(self.metric, list(names))
+            known, near = ", ".join(("auto", *names)), did_you_mean(self.metric, list(names))
             more = f"; add it with metrics=[{self.metric}]" if self.metric in registered_metrics.names() else ""
             raise ConfigError(f"metric_best: {spec.name} has no metric '{self.metric}'.{near} It has {known}{more}")
         for name in names:

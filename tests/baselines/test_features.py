@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from graphgps_spse.baselines.features import (
     NodeTypes,
     build_features,
-    check_names,
+    check_feature_names,
     descriptors,
     fingerprints,
     pool_encodings,
@@ -97,4 +97,4 @@ def test_kinds_stand_side_by_side_and_smiles_are_required():
         build_features(["fingerprints"], splits, TYPES, {})
     for names, message in ((["fingerprint"], "Did you mean 'fingerprints'"), (["encodings"] * 2, "at most once")):
         with pytest.raises(ConfigError, match=message):
-            check_names(names)
+            check_feature_names(names)

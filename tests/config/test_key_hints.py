@@ -3,7 +3,7 @@
 import pytest
 
 from graphgps_spse.config import default_tree, load_config
-from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.config.key_hints import ALIASES, nearest_key
 from graphgps_spse.errors import ConfigError
 
@@ -40,7 +40,7 @@ def test_a_last_word_of_several_keys_names_several():
 
 
 def test_aliases_are_of_keys_that_exist_and_of_one_key_each():
-    keys = flatten(default_tree())
+    keys = flatten_keys(default_tree())
     assert not set(ALIASES) - set(keys)
     words = [word for aliases in ALIASES.values() for word in aliases]
     assert len(words) == len(set(words))

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from graphgps_spse.config import default_tree, load_config
-from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.errors import ConfigError
 
 CONFIGS = sorted(
@@ -206,7 +206,7 @@ def test_an_error_about_a_key_says_where_it_was_set(tmp_path):
 
 
 def test_every_key_has_a_type():
-    for key, value in flatten(default_tree()).items():
+    for key, value in flatten_keys(default_tree()).items():
         assert type(value) in (int, float, str, bool, list), key
 
 

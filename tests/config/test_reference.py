@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from graphgps_spse.config import default_tree, option_classes
-from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.config.reference import reference_page
 from graphgps_spse.options import Options, option
 
@@ -22,7 +22,7 @@ def test_the_committed_page_is_up_to_date():
 
 def test_every_key_has_a_row_and_every_row_a_file():
     found = rows(reference_page())
-    assert found.keys() == flatten(default_tree()).keys()
+    assert found.keys() == flatten_keys(default_tree()).keys()
     for _, _, _, meaning, _, file in found.values():
         assert meaning and (PAGE.parent / re.search(r"\((.+)\)", file)[1]).is_file()
 

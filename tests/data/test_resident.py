@@ -10,7 +10,7 @@ from graphgps_spse.config import default_tree
 from graphgps_spse.config.identity import is_runtime_key
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
-from graphgps_spse.data.resident import bytes_of, place
+from graphgps_spse.data.resident import bytes_of, keep_on_device
 from graphgps_spse.encodings.storage.in_memory import InMemory
 from graphgps_spse.errors import ConfigError
 
@@ -49,7 +49,7 @@ def test_gathered_batches_are_those_of_the_loader(level, monkeypatch):
     """With CPU tensors as those of the device: gathered by row number there, copied by the loader here."""
     split, options = encoded_split(level), LoaderOptions(batch_size=2, seed=3)
     expected = list(options.loaders({"train": split})["train"].epoch(1))
-    placed, is_resident = place({"train": split}, "on", CPU, 1 << 20)
+    placed, is_resident = keep_on_device({"train": split}, "on", CPU, 1 << 20)
     assert is_resident
     monkeypatch.setattr(row_runs, "copies", lambda values: False)
     batches = list(options.loaders(placed, resident=True)["train"].epoch(1))
@@ -62,7 +62,7 @@ def test_gathered_batches_are_those_of_the_loader(level, monkeypatch):
 
 def test_a_batch_of_another_device_is_built_without_reading_from_it():
     """Without data, as on "meta", everything that would wait for the device raises an error."""
-    placed, _ = place({"train": encoded_split()}, "auto", META, 1 << 20)
+    placed, _ = keep_on_device({"train": encoded_split()}, "auto", META, 1 << 20)
     batch = placed["train"].batch([4, 1, 2])
     assert batch.sizes == (1, 3, 4) and {t.device.type for t in tensors(batch).values()} == {"meta"}
     assert batch.pair["P"].shape == (26, 3) and batch.x_NF.dtype == torch.int64
@@ -71,20 +71,20 @@ def test_a_batch_of_another_device_is_built_without_reading_from_it():
 
 def test_auto_leaves_large_splits_where_they_are():
     split = encoded_split()
-    assert place({"train": split}, "auto", META, 4 * bytes_of(split))[1]
+    assert keep_on_device({"train": split}, "auto", META, 4 * bytes_of(split))[1]
     for choice, device, free in (
         ("auto", META, 4 * bytes_of(split) - 1),
         ("auto", CPU, 1 << 40),
         ("off", META, 1 << 40),
     ):
-        placed, is_resident = place({"train": split}, choice, device, free)
+        placed, is_resident = keep_on_device({"train": split}, choice, device, free)
         assert placed["train"] is split and not is_resident
 
 
 def test_what_cannot_lie_on_the_device_is_said():
     split = encoded_split()
     with pytest.raises(ConfigError, match=r"train.resident: on.*they take \d+ bytes, and 7 are free"):
-        place({"train": split}, "on", META, 7)
+        keep_on_device({"train": split}, "on", META, 7)
 
     class Elsewhere:
         def rows(self, *args):
@@ -92,8 +92,8 @@ def test_what_cannot_lie_on_the_device_is_said():
 
     computed = replace(split, encodings=split.encodings | {"SPSE": Elsewhere()})
     with pytest.raises(ConfigError, match="SPSE of the train split is read or computed as batches are built"):
-        place({"train": computed}, "on", META, 1 << 40)
-    assert not place({"train": computed}, "auto", META, 1 << 40)[1]
+        keep_on_device({"train": computed}, "on", META, 1 << 40)
+    assert not keep_on_device({"train": computed}, "auto", META, 1 << 40)[1]
 
 
 def test_resident_splits_have_no_loader_processes():

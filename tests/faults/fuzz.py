@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from naive import path_counts
 
 from graphgps_spse.config import load_config
-from graphgps_spse.config.identity import flatten
+from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.counting import count_simple_paths
 from graphgps_spse.encodings.scaling import TABLE_SIZE, Scaling
@@ -147,7 +147,9 @@ def damaged_sources(folder: Path) -> tuple[list[Path], list[str]]:
 def known_keys() -> list[str]:
     """All keys but those that import code, and those whose meaning depends on the file that sets them."""
     return [
-        key for key in sorted(flatten(load_config(BASE).to_dict())) if key.split(".")[0] not in ("plugins", "expected")
+        key
+        for key in sorted(flatten_keys(load_config(BASE).to_dict()))
+        if key.split(".")[0] not in ("plugins", "expected")
     ]
 
 
@@ -168,7 +170,7 @@ def check_override(case: tuple[int, str], folder: Path) -> str:
     answers = []
     for file, more in ((path, [f"{key}={text}"]), (other, [])):
         try:
-            answers.append(flatten(load_config(file, more).to_dict()))
+            answers.append(flatten_keys(load_config(file, more).to_dict()))
         except ConfigError as err:
             answers.append(one_line(err))
     assert repr(answers[0]) == repr(answers[1]), (key, text, answers)

@@ -8,7 +8,7 @@ from model_graphs import SIZES, SPEC, random_graphs
 from test_every_model import CASES
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.data.resident import place
+from graphgps_spse.data.resident import keep_on_device
 from graphgps_spse.ops import dispatch
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.evaluation import evaluate
@@ -71,7 +71,7 @@ def meta_trainer(model: torch.nn.Module, batch: GraphBatch, path) -> Trainer:
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in WAITING])
 def test_steps_of_training_and_evaluation(name, kernels_of_cuda, tmp_path, monkeypatch):
-    splits, _ = place({"train": random_graphs()}, "on", META, 1 << 30)
+    splits, _ = keep_on_device({"train": random_graphs()}, "on", META, 1 << 30)
     batch = splits["train"].batch(range(len(SIZES)))
     model = CASES[name]._replace(kernels="auto").build(dropout=0.1, attn_dropout=0.1).to(META)
     trainer = meta_trainer(model, batch, tmp_path)
@@ -93,7 +93,7 @@ def test_steps_of_training_and_evaluation(name, kernels_of_cuda, tmp_path, monke
 
 def test_what_waits_is_noticed():
     """The tests above would see a wait: this variant counts ring pairs on the device."""
-    splits, _ = place({"train": random_graphs()}, "on", META, 1 << 30)
+    splits, _ = keep_on_device({"train": random_graphs()}, "on", META, 1 << 30)
     model = CASES["CSA-rings as edges"]._replace(kernels="auto").build().to(META)
     with pytest.raises((NotImplementedError, RuntimeError)):
         model(splits["train"].batch(range(len(SIZES))))

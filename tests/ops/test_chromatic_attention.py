@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention, cpu
-from graphgps_spse.ops.dispatch import choose, prepare
+from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -94,9 +94,9 @@ def test_kernels_in_float32_are_close(name):
 def test_prepare_compiles_nothing_for_the_reference(monkeypatch):
     called = []
     monkeypatch.setattr(cpu, "prepare", lambda *shape: called.append(shape))
-    prepare(chromatic_attention, "plain", torch.zeros(1, 12), 3)
+    prepare_operation(chromatic_attention, "plain", torch.zeros(1, 12), 3)
     assert not called
-    prepare(chromatic_attention, "auto", torch.zeros(1, 12), 3)
+    prepare_operation(chromatic_attention, "auto", torch.zeros(1, 12), 3)
     assert called == [(12, 3, torch.float32)]
 
 

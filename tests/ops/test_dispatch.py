@@ -8,7 +8,7 @@ import torch
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.ops import dispatch
 from graphgps_spse.ops.chromatic_attention import chromatic_attention
-from graphgps_spse.ops.dispatch import choose, device_module, prepare
+from graphgps_spse.ops.dispatch import choose, device_module, prepare_operation
 from graphgps_spse.ops.graph_attention import graph_attention
 from graphgps_spse.ops.grit_pairs import grit_pairs
 
@@ -84,7 +84,7 @@ def test_a_warning_says_once_what_is_lost_without_the_kernels(monkeypatch, caplo
     monkeypatch.setattr(cpu, "unsupported", lambda like: "it rains")
     dispatch.warn.cache_clear()
     for kernels in ("plain", "auto", "auto"):
-        prepare(grit_pairs, kernels, LIKE, 3)
+        prepare_operation(grit_pairs, kernels, LIKE, 3)
     assert [record.getMessage() for record in caplog.records] == [
         "grit_pairs: computed by PyTorch alone, with more time and memory, because it rains"
     ]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphgps_spse.ops.dispatch import choose, prepare
+from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, cpu, grit_pairs, reference
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -127,9 +127,9 @@ def test_kernels_in_float32_are_close(name):
 def test_prepare_compiles_nothing_for_the_reference(monkeypatch):
     called = []
     monkeypatch.setattr(cpu, "prepare", lambda *shape: called.append(shape))
-    prepare(grit_pairs, "plain", torch.zeros(1, 12), 3)
+    prepare_operation(grit_pairs, "plain", torch.zeros(1, 12), 3)
     assert not called
-    prepare(grit_pairs, "auto", torch.zeros(1, 12), 3)
+    prepare_operation(grit_pairs, "auto", torch.zeros(1, 12), 3)
     assert called == [(12, 3, torch.float32)]
 
 

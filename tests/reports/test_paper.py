@@ -11,8 +11,8 @@ from scipy import stats
 
 from graphgps_spse.reports.paper import (
     differing_ranks,
-    find_column,
     p_of_roundings,
+    paper_column,
     paper_columns,
     read_paper_table,
     recompute_stars,
@@ -101,6 +101,6 @@ def test_colours_that_are_not_those_of_the_numbers():
 
 
 def test_columns():
-    assert find_column("CLUSTER", "accuracy-SBM", "max").scale == 100
-    other = find_column("Cycles", "accuracy", "max")
+    assert paper_column("CLUSTER", "accuracy-SBM", "max").scale == 100
+    other = paper_column("Cycles", "accuracy", "max")
     assert (other.scale, other.digits, other.metric, other.direction) == (1, 4, "accuracy", "max")

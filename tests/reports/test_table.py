@@ -5,7 +5,7 @@ from records import write_cell, write_pair
 
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
-from graphgps_spse.reports.paper import find_column, paper_columns, read_paper_table
+from graphgps_spse.reports.paper import paper_column, paper_columns, read_paper_table
 from graphgps_spse.reports.table import build_table, format_number
 
 MODELS = {"GPS": "GPSModel", "CSA": "CSAModel", "GRIT": "GritTransformer"}
@@ -66,7 +66,7 @@ def test_the_papers_own_numbers_give_the_papers_table(tmp_path):
     places /= places.std(ddof=1)
     compared = [p for p in read_paper_table() if p.block == "compared"]
     for p in compared:
-        column = find_column(p.dataset, "", "")
+        column = paper_column(p.dataset, "", "")
         mean, std, n = p.summary
         scores = (mean + std * places) / column.scale if n == 10 else [mean]
         metric = {"MAE": "mae", "AP": "ap", "Accuracy": "accuracy"}[column.metric]

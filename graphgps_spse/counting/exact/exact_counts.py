@@ -125,7 +125,7 @@ def _count_easy_graphs(
     for g in range(first, last):
         max_nodes = max(max_nodes, node_ptr[g + 1] - node_ptr[g])
     blocks, block_scratch = new_blocks(max_nodes), new_block_scratch(max_nodes)
-    search_scratch, join_scratch = new_search_scratch(max_nodes), new_join_scratch(max_nodes)
+    search, join = new_search_scratch(max_nodes), new_join_scratch(max_nodes)
     is_counted, spent = np.zeros(max_nodes, np.bool_), np.zeros(1, np.int64)
     meter = WorkMeter(spent, easy_work, limit)
     work, first_pair = 0, 0
@@ -133,25 +133,15 @@ def _count_easy_graphs(
         begin, end = node_ptr[g], node_ptr[g + 1]
         n = end - begin
         pairs, rows = slice(first_pair, first_pair + n * n), row_ptr[begin : end + 1]
-        counts = counts_PK[pairs]
+        counts, span = counts_PK[pairs], spans[:, pairs]
         first_pair += n * n
         spent[0] = 0
         is_costly[g - first] = max_length > 2 and _num_walks(n, rows) > easy_work
         if not is_costly[g - first]:
             num_blocks = find_blocks(n, undirected_row_ptr[begin : end + 1], undirected_col, block_scratch, blocks)
+            counted = is_counted[:num_blocks]
             is_costly[g - first] = not count_blocks(
-                n,
-                rows,
-                col,
-                blocks,
-                is_counted[:num_blocks],
-                max_length,
-                is_symmetric,
-                search_scratch,
-                join_scratch,
-                spans[:, pairs],
-                meter,
-                counts,
+                n, rows, col, blocks, counted, max_length, is_symmetric, search, join, span, meter, counts
             )
             if is_costly[g - first]:
                 counts[:] = 0.0

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.models.csa.pair_features import PairFeatures
 from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, attention_weights, chromatic_attention
-from graphgps_spse.ops.dispatch import choose, prepare
+from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -60,4 +60,4 @@ class ChromaticAttention(nn.Module):
 
         Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
         """
-        prepare(chromatic_attention, self.kernels, self.query.weight, self.num_heads)
+        prepare_operation(chromatic_attention, self.kernels, self.query.weight, self.num_heads)

@@ -95,7 +95,7 @@ class VirtualNode(nn.Module):
         return x_ND + layout.at_nodes(v_BD), v_BD
 
 
-def build_layers(cfg: Any) -> nn.ModuleList:
+def build_convolution_layers(cfg: Any) -> nn.ModuleList:
     """Return the layers that `gnn` describes. Raises ConfigError for heads that do not divide the width."""
     options, dim = MessagePassingOptions.from_cfg(cfg), WidthOptions.from_cfg(cfg).dim_inner
     layer_type, number = ConvolutionOptions.from_cfg(cfg).layer_type, ConvolutionOptions.from_cfg(cfg).layers_mp

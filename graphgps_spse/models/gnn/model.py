@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import DatasetSpec, GraphBatch
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.gnn.layer import ConvolutionOptions, build_layers, build_virtual_nodes
+from graphgps_spse.models.gnn.layer import ConvolutionOptions, build_convolution_layers, build_virtual_nodes
 from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_encoder
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
@@ -54,7 +54,7 @@ class MessagePassingModel(nn.Module):
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             edge_encoder=build_edge_encoder(cfg, spec, encodings, dim) if reads_edges else None,
-            layers=build_layers(cfg),
+            layers=build_convolution_layers(cfg),
             virtual_nodes=build_virtual_nodes(cfg),
             head=build_head(cfg, spec, dim, dim_out),
         )

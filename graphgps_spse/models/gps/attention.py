@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from graphgps_spse.models.modules.biased_attention import SelfAttention
-from graphgps_spse.ops.dispatch import choose, prepare
+from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, attention_weights, graph_attention
 
 
@@ -19,4 +19,4 @@ class GraphAttention(SelfAttention):
 
     def prepare_kernels(self) -> None:
         """Raise ConfigError if `train.kernels` is fused and the device of the weights has no kernels."""
-        prepare(graph_attention, self.kernels, self.qkv.weight, self.num_heads)
+        prepare_operation(graph_attention, self.kernels, self.qkv.weight, self.num_heads)

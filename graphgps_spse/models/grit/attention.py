@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.models.grit.pair_norm import PairNorm
-from graphgps_spse.ops.dispatch import choose, prepare
+from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, attention_weights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -83,7 +83,7 @@ class GritAttention(nn.Module):
 
         Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
         """
-        prepare(grit_pairs, self.kernels, self.query.weight, self.num_heads)
+        prepare_operation(grit_pairs, self.kernels, self.query.weight, self.num_heads)
 
     def _dropout_mask(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
         return draw_dropout_mask(rows, columns, rate, like) if self.training and rate else None

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from graphgps_spse.encodings.base import Encoding
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, did_you_mean
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import encodings as known_encodings
-from graphgps_spse.registry import nearest
 
 
 class EncoderOptions(Options, section="dataset"):
@@ -38,7 +37,9 @@ def enabled_encoding(encodings: Sequence[Encoding], name: str, part: str) -> Enc
     key = f"dataset.{'edge' if part == 'pair' else 'node'}_encoder_name"
     if name not in known_encodings.names():
         known = ", ".join(known_encodings.names())
-        raise ConfigError(f"{key}: +{name} names no encoding.{nearest(name, known_encodings.names())} Known: {known}")
+        raise ConfigError(
+            f"{key}: +{name} names no encoding.{did_you_mean(name, known_encodings.names())} Known: {known}"
+        )
     switch = known_encodings.get(name).switches.get(part)
     needed = [] if found is not None else [f"posenc_{name}.enable=True"]
     needed += [] if switch is None else [switch.on]

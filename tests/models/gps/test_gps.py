@@ -19,7 +19,7 @@ from small_configs import GPS_VARIANTS, gps_config
 from torch_geometric.nn import LayerNorm
 
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.models.build import build_model, count_parameters, describe
+from graphgps_spse.models.build import build_model, count_parameters, describe_modules
 from graphgps_spse.models.gps.layer import GraphLayerNorm
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.training import processes
@@ -194,6 +194,6 @@ def test_encodings_and_encoders_must_fit(encodings, message):
 
 
 def test_describe_shows_layers_once_but_for_the_last():
-    lines = describe(small_model("GatedGCN"))
+    lines = describe_modules(small_model("GatedGCN"))
     assert sum("each: GPSLayer" in line for line in lines) == 1
     assert lines[-1] == f"parameters: {count_parameters(small_model('GatedGCN'))}"

@@ -23,7 +23,7 @@ from small_configs import grit_config
 from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import GraphBatch, InputSpec
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.build import build_model, count_parameters, describe
+from graphgps_spse.models.build import build_model, count_parameters, describe_modules
 from graphgps_spse.ops.grit_pairs import cpu
 
 ENCODING = ENCODINGS["RRWP"]
@@ -213,7 +213,7 @@ def test_zinc_has_the_published_number_of_parameters():
 
 
 def test_describe_shows_layers_once_and_the_total():
-    lines = describe(zinc_model())
+    lines = describe_modules(zinc_model())
     assert lines[-1] == "parameters: 473473"
     assert sum("GritLayer" in line for line in lines) == 1
     assert any("0 to 9, each: GritLayer" in line for line in lines)
