@@ -316,7 +316,7 @@ def _nearest_molecule(ensemble: Ensemble) -> NearestMolecule:
     """Return the training molecules of the runs. Raises DataError if the runs have different ones."""
     if not isinstance(ensemble.dataset, Smiles):
         raise ConfigError(
-            f"--similarity is for runs on molecules of a CSV file, and {ensemble.dataset.spec.name} is none"
+            f"--similarity is for runs on molecules of a CSV file, which {ensemble.dataset.spec.name} is not"
         )
     _own_split(ensemble, "train")
     return NearestMolecule([row.smiles for row in ensemble.dataset.rows["train"]])

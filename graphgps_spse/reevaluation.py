@@ -41,6 +41,6 @@ def check_best_epoch(path: Path, epoch: int) -> None:
     best = RunResult.read(result).best_epoch if result.is_file() else epoch
     if best != epoch:
         raise CheckpointError(
-            f"{path / BEST} holds epoch {epoch}, and {result} is of epoch {best}: the disk refused the weights of that "
-            "one, as the run's log says. The result holds; for its weights train anew, beside it with --fresh"
+            f"{path / BEST} holds epoch {epoch}, and {result} reports epoch {best}, whose weights could not be "
+            "written, as the log of the run says. The result is valid; to get its weights, train again with --fresh"
         )

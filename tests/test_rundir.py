@@ -50,7 +50,7 @@ def test_temporary_files_of_killed_writes_are_removed_at_the_next_start(tmp_path
     for name in (*killed, *others):
         (tmp_path / "0" / name).write_text("half of")
     RunDir.open(tmp_path / "0", CONFIG).close()
-    left = names(tmp_path / "0")
+    left = set(names(tmp_path / "0"))
     assert not left & set(killed) and left >= set(others)
 
 

@@ -142,7 +142,7 @@ def _leaves(mapping: Node, prefix: str) -> Iterator[tuple[str, tuple[Any, str]]]
         key = f"{prefix}{name}"
         if "." in name:
             raise ConfigError(f"{where}: write '{key}' as nested sections, not with a dot")
-        if node.is_mapping:
+        if node.is_mapping and node.value:
             yield from _leaves(node, key + ".")
         else:
             yield key, (node.plain(), where)

@@ -97,7 +97,8 @@ def _keys_to_read(settings: Settings, *, is_record: bool) -> set[str]:
     """
     touched = {key.rpartition(".")[0] for key in settings.words}
     own = set() if is_record else {key for key in settings.own if key.rpartition(".")[0] not in touched}
-    return (own | settings.words) - NEED_NOT_BE_READ
+    empty_sections = {key for key, (value, _) in settings.leaves.items() if value == {}}
+    return (own | settings.words) - empty_sections - NEED_NOT_BE_READ
 
 
 def _import_plugins(leaves: Leaves) -> list[ModuleType]:

@@ -60,6 +60,8 @@ def build_tree(classes: Sequence[type[Options]], leaves: Leaves) -> CfgNode:
     tree, keys = default_tree(classes), {key.path: key for options in classes for key in options.all_keys()}
     with locating({path: where for path, (_, where) in leaves.items()}):
         for path, (value, where) in leaves.items():
+            if value == {} and any(key.startswith(f"{path}.") for key in keys):
+                continue  # a section that sets nothing
             if path not in keys:
                 raise ConfigError(f"{where}: {_describe_unknown(path, keys)}")
             checked = keys[path].check(value)

@@ -34,8 +34,8 @@ def edge_weights(graphs: GraphArrays, column: int, section: str) -> np.ndarray:
     columns = 0 if attr is None or attr.dtype.kind != "f" else attr.reshape(len(attr), -1).shape[1]
     if attr is None or column >= columns:
         raise DataError(
-            f"{section}.weight_column: the edges have {columns} columns of numbers, and column {column} (from 0) is to "
-            "weight them; set -1 for walks without weights"
+            f"{section}.weight_column: {column}, but the edges have {columns} numeric columns, counted from 0; set -1 "
+            "for walks without weights"
         )
     weight_E = attr.reshape(num_edges, columns)[:, column].astype(np.float64)
     bad = np.flatnonzero(~(weight_E >= 0) | ~np.isfinite(weight_E))

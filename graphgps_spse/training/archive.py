@@ -89,14 +89,14 @@ def _check_without_digest(content: bytes | bytearray, path: Path | str) -> None:
     A file with a digest never ends so, however it was cut or which of its bits was flipped.
     """
     if not _has_no_comment(content):
-        raise CheckpointError(f"{path} is cut off or damaged: its bytes do not fit the SHA-256 at its end")
+        raise CheckpointError(f"{path} is truncated or damaged: its content does not match the SHA-256 at its end")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             damaged = archive.testzip()
             # torch reads a member with the attribute of a folder as if it were empty.
             marked = [entry.filename for entry in archive.infolist() if entry.external_attr or entry.internal_attr]
     except UNREADABLE as err:
-        raise CheckpointError(f"{path} is cut off or damaged: {err}") from err
+        raise CheckpointError(f"{path} is truncated or damaged: {err}") from err
     if damaged is not None:
         raise CheckpointError(f"{path} is damaged: the checksum of {damaged} does not match")
     if marked:

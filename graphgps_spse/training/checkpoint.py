@@ -91,14 +91,14 @@ class CheckpointStore:
                 continue
             for damaged, reason in reasons.items():
                 aside = move_aside(damaged)
-                log.warning("%s. Going on from %s; the damaged file is now %s", reason, path, aside.name)
+                log.warning("%s. Continuing from %s; the damaged file is now %s", reason, path, aside.name)
             check_origin(path, state, signature, about, extendable=self.extendable)
             if name == NEXT:  # now, as a run that is already at its end saves no more
                 self._complete_save()
             return state
         if reasons:
             listing = "; ".join(reasons.values())
-            raise CheckpointError(f"no checkpoint left that can be trusted: {listing}. Start beside it with --fresh")
+            raise CheckpointError(f"no valid checkpoint is left: {listing}. Start a new run with --fresh")
         return None
 
     def _put_in_place(self) -> None:
@@ -193,8 +193,8 @@ def check_origin(
     keys = _differing(there, here) if there and here else ""
     if keys:
         raise CheckpointError(
-            f"{path} was trained on other inputs than its configuration gives now ({keys}). Bring back the data or the "
-            "version of this package that it was trained with, or train anew"
+            f"{path} was trained on other inputs than its configuration gives now ({keys}). Restore the data or the "
+            "version of this package from training, or start a new run"
         )
     if state.get("about") and about:
         versions = _differing(*({k: v for k, v in flat.items() if k.startswith("versions.")} for flat in flats))

@@ -40,7 +40,7 @@ class FiniteGuard:
             what, step, index_B = self._places[first]
             raise DivergedError(
                 f"{where}, step {step}: the {what} is {self._values[first].item()}. The graphs of that step, by their "
-                f"number in the split: {index_B.tolist()}. Look at them, or lower optim.base_lr"
+                f"number in the split: {index_B.tolist()}. Check these graphs, or lower optim.base_lr"
             )
         self._values.clear()
         self._places.clear()

@@ -80,7 +80,7 @@ def take_weights(model: nn.Module, source: SourceWeights) -> dict[str, Any]:
     taken = list(_fitting(model, source.tensors))
     if not set(taken) & {name for name, _ in model.named_parameters()}:
         raise ConfigError(
-            f"train.init_from: no parameter of this model has the name and shape of one in {source.file}; take the "
+            f"train.init_from: no parameter of this model has the name and shape of one in {source.file}; use the "
             "weights of a run with the same model.type and gt.dim_hidden"
         )
     with torch.no_grad():

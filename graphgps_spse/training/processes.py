@@ -95,9 +95,9 @@ class Processes(OneProcess):
             store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(minutes=MEET_MINUTES)))
         except dist.DistError as err:
             raise LaunchError(
-                f"process {rank} did not meet the other {count - 1} at {os.environ['MASTER_ADDR']}:"
-                f"{os.environ['MASTER_PORT']} within {MEET_MINUTES:g} minutes ({str(err).splitlines()[0]}); see why "
-                "one did not start, in its own output"
+                f"process {rank} did not reach the other {count - 1} at {os.environ['MASTER_ADDR']}:"
+                f"{os.environ['MASTER_PORT']} within {MEET_MINUTES:g} minutes ({str(err).splitlines()[0]}); look "
+                "for the cause in the output of each process"
             ) from err
         store.set_timeout(wait)
         dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=wait)
@@ -185,8 +185,8 @@ class Processes(OneProcess):
             if not isinstance(err, dist.DistError) and "gloo/transport" not in str(err):
                 raise
             raise ProcessLostError(
-                "another process of this run has ended; its own output says why. The same command goes on from the "
-                "last checkpoint"
+                "another process of this run has ended; its own output says why. The same command continues from "
+                "the last checkpoint"
             ) from err
 
     def close(self) -> None:

@@ -146,7 +146,7 @@ class TrainingState:
         if len(state["rng"]) != self.processes.count:
             raise CheckpointError(
                 f"the checkpoint in {self.checkpoints.run_dir} was written by {len(state['rng'])} processes and this "
-                f"run has {self.processes.count}; a run goes on with as many as it began with"
+                f"run has {self.processes.count}; use the same number to continue it"
             )
         try:
             self.load_state(state)

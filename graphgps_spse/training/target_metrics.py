@@ -109,7 +109,9 @@ def compute_metrics(names: Sequence[str], pred: Tensor, y: Tensor, target_names:
                 each[target] = float(metric.compute(rows, known))
                 if not math.isfinite(each[target]):
                     of = f" of target {target}" if len(target_names) > 1 else ""
-                    raise DataError(f"the metric {name}{of} is {each[target]}; its why_undefined must say where it is")
+                    raise DataError(
+                        f"the metric {name}{of} is {each[target]}; its why_undefined must return the reason"
+                    )
         if each:
             values[name] = sum(each.values()) / len(each)
         if len(target_names) > 1:

@@ -1,5 +1,6 @@
 """The configuration: what it accepts, and what it says when it does not."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,18 @@ def test_yaml_never_runs_code(tmp_path):
 
 def test_empty_value_is_an_empty_string(tmp_path):
     assert load_config(write(tmp_path, "wandb:\n  entity:\n")).wandb.entity == ""
+
+
+def test_an_empty_mapping_sets_nothing_in_a_section_and_is_no_value_of_a_key(tmp_path):
+    load_config(write(tmp_path, "gt: {attn: {}}\nposenc_RRWP: {}\n")).check_all_read()
+    for text, message in (
+        ("accelerator: {}", "exp.yaml:1: accelerator: must be of type str"),
+        ("gtt: {}", "exp.yaml:1: unknown key 'gtt'"),
+        ("gt: {layer: {}}", "exp.yaml:1: unknown key 'gt.layer'. Did you mean 'gt.layers'?"),
+        ("gt: 3", "exp.yaml:1: 'gt' is a section, not a value"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            load_config(write(tmp_path, text + "\n"))
 
 
 def test_a_word_of_the_command_line_holds_no_comment(tmp_path):

@@ -88,7 +88,7 @@ def test_rows_are_the_same_in_memory_and_on_the_fly():
 
 def test_weights_that_are_refused():
     graph = flat(([(0, 1)], 2), ([(0, 1), (1, 0)], 2))
-    with pytest.raises(DataError, match="posenc_RRWP.weight_column: the edges have 0 columns of numbers, and"):
+    with pytest.raises(DataError, match="posenc_RRWP.weight_column: .*, but the edges have 0 numeric columns"):
         RRWP.of(ksteps=2, weight_column=0).compute(graph)
     with pytest.raises(DataError, match="the edges have 0 columns"):
         RWSE.of(times=[1], weight_column=0).compute(graph._replace(edge_attr=np.ones((3, 1), np.int64)))

@@ -104,7 +104,7 @@ def test_none_left_is_an_error_and_not_a_restart(store, tmp_path, damage):
     (tmp_path / LATEST).write_bytes(damage((tmp_path / LATEST).read_bytes()))
     (tmp_path / PREVIOUS).write_bytes(b"")
     for _ in range(2):  # nor is it one at the second try
-        with pytest.raises(CheckpointError, match=f"no checkpoint left.*{LATEST}.*{PREVIOUS}"):
+        with pytest.raises(CheckpointError, match=f"no valid checkpoint is left.*{LATEST}.*{PREVIOUS}"):
             store.load_latest()
 
 

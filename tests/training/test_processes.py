@@ -199,5 +199,5 @@ def test_a_process_that_never_came_is_not_waited_for_without_end(rank, monkeypat
     for key, value in place.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setattr(processes_module, "MEET_MINUTES", 1 / 60)
-    with pytest.raises(LaunchError, match=f"process {rank} did not meet the other 1 at 127.0.0.1:"):
+    with pytest.raises(LaunchError, match=f"process {rank} did not reach the other 1 at 127.0.0.1:"):
         join_processes()

@@ -229,7 +229,7 @@ def test_no_trusted_checkpoint_is_an_error(tmp_path):
     make_trainer(tmp_path).fit()
     for name in (LATEST, PREVIOUS):
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(CheckpointError, match="no checkpoint left"):
+    with pytest.raises(CheckpointError, match="no valid checkpoint is left"):
         make_trainer(tmp_path).fit()
 
 

@@ -157,7 +157,9 @@ def build_layer_type(cfg: Any, global_parts: tuple[str, ...]) -> tuple[str, str]
     layer_type = LayerOptions.from_cfg(cfg).layer_type
     local, plus, attention = layer_type.partition("+")
     if (local, attention) == ("None", "None"):
-        raise ConfigError("gt.layer_type: None+None leaves layers that never look at other nodes")
+        raise ConfigError(
+            "gt.layer_type: with None+None, a node never reads another node; name a local part, a global part, or both"
+        )
     if plus and local in LOCAL_PARTS and attention in global_parts:
         return local, attention
     other = "CSAModel" if attention == "CSA" else "GPSModel" if attention in GLOBAL_PARTS else ""

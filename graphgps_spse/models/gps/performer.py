@@ -39,7 +39,7 @@ class PerformerAttention(nn.Module):
     def forward(self, x_ND: Tensor, blocks: NodeBlocks, weights: list[Tensor] | None = None) -> Tensor:
         """Return [N, D]. Raises ConfigError where attention weights are asked for: they are never computed."""
         if weights is not None:
-            raise ConfigError("gt.layer_type: Performer computes no attention weights; take Transformer for them")
+            raise ConfigError("gt.layer_type: Performer computes no attention weights; use Transformer instead")
         attended = [self._attend(*block) for block in blocks.heads(self.qkv(x_ND), self.num_heads)]
         return self.dropout(self.out(blocks.merge_heads(attended)))
 

@@ -119,7 +119,7 @@ class RawNodeFeatures(nn.Module):
         if spec.size != dim:
             raise ConfigError(
                 f"dataset.node_encoder_name: none leaves the {spec.size} columns of the data, and the model reads "
-                f"{dim}; set gnn.layers_pre_mp to 1 or more, or take LinearNode"
+                f"{dim}; set gnn.layers_pre_mp to 1 or more, or use LinearNode"
             )
         return cls()
 

@@ -141,7 +141,7 @@ def test_a_training_batch_of_one_edge_gives_what_several_processes_give(monkeypa
         ({"n_heads": 5}, "gt.n_heads=5"),
         ({"dim_hidden": 24}, "gnn.dim_inner=12 must equal gt.dim_hidden=24"),
         ({"dropout": 1.0}, "gt.dropout: 1.0"),
-        ({"layer_type": "None+None"}, "None.None leaves"),
+        ({"layer_type": "None+None"}, "with None.None"),
         ({"layer_type": "GINE"}, "'GINE' must be a local part"),
         ({"layer_type": "SAGE+Transformer"}, "GINE, CustomGatedGCN, GCN, GAT, GIN, GENConv, PNA, None"),
         ({"layer_norm": True}, "a layer has one norm; set gt.batch_norm=False"),
