@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 import authors_counter  # noqa: E402
 import counting_accuracy  # noqa: E402
 import counting_time  # noqa: E402
+from graphs import FILES  # noqa: E402
 from this_machine import environment  # noqa: E402
 
 from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
@@ -79,6 +80,9 @@ def main() -> None:
     for name in parts:
         if name not in PARTS:
             parser.error(f"--only: unknown part '{name}'. Known: {', '.join(PARTS)}")
+        file = FILES.get("zinc" if name == "calls" else name)
+        if file and not (args.data / file).is_file():
+            parser.error(f"--data: {args.data} has no {file}, which the part {name} reads; name another folder")
     result = json.loads(args.out.read_text()) if args.out.exists() else {}
     compile_counters(COUNTERS)
     for name in parts:

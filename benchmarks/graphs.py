@@ -18,6 +18,15 @@ from graphgps_spse.data.sbm import generate_cluster_graph, generate_pattern, gen
 from graphgps_spse.data.superpixels import connect_superpixels  # noqa: E402
 from graphgps_spse.encodings.base import GraphArrays  # noqa: E402
 
+FILES = {
+    "zinc": "zinc/zinc12k.npz",
+    "peptides": "peptides/peptide_multi_class_dataset.csv.gz",
+    "pcqm4mv2": "pcqm4mv2/pcqm4mv2_first1999.csv.gz",
+    "mnist": "superpixels/mnist_75sp_test.npz.xz",
+    "cifar10": "superpixels/cifar10_150sp_train_first4000_lossless.npz.xz",
+}
+"""Files in the folder of graphs, by data set."""
+
 
 def flatten(graphs: Iterable[tuple[np.ndarray, int]]) -> GraphArrays:
     """Convert graphs given as (edges [2, E], number of nodes) to flat arrays."""
@@ -57,17 +66,17 @@ def cluster(num_graphs: int, seed: int = 0) -> GraphArrays:
 
 def mnist(data: Path, num_graphs: int, first: int = 0) -> GraphArrays:
     """Superpixel graphs of MNIST test images; edges are directed."""
-    return _superpixels(data / "superpixels/mnist_75sp_test.npz.xz", 28, num_graphs, first)
+    return _superpixels(data / FILES["mnist"], 28, num_graphs, first)
 
 
 def cifar10(data: Path, num_graphs: int, first: int = 0) -> GraphArrays:
     """Superpixel graphs of CIFAR10 training images; edges are directed."""
-    return _superpixels(data / "superpixels/cifar10_150sp_train_first4000_lossless.npz.xz", 32, num_graphs, first)
+    return _superpixels(data / FILES["cifar10"], 32, num_graphs, first)
 
 
 def zinc(data: Path) -> GraphArrays:
     """All 12,000 molecules of ZINC-12k: train, val, test."""
-    with np.load(data / "zinc/zinc12k.npz") as arrays:
+    with np.load(data / FILES["zinc"]) as arrays:
         found = dict(arrays)
     graphs = []
     for split in ("train", "val", "test"):
@@ -82,12 +91,12 @@ def zinc(data: Path) -> GraphArrays:
 
 def peptides(data: Path, num_graphs: int | None = None) -> GraphArrays:
     """Peptides, all or the first ones. Needs RDKit."""
-    return _molecules(data / "peptides/peptide_multi_class_dataset.csv.gz", num_graphs)
+    return _molecules(data / FILES["peptides"], num_graphs)
 
 
 def pcqm4mv2(data: Path) -> GraphArrays:
     """The sample of 1,999 molecules. Needs RDKit."""
-    return _molecules(data / "pcqm4mv2/pcqm4mv2_first1999.csv.gz", None)
+    return _molecules(data / FILES["pcqm4mv2"], None)
 
 
 def zinc_250k(data: Path) -> GraphArrays:

@@ -15,6 +15,11 @@ NOWHERE = "file/out.json"  # in the folder of the test, where `file` is a file
 
 BAD = [
     ("benchmarks/bench_counting.py", "--only zinc,pcqm", "--only: unknown part 'pcqm'. Known: "),
+    (
+        "benchmarks/bench_counting.py",
+        "--only calls --data .",
+        "--data: . has no zinc/zinc12k.npz, which the part calls reads",
+    ),
     ("benchmarks/bench_counting.py", "--repeats 0", "--repeats: '0' must be an integer of at least 1"),
     ("benchmarks/bench_counting.py", "--authors .", "--authors: . does not contain count_self_avoiding_paths.py"),
     ("benchmarks/bench_counting.py", f"--out {NOWHERE}", "--out: file/out.json cannot be written (File exists)"),
