@@ -182,19 +182,8 @@ class _Derivative(torch.autograd.Function):
         walk(windows, start)
         grad_shift, grad_scale, grad_map_b, grad_logit = (sums_CD.sum(0) for sums_CD in by_chunk)
         grad_out = None if out_w is None else grad_out_w
-        return (
-            None,
-            grad_u,
-            grad_scale,
-            grad_shift,
-            grad_map_w,
-            grad_map_b,
-            grad_out,
-            grad_logit,
-            grad_q,
-            grad_k,
-            grad_v,
-        )
+        first = (None, grad_u, grad_scale, grad_shift, grad_map_w, grad_map_b, grad_out)
+        return *first, grad_logit, grad_q, grad_k, grad_v
 
 
 def _empty(like: Tensor, *widths: int) -> list[np.ndarray]:
