@@ -80,6 +80,7 @@ def main() -> None:
     for name in parts:
         if name not in PARTS:
             parser.error(f"--only: unknown part '{name}'. Known: {', '.join(PARTS)}")
+    for name in parts:
         file = FILES.get("zinc" if name == "calls" else name)
         if file and not (args.data / file).is_file():
             parser.error(f"--data: {args.data} has no {file}, which the part {name} reads; name another folder")
