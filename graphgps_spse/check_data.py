@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,17 +13,17 @@ from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.opening import load_splits, require_splits
 from graphgps_spse.data.summary import SplitSummary, TargetSummary, cut_graphs, spread_by_size, summarise, take_graphs
-from graphgps_spse.encode import encode, split_of
+from graphgps_spse.encode import split_of
 from graphgps_spse.encodings.base import Cost, Encoding
 from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY
 from graphgps_spse.environment import count_threads, pick_device
-from graphgps_spse.errors import DataError
 from graphgps_spse.human_readable import as_duration, as_size
 from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
 from graphgps_spse.preparation import check_memory_needs, compile_all_kernels
 from graphgps_spse.sizes import memory_of
+from graphgps_spse.step_memory import Rows, predict_step_memory
 
 _SAMPLES = (32, 8, 2, 1)  # sizes of samples for measurements of time and memory
 _TIMED_PAIRS, _MEASURED_PAIRS = 1 << 20, 1 << 16  # limits for the pairs of a sample, for one or two seconds of work
@@ -46,26 +46,26 @@ class DataReport:
 def check_data(cfg: Config) -> Iterator[str]:
     """Load the data of a configuration and yield lines about graphs, targets, batches, encodings and memory.
 
-    Times and memory are predicted from samples, with an accuracy of about a factor of two. For graphs or batches that
-    exceed the available memory, raises the errors of a run, after the lines on the data.
+    Times and memory are predicted from samples: times with an accuracy of about a factor of two, memory of about 20 %.
+    For graphs or batches that exceed the available memory, raises the errors of a run, after the lines on the data.
     """
     parts, device = build_parts(cfg), pick_device(cfg.accelerator)
     num_threads = count_threads(cfg.num_threads)
     use_threads(num_threads, device, walks=walks_chunks(cfg))
     splits, report = load_splits(parts.dataset), DataReport()
     require_splits(splits)
-    pairs = _describe_splits(report, cfg, parts, splits)
+    rows = _describe_splits(report, cfg, parts, splits)
     yield from report.text()
     report = DataReport()
     check_memory_needs(cfg, parts, splits, device)
     _describe_encodings(report, parts, splits, num_threads)
     compile_all_kernels(cfg, parts.model.to(device))
-    _describe_memory(report, parts, next(iter(splits.values())), pairs, device, amp=cfg.train.amp)
+    _describe_memory(report, cfg, parts, next(iter(splits.values())), rows, device)
     yield from report.text()
 
 
-def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict[str, GraphDataset]) -> np.ndarray:
-    """Add lines on graphs, targets and batches. Return the number of pairs of each batch of the first epoch."""
+def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict[str, GraphDataset]) -> Rows:
+    """Add lines on graphs, targets and batches. Return the rows of each batch of the first epoch."""
     spec = parts.dataset.spec
     report.lines.append(
         f"{spec.name}: task {spec.task}, nodes {spec.node_input.kind} ({spec.node_input.size}), edges "
@@ -74,7 +74,8 @@ def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict
     summaries = {split: summarise(graphs, spec) for split, graphs in splits.items()}
     for split, summary in summaries.items():
         _describe_split(report, split, summary, splits[split], parts)
-    pairs = pairs_per_batch(next(iter(splits.values())), LoaderOptions.from_cfg(cfg))
+    rows = rows_per_batch(next(iter(splits.values())), LoaderOptions.from_cfg(cfg))
+    pairs = rows.pairs
     report.lines.append(
         f"batches of {cfg.train.batch_size}: {len(pairs):,} an epoch, pairs in one {int(pairs.mean()):,} on average "
         f"and {int(pairs.max()):,} at most"
@@ -90,13 +91,14 @@ def _describe_splits(report: DataReport, cfg: Config, parts: Parts, splits: dict
             f"the largest batch has {pairs.max() / pairs.mean():.1f} times the pairs of an average batch, because some "
             "graphs are much larger than the others; it must fit into memory"
         )
-    return pairs
+    return rows
 
 
-def pairs_per_batch(graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
-    """Return the number of pairs of each batch of the first training epoch."""
-    loader, squared = options.loaders({"train": graphs})["train"], graphs.sizes_G.square()
-    return np.array([int(squared[batch].sum()) for batch in loader.numbers(0)])
+def rows_per_batch(graphs: GraphDataset, options: LoaderOptions) -> Rows:
+    """Return the numbers of pairs, nodes and edges of each batch of the first training epoch, as arrays."""
+    batches = options.loaders({"train": graphs})["train"].numbers(0)
+    of_graphs = graphs.sizes_G.square(), graphs.sizes_G, graphs.edge_ptr.diff()
+    return Rows(*(np.array([int(rows_G[batch].sum()) for batch in batches]) for rows_G in of_graphs))
 
 
 def _describe_split(report: DataReport, split: str, summary: SplitSummary, graphs: GraphDataset, parts: Parts) -> None:
@@ -191,7 +193,7 @@ def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
     cost = encoding.estimate(split_of(graphs).graphs)
     if cost is not None:
         return cost
-    sample, is_cut = _sample(graphs, _TIMED_PAIRS)
+    sample, is_cut = sample_of(graphs, _TIMED_PAIRS)
     encoding.compute(split_of(cut_graphs(take_graphs(sample, [0]), 2)).graphs)  # compiles
     timed = split_of(sample).graphs
     started = time.perf_counter()
@@ -200,7 +202,7 @@ def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
     return Cost((time.perf_counter() - started) * 1e9 / share, is_cut)
 
 
-def _sample(graphs: GraphDataset, most_pairs: int) -> tuple[GraphDataset, bool]:
+def sample_of(graphs: GraphDataset, most_pairs: int = _MEASURED_PAIRS) -> tuple[GraphDataset, bool]:
     """Return graphs at evenly spaced ranks by size, with at most `most_pairs` pairs in total.
 
     If a single graph has more pairs, the sample is the subgraph of its first nodes.
@@ -217,57 +219,32 @@ def _num_pairs(graphs: GraphDataset) -> int:
 
 
 def _describe_memory(
-    report: DataReport, parts: Parts, graphs: GraphDataset, pairs: np.ndarray, device: torch.device, *, amp: str
+    report: DataReport, cfg: Config, parts: Parts, graphs: GraphDataset, rows: Rows, device: torch.device
 ) -> None:
-    sample, is_cut = _sample(graphs, _MEASURED_PAIRS)
+    sample, is_cut = sample_of(graphs)
     free, size = memory_of(device).free, f"{len(sample)} graph{'s' * (len(sample) > 1)}{', cut down,' * is_cut}"
     try:
-        measured = measure_saved_bytes(parts, sample, device)
+        amp = cfg.train.amp if device.type == "cuda" else "off"
+        step = predict_step_memory(parts, sample, device, amp=amp, optimizer=cfg.optim.optimizer)
     except RuntimeError as err:
         if not is_shortage(err):
             raise
         report.warnings.append(f"a batch of {size} does not fit into the {as_size(free)} of free memory on {device}")
         return
-    if measured is None:
-        report.lines.append("activations: not estimated, the sample is too small for the model's normalisation")
+    if step is None:
+        report.lines.append("memory of a training step: not predicted, the sample is too small for the model's norms")
         return
-    mean, most = (measured * value / _num_pairs(sample) for value in (pairs.mean(), pairs.max()))
+    predicted = step.of_batch(rows)
+    largest = int(predicted.argmax())
     report.lines.append(
-        f"activations kept for the backward pass: about {as_size(mean)} for an average batch, {as_size(most)} for the "
-        f"largest (float32 on {device}, {size} scaled up by pairs)"
+        f"memory of a training step: about {as_size(predicted.mean())} for an average batch, "
+        f"{as_size(predicted[largest])} for the largest (on {device}, steps with {size} scaled up by pairs, nodes and "
+        "edges); parameters, data and encodings are not included"
     )
-    if most > free and amp == "off":
+    if predicted[largest] > free:
+        fitting = int(rows.pairs[largest] * free / predicted[largest])
         report.warnings.append(
-            f"the largest batch needs about {as_size(most)} for activations, but {as_size(free)} are free on {device}; "
-            "lower train.batch_size and raise optim.batch_accumulation by the same factor"
+            f"the largest batch needs about {as_size(predicted[largest])}, but {as_size(free)} are free on {device}; "
+            f"limit the pairs of a batch to at most train.batch_pairs={fitting}, or lower train.batch_size and raise "
+            "optim.batch_accumulation by the same factor"
         )
-
-
-def measure_saved_bytes(parts: Parts, graphs: GraphDataset, device: torch.device) -> float | None:
-    """Return the bytes that the model keeps for the backward pass of one batch of `graphs`, without its parameters.
-
-    The measurement must use the device of the run: the CPU kernels save a fifth of the memory of the layers on a GPU.
-    Return None for a single node, on which BatchNorm cannot train.
-    """
-    if int(graphs.node_ptr[-1]) < 2 or not len(graphs):
-        return None
-    encoded, _ = encode({graphs.split: graphs}, parts.encodings, 1, replace(parts.storage, only=MEMORY))
-    batch = encoded[graphs.split].batch(range(len(graphs))).to(device)
-    parts.model.to(device).train()
-    own = {p.untyped_storage().data_ptr() for p in parts.model.parameters()}
-    kept: dict[int, int] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    try:
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            out = parts.model(batch)
-            total = float(sum(kept.values()))
-    except ValueError as err:
-        raise DataError(f"{graphs.name}: the model cannot process a batch of sampled graphs: {err}") from err
-    parts.task.loss(out, batch.y)  # raises an error if the outputs of the model do not fit the task
-    return total

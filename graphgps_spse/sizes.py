@@ -13,7 +13,8 @@ from graphgps_spse.errors import ConfigError, DataError, ShortageError
 from graphgps_spse.memory import Memory, check_fits, find_memory, is_shortage
 from graphgps_spse.models.build import count_parameters
 
-_BYTES_OF_VALUE = 4
+BYTES_OF_VALUE = 4
+"""Size of a number in float32."""
 _MOMENTS = {"adamW": 2, "adam": 2, "adagrad": 1, "sgd": 1}
 """Values that an optimiser stores per parameter."""
 
@@ -26,17 +27,22 @@ def memory_of(device: torch.device) -> Memory:
     return Memory(total, free, torch.cuda.get_device_name(device))
 
 
+def moments_of(optimizer: str) -> int:
+    """Return the number of values that an optimiser stores per parameter, 0 for one of a plugin."""
+    return _MOMENTS.get(optimizer, 0)
+
+
 def check_model(model: nn.Module, memory: Memory, *, optimizer: str = "") -> None:
     """Raise ConfigError if the parameters of a model do not fit in `memory`. `model` may be on the meta device.
 
     With an optimiser, gradients and the optimiser's moments are included.
     """
-    num_values = 2 + _MOMENTS.get(optimizer, 0) if optimizer else 1
+    num_values = 2 + moments_of(optimizer) if optimizer else 1
     number = count_parameters(model)
     largest, most = max(((name, count_parameters(part)) for name, part in model.named_children()), key=lambda p: p[1])
     what = "with gradients and the optimiser's moments, " if optimizer else ""
     check_fits(
-        number * num_values * _BYTES_OF_VALUE,
+        number * num_values * BYTES_OF_VALUE,
         f"the model has {number:,} parameters, {most:,} of them in its {largest}; {what}they take",
         "Lower gt.dim_hidden and gnn.dim_inner, gt.layers, or the numbers of types and channels",
         memory,
@@ -53,7 +59,7 @@ def check_batches(
     batch_size: int,
     trains: bool,
     num_processes: int = 1,
-    bytes_kept: int = _BYTES_OF_VALUE,
+    bytes_kept: int = BYTES_OF_VALUE,
     batch_pairs: int = 0,
 ) -> None:
     """Raise DataError or ConfigError if some batch of every epoch has more pairs than `memory` can hold.
@@ -66,7 +72,7 @@ def check_batches(
     for split, graphs in splits.items():
         steps = trains and split == "train"
         kept = getattr(model, "values_kept_of_pair", 0) if steps else 0
-        bytes_of_pair = channels * _BYTES_OF_VALUE + kept * bytes_kept
+        bytes_of_pair = channels * BYTES_OF_VALUE + kept * bytes_kept
         what = "a training step takes" if steps else "one batch takes"
         graph, size = int(graphs.sizes_G.argmax()), int(graphs.sizes_G.max())
         check_fits(

@@ -91,6 +91,7 @@ LAYERS = {
     "training_atoms": (None, None),
     "record": (None, None),
     "reevaluation": (None, None),
+    "step_memory": (None, None),
     "check_data": (None, None),
     "graph_predictions": (None, None),
     "predictions": (None, None),

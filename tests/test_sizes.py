@@ -14,7 +14,6 @@ from torch import nn
 
 from graphgps_spse import parts as parts_module
 from graphgps_spse import preparation
-from graphgps_spse.check_data import measure_saved_bytes
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.rrwp import RRWP
@@ -22,6 +21,7 @@ from graphgps_spse.errors import ConfigError, DataError, ShortageError
 from graphgps_spse.memory import Memory
 from graphgps_spse.parts import build_parts
 from graphgps_spse.sizes import check_batches, check_model, explain_shortage, explaining_shortage
+from graphgps_spse.step_memory import measure_peak
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -125,7 +125,7 @@ def test_models_keep_at_least_what_they_say_of_each_pair(tiny, words):
     parts = build_parts(tiny.config(*words))
     graphs = parts.dataset.load()["train"]
     said = parts.model.values_kept_of_pair
-    assert 0 < 4 * said * int(graphs.sizes_G.square().sum()) <= measure_saved_bytes(parts, graphs, torch.device("cpu"))
+    assert 0 < 4 * said * int(graphs.sizes_G.square().sum()) <= measure_peak(parts, graphs, torch.device("cpu"))
 
 
 class Keeper(nn.Module):
