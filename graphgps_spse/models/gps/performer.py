@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.ops.graph_attention import NodeBlocks
+from graphgps_spse.ops.segments import widened
 
 HEAD_WIDTH = 64
 """Width of a head in GPS, whatever the width of the nodes, as in its code."""
@@ -53,7 +54,7 @@ class PerformerAttention(nn.Module):
     def _features(self, x: Tensor, mask: Tensor | None, *, over: tuple[int, ...]) -> Tensor:
         """Return f(x), [graphs, H, size, M], zero where the mask is; exponents are shifted by their maximum `over`."""
         x = x * x.shape[3] ** -0.25
-        exponent = x @ self.projection.to(x.dtype).t()
+        exponent = widened(x @ self.projection.to(x.dtype).t())
         shown = exponent if mask is None else exponent.masked_fill(~mask, -torch.inf)
         shift = shown.amax(over, keepdim=True).detach()
         features = (exponent - 0.5 * x.square().sum(3, keepdim=True) - shift).exp() + EPS

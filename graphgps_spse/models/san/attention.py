@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.segments import widened
 
 LARGEST_LOGIT, EPS = 5.0, 1e-6
 
@@ -57,7 +58,7 @@ class SpectralAttention(nn.Module):
         value_ND, width = self.value(x_ND), x_ND.shape[1] // self.num_heads
         product_ED = edges.at_senders(self.key(x_ND)) * edges.at_receivers(self.query(x_ND)) * self.edge(e_ED)
         logit_EH = product_ED.unflatten(1, (self.num_heads, width)).sum(2) * width**-0.5
-        weight_EH = logit_EH.clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp() / (self.gamma + 1)
+        weight_EH = widened(logit_EH).clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp() / (self.gamma + 1)
         carried_ED = edges.at_senders(value_ND) * weight_EH.repeat_interleave(width, dim=1)
         sum_ND = edges.sum_at_receivers(carried_ED).to(x_ND.dtype)
         total_NH = edges.sum_at_receivers(weight_EH).to(x_ND.dtype)
@@ -76,7 +77,7 @@ class SpectralAttention(nn.Module):
         qkv_NW = torch.cat([query_ND, to_key(x_ND), value_ND], dim=1)
         sums, totals = [], []
         for (q, k, v, _), mask in zip(others.blocks.heads(qkv_NW, self.num_heads), others.masks):
-            weight = (q @ k.transpose(2, 3)).clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp() * mask
+            weight = widened(q @ k.transpose(2, 3)).clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp() * mask
             weight = weight * (self.gamma / (self.gamma + 1))
             sums.append(weight @ v)
             totals.append(weight.sum(3, keepdim=True))

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from graphgps_spse.ops.biased_attention.contract import BiasedAttentionInput
 from graphgps_spse.ops.dropout import draw_dropout_mask
+from graphgps_spse.ops.segments import widened
 
 
 def biased_attention(given: BiasedAttentionInput) -> Tensor:
@@ -45,4 +46,4 @@ def _softmax(q: Tensor, k: Tensor, key_mask: Tensor | None, bias: Tensor) -> Ten
         bias.flatten(0, 1), q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=q.shape[-1] ** -0.5
     ).view_as(bias)
     score = score if key_mask is None else score.masked_fill(~key_mask, -torch.inf)
-    return score.softmax(-1)
+    return widened(score).softmax(-1)

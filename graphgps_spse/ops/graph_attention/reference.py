@@ -5,6 +5,7 @@ from torch import Tensor
 
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
+from graphgps_spse.ops.segments import widened
 
 
 def graph_attention(given: GraphAttentionInput) -> Tensor:
@@ -35,4 +36,4 @@ def _softmax(q: Tensor, k: Tensor, key_mask: Tensor | None) -> Tensor:
     """Return alpha of one block, [graphs, H, size, size]."""
     score = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
     score = score if key_mask is None else score.masked_fill_(~key_mask, -torch.inf)
-    return score.softmax(-1)
+    return widened(score).softmax(-1)
