@@ -186,7 +186,7 @@ class _Folder(FunctionCache):
         self._cache_file, self._lock = _CheckedFiles(base, source), base.with_name(f"{base.name}.lock")
 
     def wait_for_turn(self) -> IO[str] | None:
-        """Lock the kernel, waiting for other processes; None if no lock can be had. The lock ends with the file.
+        """Lock the kernel, waiting for other processes; None without a file to lock. Closing the file unlocks it.
 
         Locks only save work: after two minutes, this process compiles as well.
         """

@@ -33,7 +33,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "and all results. The same command, started again or on another machine, does the runs that are still missing.",
         epilog="exit codes: 0 every run is done; 1 a run failed; 2 bad input, or a folder with a run of another "
         "configuration; 75 not every run is done yet: stopped by a signal or a full disk, submitted, queued, or "
-        "running elsewhere. The same command goes on. Docs: docs/sweeps.md",
+        "running elsewhere. The same command continues. Docs: docs/sweeps.md",
     )
     parser.add_argument("sweep", type=Path, help="sweep file, e.g. configs/sweeps/zinc.yaml")
     parser.add_argument(
@@ -124,7 +124,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     )
     if summary.stopped:
         why = signals.received or "some were killed, or the disk was full"
-        log.info("%s; go on with: %s", why, shlex.join(("python", *sys.argv)))
+        log.info("%s; continue with: %s", why, shlex.join(("python", *sys.argv)))
         return RESUMABLE
     if summary.failed:
         log.info("failed runs are done again with --retry failed: %s", ", ".join(summary.failed))

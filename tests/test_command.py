@@ -162,7 +162,7 @@ def assert_all_stopped(words: list[str], folder: Path, moments: list[int]) -> No
     for imports, number, (listened, code, output) in zip(moments, numbers, ends, strict=True):
         where = f"{number.name} after {imports} imports: exit code {code}\n{output}"
         if listened or code == 75:
-            assert (code, output) == (75, f"stopped by {number.name}; the same command goes on"), where
+            assert (code, output) == (75, f"stopped by {number.name}; the same command continues"), where
         elif number != signal.SIGINT:  # before the first line of the script only Python could answer
             assert code == -number, where
 

@@ -580,7 +580,7 @@ def test_a_killed_loader_process_and_a_killed_run_with_loader_processes_go_on(ti
     assert process.wait(240) == 75 and "Traceback" not in process.output, process.output
     output = process.output
     errors = [line for line in output.splitlines() if line.startswith("error:")]
-    assert len(errors) == 1 and "was killed by SIGKILL" in errors[0] and "goes on from there" in errors[0], output
+    assert len(errors) == 1 and "was killed by SIGKILL" in errors[0] and "continues from there" in errors[0], output
     process = start(*command)
     wait_for_children(process, 1)
     time.sleep(0.2)
@@ -602,7 +602,7 @@ def test_signal_saves_exits_75_and_resumes(tiny, start, number):
     process.send_signal(number)
     assert process.wait(240) == 75, process.output
     done = len(stats(tiny.results / "tiny/0")["train"])
-    assert 0 < done < 40 and "the same command goes on from there" in process.output
+    assert 0 < done < 40 and "the same command continues from there" in process.output
     resumed = start(*SLOW)
     assert resumed.wait(240) == 0 and f"resuming in epoch {done} at step " in resumed.output, resumed.output
     assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(40))

@@ -146,7 +146,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(trained, tmp_path, monkeypa
     config, changes = lay(tmp_path), places(tmp_path, "r")
     with monkeypatch.context() as patch:
         patch.setattr(ProgressBar, "epoch", send(signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt, match="stopped by SIGINT in .*goes on from there"):
+        with pytest.raises(KeyboardInterrupt, match="stopped by SIGINT in .*continues from there"):
             gs.train(config, changes, progress=True)
         patch.setattr(ProgressBar, "epoch", send(signal.SIGTERM))
         with pytest.raises(StoppedError, match="SIGTERM"):

@@ -96,7 +96,7 @@ def test_an_extension_keeps_the_result_and_the_best_weights(tmp_path):
     assert (tmp_path / "best-10.pt").read_text() == "best.pt after 10"
     assert yaml.safe_load((tmp_path / "config.yaml").read_text())["optim"] == {"max_epoch": 20}
     before = names(tmp_path)
-    for extend in (False, True):  # the same command goes on
+    for extend in (False, True):  # the same command continues
         RunDir.open(tmp_path, longer(config), extend=extend).close()
     assert names(tmp_path) == before
     with pytest.raises(RunDirError, match="optim.max_epoch: 20 there, 10 here\n--extend may raise optim.max_epoch and"):

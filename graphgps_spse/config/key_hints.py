@@ -48,6 +48,7 @@ def nearest_key(key: str, known: Sequence[str]) -> str:
     for candidates in (
         [name for name, aliases in ALIASES.items() if last in aliases and name in known],
         [name for name in known if name.rpartition(".")[2].lower() == last],
+        [name for name in known if f".{last}." in f".{name}"],  # a section
     ):
         if candidates:
             close = get_close_matches(key, candidates, n=1 if "." in key else 3, cutoff=0.0)

@@ -55,7 +55,7 @@ class CheckpointStore:
             message = f"could not write {path}: {err}; {self._what_is_left()}"
             if self._misses >= MAX_MISSES:
                 raise CheckpointError(f"{message}. {MAX_MISSES} saves in a row failed, so training stops here") from err
-            log.warning("%s. Training goes on (failure %d of %d in a row)", message, self._misses, MAX_MISSES)
+            log.warning("%s. Training continues (failure %d of %d in a row)", message, self._misses, MAX_MISSES)
             return False
         self._misses = 0
         return True

@@ -132,7 +132,7 @@ class Console(Logger):
             self.stream.flush()
         except OSError as err:  # e.g. output sent to a file on a full disk
             self._broken = True
-            log.warning("the console cannot be written: %s. Training goes on without it", err)
+            log.warning("the console cannot be written: %s. Training continues without it", err)
 
 
 @loggers.register("jsonl")

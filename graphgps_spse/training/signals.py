@@ -99,11 +99,11 @@ def interruption(
     `saved`: whether a checkpoint of this place was written. If both happened, the signal is the cause: a scheduler
     sends it to the loader processes, too.
     """
-    goes_on = f"the same command goes on from {'there' if saved else 'the last checkpoint'}"
+    continues = f"the same command continues from {'there' if saved else 'the last checkpoint'}"
     if received or lost is None:
-        return StoppedError(f"stopped by {received} in {place}; {goes_on}", received)
-    return LoaderError(f"{lost}. Stopped in {place}; {goes_on}", lost.exit_code)
+        return StoppedError(f"stopped by {received} in {place}; {continues}", received)
+    return LoaderError(f"{lost}. Stopped in {place}; {continues}", lost.exit_code)
 
 
 def _stopped_by(name: str) -> str:
-    return f"stopped by {name}; the same command goes on"
+    return f"stopped by {name}; the same command continues"

@@ -37,8 +37,8 @@ class TensorBoardOptions(Options, section=""):
 class WandB(Logger):
     """Weights & Biases: train/*, val/*, test/* and best/* per epoch under GraphGPS's names, and the summary of the run.
 
-    A restarted run goes on under the same id. What the service does not have yet of the epochs before, it is given
-    again: a run killed offline leaves next to nothing on the disk, and its successor's file is complete.
+    A restarted run continues under the same id, and the epochs that the service lacks are sent again: a run that is
+    killed offline leaves next to nothing on the disk, and the file of the next start is complete.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class WandB(Logger):
         self._run = None
 
     def _attempt(self, action: Callable[..., object], *args: object) -> None:
-        """Do it, or say once why it failed and go on without W&B."""
+        """Do it, or say once why it failed and continue without W&B."""
         try:
             failures = _wandb_failures()
         except ImportError as err:
@@ -146,7 +146,7 @@ class WandB(Logger):
 
     def _give_up(self, reason: str) -> None:
         self._run = None
-        log.warning("W&B %s. Training goes on without it; %s holds every record", reason, self.info.run_dir)
+        log.warning("W&B %s. Training continues without it; %s holds every record", reason, self.info.run_dir)
 
 
 _UNLISTED = (
@@ -219,5 +219,5 @@ class TensorBoard(Logger):
     def _give_up(self, err: Exception) -> None:
         self._writer = None
         log.warning(
-            "TensorBoard failed: %s. Training goes on without it; %s holds every record", err, self.log_dir.parent
+            "TensorBoard failed: %s. Training continues without it; %s holds every record", err, self.log_dir.parent
         )

@@ -37,6 +37,7 @@ def test_a_last_word_of_several_keys_names_several():
         == " Did you mean 'b.max_length' or 'a.max_length'?"
     )
     assert nearest_key("zzzz", ["alpha"]) == ""
+    assert nearest_key("encodings.store", ["store.mode", "expected.source"]) == " Did you mean 'store.mode'?"
 
 
 def test_aliases_are_of_keys_that_exist_and_of_one_key_each():

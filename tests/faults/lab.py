@@ -154,7 +154,9 @@ def complaint(command: ForkedCommand) -> str:
         return f"a traceback: {last_line(output)}"
     if code not in (0, 1, 2, 75):
         return f"exit code {code}: {last_line(output)}"
-    return "" if code == 0 or len(errors) == 1 or "go on with" in output else f"exit code {code} and no line of error"
+    return (
+        "" if code == 0 or len(errors) == 1 or "continue with" in output else f"exit code {code} and no line of error"
+    )
 
 
 def last_line(output: str) -> str:

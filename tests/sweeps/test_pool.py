@@ -299,7 +299,7 @@ class Killed(Logger):
 
 
 def test_a_run_that_the_kernel_killed_for_memory_is_picked_up_by_the_next_plain_start(lab, monkeypatch, capsys):
-    """The next start needs no --retry, and goes on from the checkpoint."""
+    """The next start needs no --retry, and continues from the checkpoint."""
     monkeypatch.setattr(loggers, "_objects", dict(loggers._objects))  # the plugin is forgotten after this test
     monkeypatch.chdir(lab)
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 1\noverrides: [optim.max_epoch=3]\n")
@@ -361,7 +361,7 @@ def test_stopped_sweep_saves_exits_75_and_goes_on(lab, call):
     assert "1 running, 2 missing" in planned, planned
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 75 and "3 stopped" in output and "go on with: python" in output, output
+    assert process.returncode == 75 and "3 stopped" in output and "continue with: python" in output, output
     assert read_attempts(lab / "results/s/A/tiny/0")[-1]["exit_code"] == 75
     planned = call("--plan")[1]
     assert "1 interrupted, 2 missing" in planned and "of 2000 epochs" in planned

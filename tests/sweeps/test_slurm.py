@@ -141,7 +141,7 @@ def test_killed_preempted_and_without_controller_the_numbers_are_those_of_one_ma
     high = box.ask("sbatch", "--parsable", "--partition=high", *takes_all).strip()
     box.wait_until(lambda: events(preempted, "ended"), 60, "not preempted")
     assert events(preempted, "ended")[-1]["exit_code"] == 75
-    assert "the same command goes on from there" in (preempted / "log.txt").read_text()
+    assert "the same command continues from there" in (preempted / "log.txt").read_text()
 
     box.wait_until(lambda: box.ask("squeue", "--noheader", "--partition=low", "--format=%T") == "PENDING\n", 30, "runs")
     planned = run_sweep(box, sweep, "--plan").stdout

@@ -136,7 +136,7 @@ def test_a_killed_loader_process_stops_the_run_which_goes_on(tmp_path, name, num
     make_trainer(tmp_path / "straight", options=options).fit()
     stopped = make_trainer(tmp_path / "stopped", options=options, loaders=with_workers())
     kill_worker_at(stopped, name, 0, number)
-    told = rf"^loader process \d+ was killed by SIGKILL.* Stopped in epoch \d, step \d; .* goes on from ({place})$"
+    told = rf"^loader process \d+ was killed by SIGKILL.* Stopped in epoch \d, step \d; .* continues from ({place})$"
     with pytest.raises(LoaderError, match=told) as lost:
         stopped.fit()
     assert lost.value.exit_code == 75
@@ -307,7 +307,7 @@ def test_a_stop_that_cannot_be_saved_says_so(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
     signal_at(trainer, "train", 1, 2)
     trainer.checkpoints.save = lambda state: False
-    with pytest.raises(StoppedError, match="goes on from the last checkpoint"):
+    with pytest.raises(StoppedError, match="continues from the last checkpoint"):
         trainer.fit()
 
 

@@ -66,7 +66,7 @@ def test_a_new_block_forgets_the_last_signal():
 @pytest.mark.parametrize("name", NAMES)
 def test_work_with_nothing_to_save_stops_where_it_is(name):
     before = [signal.getsignal(getattr(signal, n)) for n in NAMES]
-    with pytest.raises(StoppedError, match=f"{name}; the same command goes on") as stopped, stop_at_once():
+    with pytest.raises(StoppedError, match=f"{name}; the same command continues") as stopped, stop_at_once():
         os.kill(os.getpid(), getattr(signal, name))
         time.sleep(10)
         pytest.fail("the signal was not heard")
@@ -136,4 +136,4 @@ def test_exit_at_once_says_so_writes_what_is_buffered_and_raises_nothing(name):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (75, "printed before\n")
-    assert done.stderr == f"stopped by {name}; the same command goes on\n"
+    assert done.stderr == f"stopped by {name}; the same command continues\n"

@@ -132,7 +132,7 @@ def test_wandb_lost_midway_is_said_once(tmp_path, monkeypatch, caplog, failure):
     monkeypatch.setattr(wandb, "init", lambda **kwargs: lost)
     result = make_trainer(tmp_path, loggers=[wandb_logger(tmp_path)]).fit()
     assert result.status == "finished" and lost.calls == ["log"]
-    assert caplog.text.count("Training goes on without it") == 1 and f"{failure}: {text}" in caplog.text
+    assert caplog.text.count("Training continues without it") == 1 and f"{failure}: {text}" in caplog.text
 
 
 @pytest.mark.parametrize("method", ["summary", "finish"])
@@ -165,7 +165,7 @@ def test_wandb_without_a_network(tmp_path, caplog):
     settings = QUICK | {"base_url": "http://127.0.0.1:9", "api_key": "0" * 40, "init_timeout": 1.0}
     logger = WandB(info(tmp_path, id="nobody-listens"), mode="online", project="tests", settings=settings)
     assert make_trainer(tmp_path, loggers=[logger]).fit().status == "finished"
-    assert caplog.text.count("Training goes on without it") == 1 and "W&B failed: CommError" in caplog.text
+    assert caplog.text.count("Training continues without it") == 1 and "W&B failed: CommError" in caplog.text
 
 
 def test_wandb_that_cannot_start(tmp_path, monkeypatch, caplog):
@@ -176,7 +176,7 @@ def test_wandb_that_cannot_start(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(wandb, "init", no_space)
     assert make_trainer(tmp_path, loggers=[wandb_logger(tmp_path)]).fit().status == "finished"
-    assert caplog.text.count("Training goes on without it") == 1 and "No space left" in caplog.text
+    assert caplog.text.count("Training continues without it") == 1 and "No space left" in caplog.text
 
 
 def test_wandb_that_is_not_installed(tmp_path, monkeypatch, caplog):

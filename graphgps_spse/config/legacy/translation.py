@@ -66,7 +66,7 @@ def has_foreign_keys(keys: Iterable[str]) -> bool:
 def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     """Translate the keys of a file, of its base and of the overrides. Raises ConfigError for unsupported ones."""
     is_theirs = has_foreign_keys((*base, *own))
-    if is_theirs:  # before its keys: another data set is the likeliest reason for a key that cannot be had
+    if is_theirs:  # before its keys: another data set is the likeliest reason for an unsupported key
         check_dataset({**base, **own, **words})
         _check_graphgym({**base, **own, **words})
     settings = Translation()
@@ -196,7 +196,7 @@ def _translate_switches(settings: Translation) -> None:
 
 
 def _translate_values(settings: Translation) -> None:
-    """Translate values that mean something else, or nothing, here. Raises ConfigError for what cannot be had."""
+    """Translate values that mean something else, or nothing, here. Raises ConfigError for unsupported values."""
     mode, where = settings.leaves.get("train.mode", ("custom", ""))
     cure = "train with custom, evaluate a finished run with eval, predict with scripts/predict.py"
     _check_only("train.mode", mode, where, ("custom", "eval"), cure)

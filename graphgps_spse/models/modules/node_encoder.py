@@ -47,7 +47,7 @@ class PreMPLayer(nn.Module):
 
 
 class NodeEncoder(nn.Module):
-    """Raw node features, one positional encoder for each encoding of `parts` beside them, then layers before MP.
+    """Raw node features, one positional encoder for each encoding of `parts`, then layers before MP.
 
     The encoders of `added`, which have all columns, are added to both.
     """
