@@ -23,6 +23,8 @@ class NearestMolecule:
         return max(BulkTanimotoSimilarity(self._fingerprint(smiles), self._known))
 
     def _fingerprint(self, smiles: str) -> Any:
+        from rdkit import rdBase
         from rdkit.Chem import MolFromSmiles
 
-        return self._generator.GetFingerprint(MolFromSmiles(smiles))
+        with rdBase.BlockLogs():
+            return self._generator.GetFingerprint(MolFromSmiles(smiles))

@@ -80,7 +80,7 @@ def test_one_command_trains_and_predictions_need_no_csv(table, target, task, col
     with caplog.at_level("INFO"):
         run(load_config(FOLDER / "GRIT-SPSE.yaml", ["dataset.smiles.file=my.csv", *QUICK]))
     assert f"my.csv: 24 rows, SMILES in column 'smiles'\n  {task} of activity (" in caplog.text
-    assert "split by column 'set'\n  not used: name (text)" in caplog.text
+    assert "split by column 'set'\n  not used: name (text, such as 'm0')" in caplog.text
     with caplog.at_level("INFO"):
         run(load_config(FOLDER / "GRIT-SPSE.yaml", ["dataset.smiles.file=my.csv", *QUICK]))
     assert "results/GRIT-SPSE/0 is finished, nothing to do" in caplog.text, "the same command finds its own run"

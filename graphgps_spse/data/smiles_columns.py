@@ -43,9 +43,12 @@ class CsvColumn:
     values: dict[str, None] = field(default_factory=dict)
     """Different cells, in order, but at most FEW_CLASSES + 1."""
     count: int = 0
+    words: int = 0
+    """Cells that are not numbers."""
+    word: str = ""
+    """The first of them."""
     low: float = math.inf
     high: float = -math.inf
-    is_number: bool = True
     is_whole: bool = True
     is_consecutive: bool = True
     """Whether the cells count up by one, as the numbers of rows do."""
@@ -60,16 +63,20 @@ class CsvColumn:
             self.first.append(text)
         if len(self.values) < _MANY:
             self.values[text] = None
-        if not self.is_number:
-            return
         value = to_float(text)
         if math.isnan(value):
-            self.is_number = False
+            self.words += 1
+            self.word = self.word or text
             return
         self.low, self.high = min(self.low, value), max(self.high, value)
         self.is_whole = self.is_whole and value.is_integer()
         self.is_consecutive = self.is_consecutive and (self.count == 1 or value == self.last + 1)
         self.last = value
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column holds numbers. A few other cells, such as 'n/a', are bad rows of a column of numbers."""
+        return not self.words or (self.words < self.count / 2 and not self.holds_classes)
 
     @property
     def is_identifier(self) -> bool:
@@ -101,10 +108,13 @@ class CsvColumn:
     def __str__(self) -> str:
         if self.is_number:
             kind = "0 and 1" if self.is_label else "whole numbers" if self.is_whole else "numbers"
-            return f"{self.name} ({kind if self.is_label else f'{kind}, {self.low:g} to {self.high:g}'})"
+            kind = kind if self.is_label else f"{kind}, {self.low:g} to {self.high:g}"
+            others = f", and {self.words:,} other cell{'s' if self.words > 1 else ''}" if self.words else ""
+            return f"{self.name} ({kind}{others})"
         if len(self.values) == 1:
             return f"{self.name} (the word '{next(iter(self.values))[:40]}' alone)"
-        return f"{self.name} ({len(self.values)} different words)" if self.has_few_values else f"{self.name} (text)"
+        kind = f"{len(self.values)} different words" if self.has_few_values else "text"
+        return f"{self.name} ({kind}, such as '{self.word[:40]}')"
 
 
 def find_layout(file: Path, known: Layout) -> tuple[Layout, list[str]]:
@@ -243,6 +253,11 @@ def _find_task(file: Path, targets: Sequence[CsvColumn]) -> str:
     text = [column for column in targets if not column.is_number]
     if text:
         if len(targets) == 1 and text[0].holds_classes:
+            if text[0].words < text[0].count:
+                raise DataError(
+                    f"{file}: are all values of {text[0]} classes? Then set dataset.smiles.task=multiclass. If "
+                    f"'{text[0].word[:40]}' stands for an unknown target, leave these cells empty"
+                )
             return "multiclass"
         raise DataError(
             f"{file}: {text[0]} is not a column of numbers, so it is not a target; correct it, or name others in "

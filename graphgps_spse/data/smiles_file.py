@@ -113,6 +113,8 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
     if problem:
         raise DataError(f"{path}: the header {problem}")
     names = [name.strip() for name in header.cells]
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
+        raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
     yield header._replace(cells=names)
     for row in records:
         problem = row.problem
@@ -152,6 +154,5 @@ def find_column(path: Path, names: list[str], wanted: str) -> int:
         return names.index(wanted)
     if wanted in names:
         raise DataError(f"{path}: the header names the column '{wanted}' {names.count(wanted)} times; rename one")
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
-        raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
+    raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
     raise DataError(f"{path}: no column '{wanted}'.{did_you_mean(wanted, names)} Columns: {', '.join(names)}")

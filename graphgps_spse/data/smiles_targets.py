@@ -26,6 +26,8 @@ class TargetReader:
         self.numbers = {name: float(number) for number, name in enumerate(classes)}
         self.words: dict[str, Counter[str]] = {column: Counter() for column in columns}
         """Column -> cells that are not numbers, and how often they occur."""
+        self.num_read = Counter[str]()
+        """Column -> cells that are numbers."""
 
     def read(self, cells: Sequence[str]) -> tuple[float, ...]:
         """Return the number of each cell, NaN for an empty cell. Raises ValueError with column and reason."""
@@ -43,6 +45,7 @@ class TargetReader:
         if math.isnan(value):
             self.words[column][text[:40]] += 1
             raise ValueError(f"{column}: '{text[:40]}' is not a number; leave the cell empty if the target is unknown")
+        self.num_read[column] += 1
         if abs(value) > _MAX_FLOAT32:
             raise ValueError(f"{column}: {text[:40]} is infinite or too large for float32")
         if self.task != "regression" and value not in (0.0, 1.0):
@@ -52,7 +55,7 @@ class TargetReader:
     def hint(self) -> str:
         """Return advice if a column holds a few different words, which may be classes; otherwise an empty text."""
         for column, words in self.words.items():
-            if 1 < len(words) <= FEW_CLASSES:
+            if 1 < len(words) <= FEW_CLASSES and words.total() > self.num_read[column]:
                 return (
                     f". Column '{column}' holds the words {_listing(sorted(words))}: for classes, set "
                     "dataset.smiles.task=multiclass"

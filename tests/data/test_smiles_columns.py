@@ -64,7 +64,7 @@ def test_what_is_known_stays(find):
     known = Layout("b", ("x", "y"), "regression", "scaffold", "split")
     found, lines = find(known, a_smiles=SMILES, b=SMILES, x=lambda i: i % 2, y=lambda i: i / 3, z=lambda i: i / 5)
     assert found == known and lines[2] == "  split by scaffold"
-    assert lines[3] == "  not used: a_smiles (12 different words), z (numbers, 0 to 2.2)"
+    assert lines[3] == "  not used: a_smiles (12 different words, such as 'CCO'), z (numbers, 0 to 2.2)"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,10 @@ def test_what_is_known_stays(find):
         ({"smiles": SMILES, "name": lambda i: f"x{i}"}, r"no column can be a target, .* Others: name \(12 different"),
         ({"smiles": SMILES, "y": lambda i: "toxic"}, r"no column can be a target, .* y \(the word 'toxic' alone\)"),
         ({"smiles": SMILES, "id": lambda i: i}, "no column can be a target, .* Others: id"),
+        (
+            {"smiles": SMILES, "y": lambda i: i % 3 if i % 4 else "NA"},
+            "are all values of y .* If 'NA' stands",
+        ),
         ({"smiles": SMILES, "n": lambda i: i % 2 + 1}, "are the 2 different numbers of n .* classes or values"),
         ({"smiles": SMILES, "s": lambda i: ("train", "test")[i % 2], "y": lambda i: i / 3}, "'s' names no row for val"),
         (
@@ -94,6 +98,12 @@ def test_what_is_known_stays(find):
 def test_questions(find, columns, question):
     with pytest.raises(DataError, match=question):
         find(**columns)
+
+
+def test_a_few_cells_that_are_not_numbers_leave_a_column_of_numbers(find):
+    found, lines = find(smiles=SMILES, y=lambda i: "n/a" if i in (3, 7) else i / 3, z=lambda i: f"{i}x" if i % 2 else i)
+    assert (found.targets, found.task) == (("y",), "regression")
+    assert lines[1] == "  regression of y (numbers, 0 to 3.66667, and 2 other cells)"
 
 
 def test_files_without_rows_or_with_double_columns(tmp_path):
