@@ -17,7 +17,7 @@ from graphgps_spse.encode import split_of
 from graphgps_spse.encodings.base import Cost, Encoding
 from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY
 from graphgps_spse.environment import count_threads, pick_device
-from graphgps_spse.human_readable import as_duration, as_size
+from graphgps_spse.human_readable import as_size, roughly
 from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
@@ -167,12 +167,12 @@ def _describe_encodings(report: DataReport, parts: Parts, splits: dict[str, Grap
             when = "in every epoch" if choice.kind == ON_THE_FLY else "before the first epoch"
             seconds = cost.seconds(num_threads)
             report.lines.append(
-                f"{encoding.name}, {part}: {_roughly(seconds, at_least=cost.at_least)} on {cores} {when}, "
+                f"{encoding.name}, {part}: {roughly(seconds, at_least=cost.at_least)} on {cores} {when}, "
                 f"{as_size(num_bytes)} as float32, {choice.kind} ({choice.reason})"
             )
             if seconds > _LONG:
                 report.warnings.append(
-                    f"{encoding.name}, {part}: encoding takes {_roughly(seconds)}; "
+                    f"{encoding.name}, {part}: encoding takes {roughly(seconds)}; "
                     "python scripts/encode.py can divide the work among machines"
                 )
             free = find_memory().free
@@ -181,11 +181,6 @@ def _describe_encodings(report: DataReport, parts: Parts, splits: dict[str, Grap
                     f"{encoding.name}, {part}: {as_size(num_bytes)} of arrays, but only {as_size(free)} of memory are "
                     "free; lower store.min_gib"
                 )
-
-
-def _roughly(seconds: float, *, at_least: bool = False) -> str:
-    about = "more than " if at_least else "about "
-    return f"{about if seconds >= 1 else ''}{as_duration(seconds)}"
 
 
 def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:

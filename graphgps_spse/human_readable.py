@@ -16,3 +16,9 @@ def as_duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}" if seconds >= 10 * length else f"{seconds / length:.1f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
+
+
+def roughly(seconds: float, *, at_least: bool = False) -> str:
+    """Return an estimated duration, e.g. "about 2.5 min", or "more than 2.5 min" if it is a lower bound."""
+    about = "more than " if at_least else "about "
+    return f"{about if seconds >= 1 else ''}{as_duration(seconds)}"

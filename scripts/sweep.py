@@ -119,7 +119,7 @@ def sweep(arguments: argparse.Namespace) -> int:
                 tasks, slots, should_stop=lambda: bool(signals.received), start=start, progress=progress
             )
     log.info(
-        "%d done now, %d failed, %d stopped, %d in other hands",
+        "%d done now, %d failed, %d stopped, %d left to other processes",
         *(len(names) for names in (summary.done, summary.failed, summary.stopped, summary.elsewhere)),
     )
     if summary.stopped:

@@ -327,7 +327,10 @@ def test_a_sweep_with_a_run_in_other_hands_is_not_done(lab, monkeypatch, capsys)
     with (folder / "attempts.jsonl").open("a+") as journal:
         assert try_lock(journal)
         assert sweep_script.main(["s.yaml", "--jobs", "1"]) == 75
-        assert "0 done now, 0 failed, 0 stopped, 1 in other hands\n0 of 1 runs are done" in capsys.readouterr().out
+        assert (
+            "0 done now, 0 failed, 0 stopped, 1 left to other processes\n0 of 1 runs are done"
+            in capsys.readouterr().out
+        )
         process = f"{socket.gethostname()} {os.getpid()} -"
         (folder / "run.lock").write_text(process)
         with (folder / "run.lock").open():

@@ -35,7 +35,7 @@ from graphgps_spse.encodings.storage.shards import DamagedShardError, Shard, sha
 from graphgps_spse.encodings.storage.stored_counts import StoredCounts
 from graphgps_spse.errors import DataError, StoreError
 from graphgps_spse.files import move_aside, write_json
-from graphgps_spse.human_readable import as_duration, as_size
+from graphgps_spse.human_readable import as_size, roughly
 
 log = logging.getLogger(__name__)
 
@@ -158,11 +158,10 @@ class CountStore:
         """Return a summary of the work of filling some shards: graphs, estimated time and size."""
         share = self.num_graphs(numbers) / max(1, len(self._sizes))
         cost, num_bytes = self.estimate
-        more = "more than " if cost.at_least else ""
+        duration = roughly(cost.seconds(num_threads) * share, at_least=cost.at_least)
         return (
             f"{self.num_graphs(numbers):,} of {len(self._sizes):,} graphs, "
-            f"about {more}{as_duration(cost.seconds(num_threads) * share)} on {num_threads} "
-            f"{'thread' if num_threads == 1 else 'threads'}, {as_size(num_bytes * share)}"
+            f"{duration} on {num_threads} {'thread' if num_threads == 1 else 'threads'}, {as_size(num_bytes * share)}"
         )
 
     def read(self) -> StoredCounts:
@@ -187,9 +186,7 @@ class CountStore:
                 done, now = done + 1, time.perf_counter()
                 if now - last_logged > _SECONDS_BETWEEN_LOG_LINES:
                     left = (now - started) / done * (len(order) - position - 1)
-                    log.info(
-                        "%s: %d of %d shards, about %s left", self.name, position + 1, len(order), as_duration(left)
-                    )
+                    log.info("%s: %d of %d shards, %s left", self.name, position + 1, len(order), roughly(left))
                     last_logged = now
         return by_others
 
