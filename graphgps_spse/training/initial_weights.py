@@ -1,4 +1,4 @@
-"""Initial weights from another run, `train.init_from`: what fits the model is taken, the rest stays random."""
+"""Initial weights from another run, `train.init_from`: what fits the model is copied, the rest stays random."""
 
 import hashlib
 import logging
@@ -101,7 +101,7 @@ def take_weights(model: nn.Module, source: SourceWeights) -> dict[str, Any]:
 
 
 def _fitting(model: nn.Module, there: Mapping[str, Tensor]) -> Iterator[str]:
-    """Yield the names of parameters and buffers of a model that are taken."""
+    """Yield the names of parameters and buffers of a model that are copied."""
 
     def fits(name: str, tensor: Tensor) -> bool:
         return name in there and there[name].shape == tensor.shape
@@ -125,17 +125,17 @@ def _is_scale(name: str) -> bool:
 def _table(
     record: Mapping[str, Any], own: Mapping[str, Tensor], there: Mapping[str, Tensor], taken: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a line for each part of the model that is taken, and for each tensor that is new or unused."""
+    """Yield a line for each part of the model that is copied, and for each tensor that is new or unused."""
     yield (
         f"initial weights from {record['file']}, epoch {record['epoch']} (SHA-256 {record['sha256'][:16]}): "
-        f"{len(taken)} of {len(own)} tensors are taken"
+        f"{len(taken)} of {len(own)} tensors are copied"
     )
     parts: dict[str, list[str]] = {}
     for name in taken:
         parts.setdefault(name.partition(".")[0], []).append(name)
     for part, names in parts.items():
         values = sum(own[name].numel() for name in names)
-        yield f"  taken   {part}: {len(names)} tensors, {values:,} values"
+        yield f"  copied  {part}: {len(names)} tensors, {values:,} values"
     for name in record["new"]:
         instead = f", there {_shape(there[name])}" if name in there else ""
         yield f"  new     {name} {_shape(own[name])}{instead}"

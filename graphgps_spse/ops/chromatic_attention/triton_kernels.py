@@ -2,7 +2,8 @@
 
 Columns of width D are ordered (head, position in head). A tile of columns is [CP, HP], the head width C and the number
 of heads H rounded up to powers of two. No kernel uses atomics: every sum has one order, so equal input gives equal
-bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates.
+bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates. A kernel handles TILE keys at a
+time. HAS_MASK is False where there is no dropout mask.
 """
 
 import triton
@@ -17,9 +18,9 @@ def attend(
 ):  # fmt: skip
     """One query: write y and the logarithm of each channel's denominator.
 
-    ab: [P, 2D] A and B. q, k, v: [N, D], rows `stride` values apart. mask: [P]. rows: [3, N] first key, number of keys
-    and first pair row of each query. y, lse: [N, D] are written. The softmax is that of one pass: sums are scaled down
-    whenever a larger score is met.
+    ab: [P, 2D] A and B. q, k, v: [N, D], rows `stride` values apart. mask: [P] dropout mask. rows: [3, N] first key,
+    number of keys and first pair row of each query. num_nodes: N. y, lse: [N, D] are written. The softmax is that of
+    one pass: sums are scaled down whenever a larger score is met.
     """
     D: tl.constexpr = C * H
     i = tl.program_id(0).to(tl.int64)
@@ -58,8 +59,9 @@ def attend_backward(
 ):  # fmt: skip
     """One tile of keys of a graph, query by query: the gradients of what `attend` reads.
 
-    tiles: [T, 6] of PairLayout.key_tiles. y, lse: results of `attend`. grad_y: [N, D]. grad_ab: [P, 2D], grad_k,
-    grad_v: [N, D] are written. grad_q_parts: [Q, D] has one row for each query and tile of its graph, to be added up.
+    ab, q, k, v, stride, mask: as in `attend`. tiles: [T, 6] of PairLayout.key_tiles. y, lse: [N, D], results of
+    `attend`. grad_y: [N, D] gradient of y. grad_ab: [P, 2D] and grad_k, grad_v: [N, D] are written. grad_q_parts:
+    [Q, D] written, one row for each query and tile of its graph, to be added up.
     """
     D: tl.constexpr = C * H
     tile = tl.program_id(0).to(tl.int64)

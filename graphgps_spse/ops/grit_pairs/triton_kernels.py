@@ -2,7 +2,9 @@
 
 Columns of width D are ordered (position in head, head). A tile of columns is [CP, HP], the head width C and the number
 of heads H rounded up to powers of two. No kernel uses atomics: every sum has one order, so equal input gives equal
-bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates.
+bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates. A kernel handles TILE keys, or ROWS
+pairs, at a time; DP is D rounded up to a power of two. CLAMP bounds the logits. HAS_MASK, HAS_GRAD_H and HAS_STATISTICS
+are False where there is no dropout mask, no update of pairs, or no BatchNorm after the update.
 """
 
 import triton
@@ -17,9 +19,10 @@ def attend(
 ):  # fmt: skip
     """One query: write h of its pairs, both sums over its keys, and the logarithm of each head's denominator.
 
-    wb: [P, 2D]. q, k, v: [N, D], rows `stride` values apart. a: [D]. mask: [P, H]. rows: [3, N] first key, number of
-    keys and first pair row of each query. h: [P, D], value, pair: [N, D] and lse: [N, H] are written. The softmax is
-    that of one pass: sums are scaled down whenever a larger logit is met.
+    wb: [P, 2D] w and b. q, k, v: [N, D], rows `stride` values apart. a: [D] weights of the logits. mask: [P, H] dropout
+    mask. rows: [3, N] first key, number of keys and first pair row of each query. num_nodes: N. h: [P, D], value, pair:
+    [N, D] and lse: [N, H] are written. The softmax is that of one pass: sums are scaled down whenever a larger logit is
+    met.
     """
     D: tl.constexpr = C * H
     i = tl.program_id(0).to(tl.int64)
@@ -72,9 +75,10 @@ def attend_backward(
 ):  # fmt: skip
     """One tile of keys of a graph, query by query: the gradients of what `attend` reads. h is computed again.
 
-    tiles: [T, 6] of PairLayout.key_tiles. value, pair, lse: results of `attend`. grad_h: [P, D], gradient of h from the
-    update of pairs. grad_wb: [P, 2D], grad_k, grad_v: [N, D] are written. grad_q_parts: [Q, D] has one row for each
-    query and tile of its graph, to be added up; grad_a_parts: [T, D].
+    wb, q, k, v, stride, a, mask: as in `attend`. tiles: [T, 6] of PairLayout.key_tiles. value, pair: [N, D] and lse:
+    [N, H], results of `attend`. grad_h: [P, D] gradient of h from the update of pairs. grad_value, grad_pair: [N, D]
+    gradients of both sums. grad_wb: [P, 2D] and grad_k, grad_v: [N, D] are written. grad_q_parts: [Q, D] written, one
+    row for each query and tile of its graph, to be added up. grad_a_parts: [T, D] written, one row for each tile.
     """
     D: tl.constexpr = C * H
     tile = tl.program_id(0).to(tl.int64)
@@ -143,6 +147,7 @@ def update(
 ):  # fmt: skip
     """ROWS rows of the next u = u * scale + shift + mapped, [P, D], and their column statistics.
 
+    mapped, u: [P, D]. scale, shift: [D]. out: [P, D] written. num_pairs: P.
     parts: [blocks, 2, D] written: column means, and sums of squared deviations from them, of the rows as stored.
     """
     block = tl.program_id(0).to(tl.int64)
@@ -167,7 +172,10 @@ def merge_statistics(
     parts, statistics, num_pairs, num_blocks,
     D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Column means and biased variances, [2, D], from those of the blocks of `update` (Chan et al. 1983)."""
+    """Column means and biased variances from those of the blocks of `update` (Chan et al. 1983).
+
+    parts: [blocks, 2, D] of `update`. statistics: [2, D] written. num_pairs: P. num_blocks: blocks of ROWS pairs.
+    """
     d, real = tl.arange(0, DP), tl.arange(0, DP) < D
     mean, squares = tl.zeros([DP], ACC), tl.zeros([DP], ACC)
     for b0 in range(0, num_blocks, TILE):
@@ -195,6 +203,8 @@ def update_backward(
     """ROWS rows of the gradients of `mapped` and u, and their share of those of shift and scale.
 
     A row's gradient through mean and variance is offset + slope * row, as these are linear and quadratic in it.
+    grad_out, out: [P, D] gradient and value of the next u. u: [P, D]. scale: [D]. statistics, grad_statistics: [2, D]
+    mean and variance, and their gradients. grad_mapped, grad_u: [P, D] are written. num_pairs: P.
     parts: [blocks, 2, D] written: column sums of the gradient of `mapped`, and of its product with u.
     """
     block = tl.program_id(0).to(tl.int64)
