@@ -154,5 +154,4 @@ def find_column(path: Path, names: list[str], wanted: str) -> int:
         return names.index(wanted)
     if wanted in names:
         raise DataError(f"{path}: the header names the column '{wanted}' {names.count(wanted)} times; rename one")
-    raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
     raise DataError(f"{path}: no column '{wanted}'.{did_you_mean(wanted, names)} Columns: {', '.join(names)}")
