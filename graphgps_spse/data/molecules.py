@@ -272,6 +272,8 @@ def read_mol(smiles: Any) -> Any:
         smiles.encode()
     except UnicodeEncodeError:
         raise DataError(f"{show_smiles(smiles)} is not a molecule: it is not UTF-8 text") from None
+    if "\0" in smiles:
+        raise DataError(f"{show_smiles(smiles)} is not a molecule: it contains a zero byte")
     if re.search(r"\s(?!\|)", smiles.strip()):  # CXSMILES: "C[C@H](O)F |&1:1|"
         raise DataError(
             f"{show_smiles(smiles)} is not a molecule: it contains white space, and RDKit ignores what follows; "
@@ -280,14 +282,24 @@ def read_mol(smiles: Any) -> Any:
     for number in re.findall(r"\[\d*#(\d+)", smiles):  # RDKit keeps only eight bits, so 300 would become 44
         if int(number) > _NUM_ELEMENTS:
             raise DataError(f"{show_smiles(smiles)} is not a molecule: there is no element {number}")
+    _check_size(smiles, _count_atoms(smiles) if len(smiles) > MAX_ATOMS else 1)  # before minutes in older RDKit
     try:
         mol = _sanitised(smiles)
     except RuntimeError as err:  # violated preconditions of RDKit
         reason = str(err).partition("Violation occurred")[0].removeprefix("Pre-condition Violation")
         raise DataError(f"{show_smiles(smiles)} is not a molecule: {' '.join(reason.split())}") from err
-    if not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
-        raise DataError(f"{show_smiles(smiles)} has {mol.GetNumAtoms():,} atoms; the limits are 1 and {MAX_ATOMS:,}")
+    _check_size(smiles, mol.GetNumAtoms())
     return mol
+
+
+def _check_size(smiles: str, num_atoms: int) -> None:
+    if not 0 < num_atoms <= MAX_ATOMS:
+        raise DataError(f"{show_smiles(smiles)} has {num_atoms:,} atoms; the limits are 1 and {MAX_ATOMS:,}")
+
+
+def _count_atoms(smiles: str) -> int:
+    """Return the number of atoms that are written in a SMILES, without [H], which RDKit removes."""
+    return sum(atom != "[H]" for atom in re.findall(r"\[[^\]]*\]|Cl|Br|[BCNOPSFIbcnops*]", smiles)) or 1
 
 
 def _sanitised(smiles: str) -> Any:

@@ -73,6 +73,15 @@ def test_an_extension_after_the_smiles_is_read():
     assert len(featurise("C[C@H](O)F |&1:1|").x) == len(featurise(" CC(O)F ").x) == 4
 
 
+def test_atoms_are_counted_before_a_long_text_is_read(monkeypatch):
+    """RDKit 2025.3 would read a chain of 99,999 atoms for minutes. Hydrogens that RDKit removes do not count."""
+    monkeypatch.setattr(molecules, "MAX_ATOMS", 3)
+    assert len(featurise("[H]C([H])(Cl)Br").x) == len(featurise("[13CH3][NH2+]*").x) == 3
+    monkeypatch.setattr(molecules, "_sanitised", None)
+    with pytest.raises(DataError, match="'CClBr\\[Na\\+\\]' has 4 atoms; the limits are 1 and 3"):
+        featurise("CClBr[Na+]")
+
+
 def test_single_atom_has_no_edges():
     found = featurise("C")
     assert found.x.shape == (1, 9) and found.edge_index.shape == (2, 0) and found.edge_attr.shape == (0, 3)
@@ -90,6 +99,7 @@ def test_single_atom_has_no_edges():
         ("[#119]", r"'\[#119\]' is not a molecule: there is no element 119$"),
         ("CCO ethanol", "is not a molecule: it contains white space, and RDKit ignores what follows; names"),
         ("O\nCC", "contains white space"),
+        ("C\0", "contains a zero byte"),
         ("CC[13#300]", "is not a molecule: there is no element 300$"),
         ("C\udc80", r"'C\\udc80' is not a molecule: it is not UTF-8 text"),
         ("\n", r"'\\n' is not a molecule: it cannot be parsed as SMILES"),
