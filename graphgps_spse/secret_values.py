@@ -2,7 +2,9 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 MASK = "***"
 
@@ -41,6 +43,17 @@ def redact_words(words: Sequence[str], environment: Mapping[str, str] = os.envir
         else redact(word, environment)
         for previous, word in zip(before, words)
     ]
+
+
+@contextmanager
+def masked_command() -> Iterator[None]:
+    """Mask secrets in `sys.argv` for libraries that store the command line."""
+    words = sys.argv
+    sys.argv = redact_words(words)
+    try:
+        yield
+    finally:
+        sys.argv = words
 
 
 def find_secret(

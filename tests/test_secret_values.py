@@ -2,10 +2,12 @@
 
 import json
 import logging
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
+from scripts_at import load_script
 
 from graphgps_spse import __main__ as program
 from graphgps_spse.command import run_command
@@ -51,6 +53,7 @@ def test_secrets_in_values():
     assert find_secret([("lab.api_key", ""), ("gt.layers", 3), ("out_dir", "results")], ENVIRONMENT) is None
 
 
+HAS_WANDB = find_spec("wandb") is not None
 TINY = {
     "dataset": {"format": "cycles", "edge_encoder_name": "DummyEdge"},
     "model": {"type": "GPSModel"},
@@ -86,9 +89,29 @@ def test_a_secret_in_an_override_is_refused_and_not_shown(tmp_path, monkeypatch,
 def test_a_secret_in_a_file_is_refused_with_its_line(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(f"gt:\n  layers: 2\nlab:\n  password: {SECRET}\n")
-    with pytest.raises(ConfigError, match=r"c\.yaml:4: lab\.password: holds a secret") as error:
+    with pytest.raises(ConfigError, match=r"c\.yaml:4: the key lab\.password holds a secret") as error:
         load_config(path)
     assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("sweep", {"configs": ["tiny.yaml"], "grid": {"wandb.entity": ["a", SECRET]}}),
+        ("sweep", {"configs": ["tiny.yaml"], "overrides": [f"wandb.api_key={SECRET}"]}),
+        ("search", {"config": "tiny.yaml", "space": {"wandb.entity": ["a", SECRET]}}),
+        ("search", {"config": "tiny.yaml", "space": {"gt.layers": [1, 2]}, "overrides": [f"wandb.api_key={SECRET}"]}),
+    ],
+)
+def test_a_secret_in_a_sweep_or_search_is_refused_and_not_shown(tmp_path, monkeypatch, capsys, name, content):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    Path("tiny.yaml").write_text(yaml.safe_dump(TINY))
+    Path("s.yaml").write_text(yaml.safe_dump(content))
+    assert load_script(name).main(["s.yaml"]) == 2
+    shown = capsys.readouterr()
+    assert SECRET not in shown.out + shown.err and "holds a secret" in shown.err
+    assert not Path("results").exists()
 
 
 def test_no_file_of_a_run_holds_a_secret_of_the_command_or_of_the_environment(tmp_path, monkeypatch):
@@ -96,7 +119,7 @@ def test_no_file_of_a_run_holds_a_secret_of_the_command_or_of_the_environment(tm
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
     monkeypatch.setattr("sys.argv", ["study.py", "--api-key", "hunter2-hunter2", f"--url=https://me:{SECRET}@host"])
     Path("tiny.yaml").write_text(yaml.safe_dump(TINY))
-    assert program.main(["--cfg", "tiny.yaml"]) == 0
+    assert program.main(["--cfg", "tiny.yaml", *(["wandb.use=True", "wandb.mode=offline"] if HAS_WANDB else [])]) == 0
     command = json.loads(Path("results/tiny/0/env.json").read_text())["sessions"][0]["command"]
     assert command == ["study.py", "--api-key", "***", "--url=https://***@host"]
     for path in Path("results").rglob("*"):

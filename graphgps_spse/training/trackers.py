@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import loggers
+from graphgps_spse.secret_values import masked_command
 from graphgps_spse.training.history import EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger, RunInfo
 
@@ -74,20 +75,21 @@ class WandB(Logger):
     def _init(self) -> None:
         import wandb
 
-        self._run = wandb.init(
-            project=self.project,
-            entity=self.entity or None,
-            dir=self.info.run_dir,
-            name=self.info.name,
-            group=self.info.group,
-            tags=self.info.tags,
-            job_type="train",
-            id=self.info.id,
-            resume="allow" if self.mode == "online" else None,
-            config=self.info.config,
-            mode=self.mode,  # type: ignore[arg-type]
-            settings=wandb.Settings(**self._patience(wandb.Settings.model_fields), **self.settings),
-        )
+        with masked_command():  # W&B stores sys.argv
+            self._run = wandb.init(
+                project=self.project,
+                entity=self.entity or None,
+                dir=self.info.run_dir,
+                name=self.info.name,
+                group=self.info.group,
+                tags=self.info.tags,
+                job_type="train",
+                id=self.info.id,
+                resume="allow" if self.mode == "online" else None,
+                config=self.info.config,
+                mode=self.mode,  # type: ignore[arg-type]
+                settings=wandb.Settings(**self._patience(wandb.Settings.model_fields), **self.settings),
+            )
 
     def _patience(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings that end the waiting, as far as this version of W&B has them and nobody set others."""

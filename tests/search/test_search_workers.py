@@ -60,10 +60,11 @@ echo "Submitted batch job 4711"
 
 
 def test_slurm_gets_an_array_of_workers(played, monkeypatch, capsys):
-    """The script that would be submitted, and the task that each job would unpickle."""
+    """The script that would be submitted, and the task that each job would unpickle. No file holds a secret."""
     from submitit.core.utils import DelayedSubmission
 
     played()
+    monkeypatch.setenv("WANDB_API_KEY", "3f9a8c7e5d1b2046aa55ee77cc9900bb12d4f681")
     for name in ("sbatch", "srun"):
         Path(name).write_text(FAKE_SBATCH)
         Path(name).chmod(0o755)
@@ -85,6 +86,8 @@ def test_slurm_gets_an_array_of_workers(played, monkeypatch, capsys):
     assert script.main(list(tasks[0].command[2:])) == 0  # what a node does
     assert "4 of 4 trials are done" in capsys.readouterr().out
     assert script.main(words) == 0 and len(list(Path("results/s/workers").iterdir())) == 3  # nothing is submitted again
+    files = [path for path in (Path("submitted.sh"), *Path("results").rglob("*")) if path.is_file()]
+    assert len(files) > 10 and not [path for path in files if b"3f9a8c7e5d" in path.read_bytes()]
 
 
 def test_without_slurm_the_error_says_so(played, capsys):
