@@ -1,6 +1,6 @@
 """Peak memory of a training step: predicted by scripts/check_data.py, and measured.
 
-    python benchmarks/memory.py [--cases GRIT/zinc-SPSE ..] [--glibc] [--out FILE]
+    python benchmarks/memory.py [--cases GRIT/zinc-SPSE ..] [--only predict|glibc] [--out FILE]
 
 For the 48 configurations of GPS, CSA and GRIT for eight data sets, each in a process of its own, with one batch of its
 own size, in float32 on one thread of the CPU. Graphs are generated with the sizes and degrees of the data set, and
@@ -13,9 +13,9 @@ step with two small graphs comes before, which loads all code. The moments of Ad
 devices, a prediction by the same count. For GPS it is an upper bound, because PyTorch's own attention keeps fewer
 tensors on a GPU than on "meta".
 
-The allocator returns memory at once (MALLOC_MMAP_THRESHOLD_=65536), so `measured` is memory in use. With --glibc,
-`measured_with_glibc` is taken instead, with glibc's allocator as it comes. It keeps freed memory in pieces that not
-every tensor fits into, so it takes more.
+The allocator returns memory at once (MALLOC_MMAP_THRESHOLD_=65536), so `measured` is memory in use. With --only
+glibc, `measured_with_glibc` is taken instead, with glibc's allocator as it comes. It keeps freed memory in pieces that
+not every tensor fits into, so it takes more.
 """
 
 import argparse
@@ -37,7 +37,7 @@ import torch  # noqa: E402
 import training_cases  # noqa: E402
 from this_machine import environment, peak_memory  # noqa: E402
 
-from graphgps_spse.check_data import sample_of  # noqa: E402
+from graphgps_spse.check_data import memory_sample  # noqa: E402
 from graphgps_spse.config import load_config  # noqa: E402
 from graphgps_spse.data.base import DatasetSpec, GraphDataset  # noqa: E402
 from graphgps_spse.data.summary import cut_graphs, take_graphs  # noqa: E402
@@ -59,18 +59,30 @@ def main() -> int:
     """Run all cases and write the record; the exit code is 1 if a prediction is off by more than a fifth."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES, metavar="MODEL/data-ENCODING")
-    parser.add_argument("--glibc", action="store_true", help="measure with glibc's allocator as it comes")
+    parser.add_argument("--only", choices=("predict", "glibc"), default="", help="predict anew, or measure with glibc")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "memory.json")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(find(arguments.cases[0], glibc=arguments.glibc)))
+        print(json.dumps(find(arguments.cases[0], only=arguments.only)))
         return 0
     records = json.loads(arguments.out.read_text())["configurations"] if arguments.out.is_file() else {}
     about = environment() | {"torch": version("torch")}
     for case in arguments.cases:
-        command = [sys.executable, __file__, "--cases", case, "--child", *["--glibc"] * arguments.glibc]
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **({} if arguments.glibc else RETURNING)}
+        command = [
+            sys.executable,
+            __file__,
+            "--cases",
+            case,
+            "--child",
+            *(["--only", arguments.only] if arguments.only else []),
+        ]
+        env = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            **({} if arguments.only == "glibc" else RETURNING),
+        }
         found = json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE).stdout)
         record = records[case] = records.get(case, {}) | found
         if "measured" in record:
@@ -82,7 +94,7 @@ def main() -> int:
     return int(any(abs(record.get("predicted_to_measured", 1) - 1) > LIMIT for record in records.values()))
 
 
-def find(case: str, *, glibc: bool) -> dict[str, Any]:
+def find(case: str, *, only: str) -> dict[str, Any]:
     """Return the figures of a configuration, in bytes, and the size of its batch."""
     cfg = load_config(ROOT / "configs" / f"{case}.yaml", ["accelerator=cpu", "num_threads=1"])
     device, optimizer = torch.device("cpu"), cfg.optim.optimizer
@@ -95,13 +107,14 @@ def find(case: str, *, glibc: bool) -> dict[str, Any]:
     graphs = with_targets(graphs, spec)
     parts.task.fit(graphs.y, device)
     encoded, rows = with_random_encodings(graphs, parts), Rows.of(graphs)
-    if glibc:
+    if only == "glibc":
         return {"measured_with_glibc": measure(parts, encoded)}
-    sample, _ = sample_of(graphs)
+    sample, _ = memory_sample(graphs)
     step = predict_step_memory(parts, sample, device, amp="off", optimizer=optimizer)
     assert step is not None
     found = {"batch_size": len(graphs), **rows._asdict(), **vars(step), "predicted": int(step.of_batch(rows))}
-    found["measured"] = measure(parts, encoded)
+    if only != "predict":
+        found["measured"] = measure(parts, encoded)
     return found | {"predicted_gpu": predict_gpu(parts, encoded, optimizer)}
 
 

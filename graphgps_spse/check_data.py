@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,8 @@ from graphgps_spse.preparation import check_memory_needs, compile_all_kernels
 from graphgps_spse.sizes import memory_of
 from graphgps_spse.step_memory import Rows, predict_step_memory
 
-_SAMPLES = (32, 8, 2, 1)  # sizes of samples for measurements of time and memory
+_TIMED_GRAPHS = (32, 8, 2, 1)  # sizes of samples for measurements of time
+_MEASURED_GRAPHS = (256, 128, 64, 32, 16, 8, 4, 2, 1)  # the same for memory
 _TIMED_PAIRS, _MEASURED_PAIRS = 1 << 20, 1 << 16  # limits for the pairs of a sample, for one or two seconds of work
 _LARGE_TARGET = 100.0  # targets much larger than the initial predictions take many epochs to reach
 _LONG, _UNEVEN = 3600.0, 3.0
@@ -188,7 +189,7 @@ def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
     cost = encoding.estimate(split_of(graphs).graphs)
     if cost is not None:
         return cost
-    sample, is_cut = sample_of(graphs, _TIMED_PAIRS)
+    sample, is_cut = _sample(graphs, _TIMED_GRAPHS, _TIMED_PAIRS)
     encoding.compute(split_of(cut_graphs(take_graphs(sample, [0]), 2)).graphs)  # compiles
     timed = split_of(sample).graphs
     started = time.perf_counter()
@@ -197,12 +198,21 @@ def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
     return Cost((time.perf_counter() - started) * 1e9 / share, is_cut)
 
 
-def sample_of(graphs: GraphDataset, most_pairs: int = _MEASURED_PAIRS) -> tuple[GraphDataset, bool]:
+def memory_sample(graphs: GraphDataset) -> tuple[GraphDataset, bool]:
+    """Return graphs from which the memory of a step is predicted, and whether they are cut down.
+
+    They are many, so that what does not depend on their number is small beside what does, such as the buffers of
+    kernels for a part of the pairs.
+    """
+    return _sample(graphs, _MEASURED_GRAPHS, _MEASURED_PAIRS)
+
+
+def _sample(graphs: GraphDataset, numbers: Sequence[int], most_pairs: int) -> tuple[GraphDataset, bool]:
     """Return graphs at evenly spaced ranks by size, with at most `most_pairs` pairs in total.
 
     If a single graph has more pairs, the sample is the subgraph of its first nodes.
     """
-    for number in _SAMPLES:
+    for number in numbers:
         sample = take_graphs(graphs, spread_by_size(graphs, number))
         if _num_pairs(sample) <= most_pairs:
             return sample, False
@@ -216,7 +226,7 @@ def _num_pairs(graphs: GraphDataset) -> int:
 def _describe_memory(
     report: DataReport, cfg: Config, parts: Parts, graphs: GraphDataset, rows: Rows, device: torch.device
 ) -> None:
-    sample, is_cut = sample_of(graphs)
+    sample, is_cut = memory_sample(graphs)
     free, size = memory_of(device).free, f"{len(sample)} graph{'s' * (len(sample) > 1)}{', cut down,' * is_cut}"
     try:
         amp = cfg.train.amp if device.type == "cuda" else "off"
