@@ -48,7 +48,7 @@ def run_seeds(
     """
     out_dir, processes = Path(cfg.out_dir), join_processes()
     with ExitStack() as at_end:
-        at_end.callback(processes.close)
+        at_end.push(lambda kind, *_: processes.close(failed=kind is not None))
         at_end.enter_context(processes.noticing_losses())
         if not processes.is_first:
             logging.getLogger("graphgps_spse").setLevel(logging.WARNING)

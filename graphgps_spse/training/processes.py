@@ -81,8 +81,8 @@ class OneProcess:
         """Raise ProcessLostError if another process ends while this block runs."""
         return nullcontext()
 
-    def close(self) -> None:
-        """Leave the process group."""
+    def close(self, *, failed: bool) -> None:
+        """Leave the process group, at the end of the run or, with `failed`, after an error."""
 
 
 class Processes(OneProcess):
@@ -189,9 +189,13 @@ class Processes(OneProcess):
                 "the last checkpoint"
             ) from err
 
-    def close(self) -> None:
-        """Leave the group. A gloo group is left to the end of the process, which main.py makes abrupt."""
-        if torch.cuda.is_available():
+    def close(self, *, failed: bool) -> None:
+        """Leave the group, unless the end of the process does that, which main.py makes abrupt.
+
+        It does for gloo. After an error, leaving a group of NCCL would wait for operations that a lost process never
+        joins.
+        """
+        if torch.cuda.is_available() and not failed:
             dist.destroy_process_group()
 
 
