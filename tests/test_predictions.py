@@ -280,9 +280,9 @@ def test_weights_of_another_epoch_than_the_result_are_refused(tmp_path, monkeypa
     monkeypatch.setattr(CheckpointStore, "save_best", lambda *a: not calls and (calls.append(1) or save(*a)))
     path = train(tmp_path)
     assert json.loads((path / "result.json").read_text())["best_epoch"] == 1
-    with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json is of epoch 1"):
+    with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json reports epoch 1"):
         predictions.load_trained_run(path)
-    with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json is of epoch 1"):
+    with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json reports epoch 1"):
         run(load_config(tmp_path / "c.yaml", ["train.mode=eval"]))
     assert not (path / "eval.json").exists()
     (path / "result.json").unlink()
