@@ -113,5 +113,5 @@ def test_a_metric_of_a_plugin_that_is_not_finite_is_an_error(monkeypatch):
 
     monkeypatch.setitem(metrics._objects, "relative", Relative)
     assert compute_metrics(["relative"], torch.ones(1, 1), torch.full((1, 1), 2.0), ["a"]) == {"relative": 0.5}
-    with pytest.raises(DataError, match="the metric relative of target b is inf; its why_undefined must say"):
+    with pytest.raises(DataError, match="the metric relative of target b is inf; its why_undefined must return"):
         compute_metrics(["relative"], torch.ones(1, 2), torch.tensor([[2.0, 0.0]]), ["a", "b"])

@@ -55,7 +55,7 @@ class BigBirdEncoder(nn.Module):
     def forward(self, x_ND: Tensor, pairs: SparsePairs, weights: list[Tensor] | None = None) -> Tensor:
         """Return [N, D]. Raises ConfigError where attention weights are asked for: most pairs have none."""
         if weights is not None:
-            raise ConfigError("gt.layer_type: BigBird does not return attention weights; take Transformer for them")
+            raise ConfigError("gt.layer_type: BigBird does not return attention weights; use Transformer instead")
         attended_ND = self.attend(x_ND, pairs.layout(self.plan))
         x_ND = self.norm_attention(x_ND + self.dropout(self.out(attended_ND)))
         return self.norm_ffn(x_ND + self.dropout(self.ffn(x_ND)))
