@@ -4,10 +4,14 @@
 
 Model and batch are on the device "meta", where tensors have no values: reading one would be an error, so a step that
 can be counted never waits for the device. Counted are the operations that PyTorch dispatches in the forward pass, the
-loss and the backward pass of the shipped RWSE configurations for ZINC with batches of 32 generated molecules. Views and
+loss and the backward pass of shipped configurations for ZINC with batches of 32 generated molecules. Views and
 allocations are not counted, as they launch nothing. `plain` is the implementation in PyTorch alone, `kernels` that of
 CUDA devices; both on the same batch. On "meta", PyTorch's own attention is counted as the operations that it replaces
 on a GPU, so for GPS `kernels` is an upper bound. The optimiser and gradient clipping add the same operations to each.
+
+From the same count follows a prediction for an H100, which was not measured: an operation takes as long as its launch,
+as moving its arguments and results through memory, or as its floating-point operations, whichever is longest. `bytes`
+and `flop` are sums over all operations. The host must launch as fast as that, and nothing stays in caches.
 """
 
 import argparse
@@ -25,38 +29,62 @@ import torch  # noqa: E402
 import training_cases  # noqa: E402
 from this_machine import environment  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+from torch.utils.flop_counter import flop_registry  # noqa: E402
 
+from graphgps_spse.config import load_config  # noqa: E402
 from graphgps_spse.data.base import GraphBatch  # noqa: E402
 from graphgps_spse.ops import dispatch  # noqa: E402
 
 ALLOCATIONS = {"detach", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "_unsafe_view"}
 LAUNCHES = {"grit_update": 2}  # of our operators, where it is not 1
+LAUNCH_SECONDS, BYTES_PER_SECOND, FLOP_PER_SECOND = 5e-6, 3.3e12, 6e13  # of an H100, in float32 without tensor cores
+RRWP = {
+    "GNN+": "GNNPlus",
+    "PPGT": "PPGT",
+    "Graphormer": "Graphormer",
+}  # models with other names of files; their folders
 BATCH_SIZE = 32
 
 
 class Count(TorchDispatchMode):
-    """Counts operations by name."""
+    """Counts operations by name, and the bytes and floating-point operations of all."""
 
     def __init__(self) -> None:
         super().__init__()
         self.number: Counter[str] = Counter()
+        self.bytes, self.flop, self.seconds = 0, 0, 0.0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count an operation and run it."""
-        name = function._schema.name.split("::")[1]
+        name, given, out = function._schema.name.split("::")[1], kwargs or {}, function(*args, **(kwargs or {}))
         if not function.is_view and name not in ALLOCATIONS:
-            self.number[name] += LAUNCHES.get(name, 1)
-        return function(*args, **(kwargs or {}))
+            launches = LAUNCHES.get(name, 1)
+            tensors = {id(t): t for t in tree_leaves((args, given, out)) if isinstance(t, torch.Tensor)}
+            num_bytes = sum(t.nbytes for t in tensors.values())
+            flop_of = flop_registry.get(function._overloadpacket)
+            flop = flop_of(*args, **given, out_val=out) if flop_of else 0
+            self.number[name] += launches
+            self.bytes, self.flop = self.bytes + num_bytes, self.flop + flop
+            self.seconds += max(launches * LAUNCH_SECONDS, num_bytes / BYTES_PER_SECOND, flop / FLOP_PER_SECOND)
+        return out
 
 
-def count(model: torch.nn.Module, batch: GraphBatch) -> dict[str, int]:
-    """Return the operations of the forward pass, and of the whole step without the optimiser."""
+def count(model: torch.nn.Module, batch: GraphBatch) -> dict[str, float]:
+    """Return the operations of the forward pass, and those of the whole step without the optimiser, with the time."""
     model.zero_grad(set_to_none=True)
     with Count() as counted:
         predicted = model(batch)
         forward = counted.number.total()
         torch.nn.functional.l1_loss(predicted, batch.y).backward()
-    return {"forward": forward, "forward_and_backward": counted.number.total()}
+    return {
+        "forward": forward,
+        "forward_and_backward": counted.number.total(),
+        "bytes": counted.bytes,
+        "flop": counted.flop,
+        "predicted_ms": round(1e3 * counted.seconds, 3),
+        "predicted_steps_per_second": round(1 / counted.seconds),
+    }
 
 
 def main(words: list[str] | None = None) -> int:
@@ -66,8 +94,10 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     of_device, records = dispatch.device_module, {}
     family = training_cases.FAMILIES["zinc"]
-    for name in ("GRIT", "CSA", "GPS"):
-        cfg = training_cases.load(name, "zinc", dropout=True)
+    for name in ("GRIT", "CSA", "GPS", *RRWP):
+        folder = RRWP.get(name)
+        file = ROOT / "configs" / (folder or name) / f"zinc-{'RRWP' if folder else 'RWSE'}.yaml"
+        cfg = load_config(file, [])
         batch = training_cases.batches_of(cfg, family, None, BATCH_SIZE, 1)[0].to("meta")
         model = training_cases.model_of(cfg, family).to("meta").train()
         records[f"{name}-zinc"] = {}
