@@ -39,11 +39,7 @@ from graphgps_spse.ops import dispatch  # noqa: E402
 ALLOCATIONS = {"detach", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "_unsafe_view"}
 LAUNCHES = {"grit_update": 2}  # of our operators, where it is not 1
 LAUNCH_SECONDS, BYTES_PER_SECOND, FLOP_PER_SECOND = 5e-6, 3.3e12, 6e13  # of an H100, in float32 without tensor cores
-RRWP = {
-    "GNN+": "GNNPlus",
-    "PPGT": "PPGT",
-    "Graphormer": "Graphormer",
-}  # models with other names of files; their folders
+RWSE, RRWP = ("GRIT", "CSA", "GPS"), ("GNNPlus", "PPGT", "Graphormer")  # folders of configurations, by encoding
 BATCH_SIZE = 32
 
 
@@ -94,10 +90,8 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     of_device, records = dispatch.device_module, {}
     family = training_cases.FAMILIES["zinc"]
-    for name in ("GRIT", "CSA", "GPS", *RRWP):
-        folder = RRWP.get(name)
-        file = ROOT / "configs" / (folder or name) / f"zinc-{'RRWP' if folder else 'RWSE'}.yaml"
-        cfg = load_config(file, [])
+    for name in (*RWSE, *RRWP):
+        cfg = load_config(ROOT / "configs" / name / f"zinc-{'RWSE' if name in RWSE else 'RRWP'}.yaml", [])
         batch = training_cases.batches_of(cfg, family, None, BATCH_SIZE, 1)[0].to("meta")
         model = training_cases.model_of(cfg, family).to("meta").train()
         records[f"{name}-zinc"] = {}
