@@ -99,8 +99,8 @@ def refuse_secrets(leaves: Leaves) -> None:
     if found:
         key, reason = found
         raise ConfigError(
-            f"{leaves[key][1]}: the key {key} holds a secret ({reason}), and a run stores its configuration in files that "
-            "are shared. Remove it; programs read secrets from the environment, such as WANDB_API_KEY"
+            f"{leaves[key][1]}: the key {key} holds a secret ({reason}), and a run stores its configuration in files "
+            "that are shared. Remove it; programs read secrets from the environment, such as WANDB_API_KEY"
         )
 
 
