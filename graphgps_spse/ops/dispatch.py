@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from graphgps_spse.errors import ConfigError
@@ -60,7 +61,8 @@ def prepare_operation(operation: Callable[[Input], Output], kernels: str, like: 
         warn(f"{operation.__name__}: computed by PyTorch alone, with more time and memory, because {reason}")
     compile_kernels = getattr(module, "prepare", None)  # PyTorch's own kernels need none
     if compile_kernels is not None:
-        compile_kernels(like.shape[1], num_heads, like.dtype)
+        with torch.inference_mode(False), torch.enable_grad():  # the caller may predict without gradients
+            compile_kernels(like.shape[1], num_heads, like.dtype)
 
 
 @cache  # once, not for every layer

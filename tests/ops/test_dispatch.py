@@ -63,6 +63,17 @@ def test_torch_compile_uses_the_reference(operation, monkeypatch):
         chosen(operation, "fused")
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("operation", COMPILED)
+def test_kernels_are_prepared_with_gradients_whatever_the_caller_does(operation, mode, monkeypatch):
+    states = []
+    module = device_module(operation.__module__.rpartition(".")[0], "cpu")
+    monkeypatch.setattr(module, "prepare", lambda *_: states.append((torch.ones(1, requires_grad=True) * 2).grad_fn))
+    with mode():
+        prepare_operation(operation, "auto", LIKE, 2)
+    assert states[0] is not None
+
+
 def test_attention_of_pytorch_needs_no_kernels_of_ours(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
