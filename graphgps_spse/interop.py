@@ -342,5 +342,5 @@ def _as_npz(graphs: GraphDataset, numbers: Sequence[int]) -> bytes:
     if graphs.edge_attr_EF is not None:
         arrays["edge_attr"] = graphs.edge_attr_EF[edges]
     content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **{key: values.numpy() for key, values in arrays.items()})
+    np.savez(content, **{key: values.numpy() for key, values in arrays.items()})
     return content.getvalue()

@@ -180,7 +180,7 @@ def _write(path: Path, blocks: Iterable[MoleculeBlock]) -> _Notes:
         writer.close(name="molecules", split="all")
     texts = json.dumps([list(notes.fragments.items()), notes.bad]).encode()
     arrays |= {name: arrays[name].view(np.uint8).reshape(-1, 16) for name in ("canonical", "scaffold")}
-    np.savez(path / _NOTES, **arrays, texts=np.frombuffer(texts, np.uint8), allow_pickle=False)
+    np.savez(path / _NOTES, **arrays, texts=np.frombuffer(texts, np.uint8))
     return notes
 
 

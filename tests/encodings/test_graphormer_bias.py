@@ -24,7 +24,7 @@ def test_random_directed_graphs_equal_networkx():
         graph.add_nodes_from(range(n))
         arrays = GraphormerBias.of(num_spatial_types=4).compute(flat((edges, n)))
         expected = np.full((n, n), 4)
-        for i, paths in nx.shortest_path(graph):
+        for i, paths in dict(nx.shortest_path(graph)).items():
             for j, path in paths.items():
                 expected[i, j] = len(path[:4]) - 1
         assert arrays.pair.reshape(n, n).tolist() == expected.tolist()
