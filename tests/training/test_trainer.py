@@ -239,6 +239,19 @@ def test_fp16_that_takes_no_step_is_divergence(tmp_path):
     assert all(map(torch.equal, before, trainer.parameters))
 
 
+def test_a_loss_scale_changes_no_step(tmp_path):
+    """fp16 scales the loss by a power of two; gradients are unscaled before they are clipped."""
+    weights = []
+    for scale in (0, 2**10):
+        trainer = make_trainer(tmp_path / str(scale), options={"max_epoch": 1, "max_grad_norm": 0.1})
+        if scale:
+            trainer.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        trainer.fit()
+        assert not scale or trainer.scaler.get_scale() == scale, "no step was skipped"
+        weights.append([parameter.detach() for parameter in trainer.parameters])
+    assert all(map(torch.equal, *weights))
+
+
 @pytest.mark.parametrize("amp", ["bf16", "fp16"])
 def test_mixed_precision_needs_cuda(tmp_path, amp):
     with pytest.raises(ConfigError, match=f"train.amp: {amp} needs a CUDA device"):
