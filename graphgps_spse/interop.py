@@ -60,7 +60,8 @@ def from_networkx(
     """Return NetworkX graphs as one data set; nodes are numbered in the order of each graph.
 
     `x` and `edge_attr` name attributes of nodes and edges, numbers or lists of numbers; `y` names an attribute of the
-    graph. An undirected edge becomes two directed ones. Raises DataError for an attribute that a node or edge lacks.
+    graph. An undirected edge becomes two directed ones, and a loop stays one. Raises DataError for an attribute that a
+    node or edge lacks.
     """
     listed = [graphs] if hasattr(graphs, "adj") else list(graphs)
     return _join([_read_networkx(number, graph, x, edge_attr, y) for number, graph in enumerate(listed)], "graph", name)
@@ -85,10 +86,12 @@ def from_rdkit(molecules: "Mol | Iterable[Mol]", *, y: Any = None, name: str = "
 
     from graphgps_spse.data.molecules import featurise_mol
 
-    listed = [molecules] if isinstance(molecules, Chem.Mol) else list(molecules)
+    listed = [molecules] if molecules is None or isinstance(molecules, Chem.Mol) else list(molecules)
     for number, molecule in enumerate(listed):
         if not isinstance(molecule, Chem.Mol):
             raise DataError(f"molecule {number}: {type(molecule).__name__} is not an RDKit molecule; did parsing fail?")
+        if not molecule.GetNumAtoms():
+            raise DataError(f"molecule {number} has no atoms")
     return _join_molecules((partial(featurise_mol, m, Chem.MolToSmiles(m)) for m in listed), y, name)
 
 
@@ -175,6 +178,10 @@ def save_folder(
 def _read_data(number: int, data: Any, level: str) -> dict[str, Tensor | None]:
     if not isinstance(getattr(data, "edge_index", None), Tensor):
         raise DataError(f"graph {number}: {type(data).__name__} has no edge_index tensor [2, E]")
+    shape, kind = list(data.edge_index.shape), data.edge_index.dtype
+    is_whole = not (kind.is_floating_point or kind.is_complex or kind is torch.bool) or not data.edge_index.numel()
+    if len(shape) != 2 or shape[0] != 2 or not is_whole:
+        raise DataError(f"graph {number}: edge_index is {shape} of {kind}; it must be [2, E] integers")
     num_nodes = int(data.num_nodes or 0)
     x, y = getattr(data, "x", None), getattr(data, "y", None)
     if y is not None:
@@ -192,7 +199,7 @@ def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> d
     position = {node: at for at, node in enumerate(graph)}
     edges = [(position[a], position[b], features) for a, b, features in graph.edges(data=True)]
     if not graph.is_directed():
-        edges = [edge for a, b, features in edges for edge in ((a, b, features), (b, a, features))]
+        edges = [(*ends, features) for a, b, features in edges for ends in ([(a, b), (b, a)] if a != b else [(a, a)])]
     try:
         values = [graph.nodes[node][x] for node in graph] if x else None
         edge_values = [features[edge_attr] for *_, features in edges] if edge_attr else None

@@ -68,6 +68,8 @@ def test_targets_of_nodes():
         ([data(PATH, 2, x=torch.rand(2, 1)), data(PATH, 2, x=torch.rand(2, 2))], "differ in columns or type of x"),
         ([data([(0, 5)], 2)], "graph 0: edge \\(0, 5\\) is outside the 2 nodes"),
         ([], "no graphs at all"),
+        ([Data(edge_index=torch.tensor([[0.7], [1.0]]), num_nodes=2)], r"graph 0: edge_index is \[2, 1\] of torch"),
+        ([Data(edge_index=torch.tensor([0, 1]), num_nodes=2)], r"graph 0: edge_index is \[2\] of torch.int64; it must"),
     ],
 )
 def test_refused(graphs, message):
@@ -85,6 +87,18 @@ def test_networkx():
     assert from_networkx(nx.DiGraph([(0, 1)])).edge_index_2E.T.tolist() == [[0, 1]]
     with pytest.raises(DataError, match="graph 0: a node, an edge or the graph lacks the attribute 'colour'"):
         from_networkx(graph, x="colour")
+
+
+def test_a_loop_of_networkx_is_one_edge():
+    assert from_networkx(nx.Graph([(0, 0), (0, 1)])).edge_index_2E.T.tolist() == [[0, 0], [0, 1], [1, 0]]
+
+
+def test_molecules_that_rdkit_could_not_read_or_that_have_no_atoms():
+    chem = pytest.importorskip("rdkit.Chem")
+    with pytest.raises(DataError, match="molecule 0: NoneType is not an RDKit molecule"):
+        from_rdkit(None)
+    with pytest.raises(DataError, match="molecule 1 has no atoms"):
+        from_rdkit([chem.MolFromSmiles("C"), chem.MolFromSmiles("")])
 
 
 def test_molecules_are_those_of_the_loader():
