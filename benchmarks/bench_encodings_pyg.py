@@ -17,7 +17,7 @@ from typing import Any
 import graphs as sources
 import numpy as np
 import torch
-from graphs import flatten, one_graph, select
+from graphs import one_graph, select
 from this_machine import environment
 from torch_geometric.data import Data
 from torch_geometric.transforms import GDC, AddLaplacianEigenvectorPE, AddRandomWalkPE, LocalDegreeProfile
@@ -55,12 +55,6 @@ PYG: dict[str, tuple[str, Callable[[Data], Any]]] = {
 }
 
 
-def both_ways(graphs: GraphArrays) -> GraphArrays:
-    """Return the graphs with every bond as two edges, as data sets have them."""
-    parts = [one_graph(graphs, g) for g in range(len(graphs.node_ptr) - 1)]
-    return flatten((np.concatenate([edges, edges[::-1]], axis=1), size) for edges, size in parts)
-
-
 def check(name: str, encoding: Encoding, graphs: GraphArrays, inputs: list[Data]) -> None:
     """Raise AssertionError where an encoding that PyG defines in the same way differs from PyG's."""
     ours = encoding.compute(select(graphs, [0]))
@@ -90,7 +84,7 @@ def main() -> None:
     args = parser.parse_args()
     check_out(parser, args.out)
     torch.set_num_threads(1)
-    graphs = both_ways(select(sources.zinc(args.data), range(args.graphs)))
+    graphs = select(sources.zinc(args.data), range(args.graphs))
     inputs = []
     for g in range(args.graphs):
         edges, size = one_graph(graphs, g)
