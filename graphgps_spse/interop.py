@@ -348,6 +348,6 @@ def _as_npz(graphs: GraphDataset, numbers: Sequence[int]) -> bytes:
     }
     if graphs.edge_attr_EF is not None:
         arrays["edge_attr"] = graphs.edge_attr_EF[edges]
-    content = io.BytesIO()
-    np.savez(content, **{key: values.numpy() for key, values in arrays.items()})
+    content, contents = io.BytesIO(), dict[str, Any]((key, values.numpy()) for key, values in arrays.items())
+    np.savez(content, **contents)
     return content.getvalue()

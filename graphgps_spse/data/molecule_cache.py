@@ -175,12 +175,12 @@ def _write(path: Path, blocks: Iterable[MoleculeBlock]) -> _Notes:
         arrays = {name: getattr(block, name) for name in ("sizes", "num_edges", "x", "edge_index", "edge_attr")}
         writer.append(**arrays, y=block.rows[:, None])
         notes.add(block)
-    arrays = notes.arrays()
-    if len(arrays["rows"]):
+    kept: dict[str, Any] = notes.arrays()
+    if len(kept["rows"]):
         writer.close(name="molecules", split="all")
     texts = json.dumps([list(notes.fragments.items()), notes.bad]).encode()
-    arrays |= {name: arrays[name].view(np.uint8).reshape(-1, 16) for name in ("canonical", "scaffold")}
-    np.savez(path / _NOTES, **arrays, texts=np.frombuffer(texts, np.uint8))
+    kept |= {name: kept[name].view(np.uint8).reshape(-1, 16) for name in ("canonical", "scaffold")}
+    np.savez(path / _NOTES, **kept, texts=np.frombuffer(texts, np.uint8))
     return notes
 
 
