@@ -95,13 +95,15 @@ class SimpleGraphs:
 
 
 def check_max_length(max_length: Any) -> int:
-    """Return the longest length as an integer. Raises DataError unless it is a whole number of at least 1."""
+    """Return the longest length as an integer. Raises DataError unless it is a whole number from 1 to MAX_VALUES."""
     try:
         value = index(max_length)
     except TypeError:
         raise DataError(f"max_length must be a whole number, got {max_length!r}") from None
     if value < 1:
         raise DataError(f"max_length must be at least 1, got {value}: paths have one edge or more")
+    if value > MAX_VALUES:
+        raise DataError(f"max_length must be at most {MAX_VALUES:,}, got {value:,}")
     return value
 
 

@@ -101,7 +101,10 @@ def test_script_writes_what_can_be_synced_later(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "ZINC/GritTransformer/SPSE/exp: 0.31 ± 0.01 (3/3)" in out and "wandb sync" in out
     (path,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    inspected = subprocess.run([tool, "leet", "inspect", "--json", path], capture_output=True, text=True, check=True)
+    inspected = subprocess.run([tool, "leet", "inspect", "--json", path], capture_output=True, text=True)
+    if inspected.returncode == 2:
+        pytest.skip("this version of W&B has no command that reads its files")
+    assert inspected.returncode == 0, inspected.stderr
     records = [json.loads(line) for line in inspected.stdout.splitlines()]
     (run,) = [each["run"] for each in records if each["type"] == "run"]
     assert (run["run_group"], run["job_type"]) == ("ZINC/GritTransformer/SPSE/exp", "aggregate")

@@ -32,8 +32,11 @@ def inspect(run_dir):
     runs = []
     for path in sorted(run_dir.glob("wandb/offline-run-*/*.wandb")):
         command = [tool, "leet", "inspect", "--json", path]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        runs.append([json.loads(line) for line in out.splitlines()])
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode == 2:
+            pytest.skip("this version of W&B has no command that reads its files")
+        assert done.returncode == 0, done.stderr
+        runs.append([json.loads(line) for line in done.stdout.splitlines()])
     return runs
 
 
