@@ -12,7 +12,7 @@ from graphgps_spse.errors import DataError
 
 
 def read_graphs(path: Path) -> list[np.ndarray]:
-    """Return the adjacency matrices, [n, n] bool, of a file of graphs. Raises DataError for other files."""
+    """Return the adjacency matrices, [n, n] bool, of a file of graphs. Raises DataError if it has none."""
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
     opener = openers.get(path.suffix, open)
     try:
@@ -21,9 +21,12 @@ def read_graphs(path: Path) -> list[np.ndarray]:
     except (OSError, UnicodeDecodeError, EOFError, lzma.LZMAError) as err:
         raise DataError(f"{path} cannot be read: {err}") from err
     try:
-        return list(_read_graph6(lines) if ".g6" in path.suffixes else _read_text(lines))
+        graphs = list(_read_graph6(lines) if ".g6" in path.suffixes else _read_text(lines))
     except (ValueError, IndexError, StopIteration) as err:
         raise DataError(f"{path}: neither graph6 (.g6) nor the text format of EXP: {err}") from err
+    if not graphs:
+        raise DataError(f"{path} has no graphs")
+    return graphs
 
 
 def _read_graph6(lines: list[str]) -> Iterator[np.ndarray]:
@@ -44,6 +47,11 @@ def _read_text(lines: list[str]) -> Iterator[np.ndarray]:
         n = int(rows[place][0])
         adjacency = np.zeros((n, n), bool)
         for node, row in enumerate(rows[place + 1 : place + 1 + n]):
-            adjacency[node, [int(word) for word in row[2:]]] = True
+            neighbours = [int(word) for word in row[2:]]
+            if min(neighbours, default=0) < 0:
+                raise ValueError(f"node {min(neighbours)} in a graph of {n} nodes")
+            adjacency[node, neighbours] = True
         place += 1 + n
         yield adjacency | adjacency.T
+    if place < len(rows):
+        raise ValueError(f"{len(rows) - place} lines after the {rows[0][0]} graphs that the first line announces")

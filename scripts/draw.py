@@ -21,7 +21,10 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "beside simple paths (SPSE). On an HTML page, the pair and the length can be chosen.",
         epilog="exit codes: 0 done, 2 bad input",
     )
-    parser.add_argument("graph", help="a SMILES in quotes, or a file of graphs in graph6 format (.g6, also .gz)")
+    parser.add_argument(
+        "graph",
+        help="a SMILES in quotes, or a file of graphs: graph6 (.g6) or the text format of EXP (.txt), also .gz or .xz",
+    )
     parser.add_argument("--number", type=int, default=0, metavar="N", help="graph of the file, counted from 0")
     parser.add_argument("--pair", type=int, nargs=2, metavar=("I", "J"), help="nodes (default: those of most paths)")
     parser.add_argument("--length", type=at_least_one, default=4, metavar="K", help="edges of a path (default: 4)")
