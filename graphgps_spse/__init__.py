@@ -62,6 +62,10 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | _HOMES.keys())  # names that are not imported yet are completed as well
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'graphgps_spse' has no attribute '{name}'")

@@ -65,6 +65,8 @@ def graph_of_smiles(smiles: str) -> DrawnGraph:
     from rdkit import Chem, rdBase
     from rdkit.Chem import rdDepictor
 
+    if len(smiles.split()) > 1:
+        raise DataError(f"'{smiles[:80]}' contains white space, and RDKit ignores what follows; give the SMILES alone")
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(smiles)
     if molecule is None or not molecule.GetNumAtoms():

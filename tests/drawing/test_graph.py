@@ -36,6 +36,8 @@ def test_parts_of_a_graph_lie_beside_each_other():
 
 
 def test_what_cannot_be_drawn_is_named():
+    with pytest.raises(DataError, match="'CCO ethanol' contains white space"):
+        graph_of_smiles("CCO ethanol")
     with pytest.raises(DataError, match="'C1CC' is not a molecule"):
         graph_of_smiles("C1CC")
     with pytest.raises(DataError, match="a graph of 101 nodes is too large for a picture; the limit is 100"):
