@@ -154,7 +154,7 @@ def test_script_estimates_and_fills(tmp_path, config, monkeypatch, capsys):
     told = capsys.readouterr().out
     for words in (
         "Cycles-train: 0 of 1 shards are there",
-        "to count 16 of 16 graphs, about under 1 s",
+        "to count 16 of 16 graphs, under 1 s",
         "kB",
         "free in",
     ):

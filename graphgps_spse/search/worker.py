@@ -81,7 +81,7 @@ class Worker:
             wait_for_lock(queue)
             trials = self.study.get_trials(deepcopy=False)
             left = [t for t in trials if t.state == states.RUNNING and t.number not in skipped]
-            found = next((t for t in left if self._claim(t.number, held)), None)
+            found = next((t for t in left if self._take_over(t.number, held)), None)
             trial = None
             if found is not None:
                 log.info("trial %d: taken over from a worker that has ended", found.number)
@@ -92,6 +92,17 @@ class Worker:
                 self._claim(trial.number, held)
             queue.close()  # releases the lock: other workers may take trials
             yield trial
+
+    def _take_over(self, number: int, held: ExitStack) -> bool:
+        """Take the lock of a trial that was running; return whether its worker has left it unfinished."""
+        with ExitStack() as claimed:
+            if not self._claim(number, claimed):
+                return False
+            # Its worker may have told the outcome and released the lock since the states were read.
+            if self.study.get_trials(deepcopy=False)[number].state != load_optuna().trial.TrialState.RUNNING:
+                return False
+            held.push(claimed.pop_all())
+            return True
 
     def _claim(self, number: int, held: ExitStack) -> bool:
         """Take the lock of a trial, for as long as `held` is open; return whether it was free."""

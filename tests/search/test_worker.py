@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphgps_spse.errors import LaunchError
-from graphgps_spse.search.study import REASON
+from graphgps_spse.search.study import REASON, distribution_of
 from graphgps_spse.search.worker import FIRST_FAILURES, MAX_KILLS, read_values
 
 
@@ -173,6 +173,21 @@ def test_two_workers_share_the_trials(played):
     assert states(one) == ["COMPLETE"] * 4
     for trial in range(4):
         assert (one.spec.trials_dir / f"trial-{trial:04d}/0/starts").read_text() == "0\n", "each is run once"
+
+
+def test_a_trial_that_ends_while_it_is_taken_over_is_left_alone(played, monkeypatch):
+    """Its worker tells the outcome after another has read the states, and releases the lock before it is tried."""
+    one, two = played(trials=1, storage="sqlite"), played(trials=1, storage="sqlite")
+    trial = one.study.ask({p.name: distribution_of(p) for p in one.spec.space})
+    claim = two._claim
+
+    def claim_late(number, held):
+        one.study.tell(trial.number, 0.5)
+        return claim(number, held)
+
+    monkeypatch.setattr(two, "_claim", claim_late)
+    assert two.work() and states(two) == ["COMPLETE"]
+    assert not list(two.spec.trials_dir.rglob("starts"))
 
 
 def test_a_half_written_line_is_read_later(tmp_path):
