@@ -39,6 +39,10 @@ class EdgeLayout:
         """Return the maximum over the edges that each node receives, [N, D]; minus infinity where it receives none."""
         return max_rows(x_ED, self._received_N)
 
+    def exp_at_receivers(self, x_ED: Tensor) -> Tensor:
+        """Return exp(x - m), [E, D], m the maximum over the edges of the same receiver: the terms of a softmax."""
+        return (x_ED - self.at_receivers(self.max_at_receivers(x_ED.detach()))).exp()
+
     @property
     def received_N(self) -> Tensor:
         """The number of edges that each node receives, self-loops included, [N]."""

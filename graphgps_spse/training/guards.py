@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 
 LEAST_LOSS_SCALE = 1e-4
 """The loss scale of fp16 starts at 65,536 and halves with each skipped step. Below this value no step succeeded."""
+_LEAST_VARIANCE = 1e-6  # of a channel in training: a tenth of BatchNorm's eps
+_FAR = 10.0  # a value after BatchNorm, which is about 1 for what training has seen
 
 
 class FiniteGuard:
@@ -72,22 +74,18 @@ class ConstantChannelGuard:
                 self._farthest[name] = largest_C if known_C is None else torch.maximum(known_C, largest_C)
 
     def warn(self, where: str) -> None:
-        """Log the channels that are constant in training and not in the graphs since the last call, each once."""
+        """Log the channels that hardly vary in training, but do in the graphs since the last call, each once."""
         for name, largest_C in self._farthest.items():
             found = [(c, far) for c, far in enumerate(largest_C.tolist()) if far > _FAR and (name, c) not in self._told]
             self._told.update((name, channel) for channel, _ in found)
             if found:
                 shown = ", ".join(f"{channel} ({far:.0f} after BatchNorm)" for channel, far in found)
                 log.warning(
-                    "posenc_%s.raw_norm_type=BatchNorm: channels of %s are constant in training and not in %s: %s. "
+                    "posenc_%s.raw_norm_type=BatchNorm: channels of %s hardly vary in training, but do in %s: %s. "
                     "Predictions for such graphs cannot be relied on; train with posenc_%s.raw_norm_type=none",
                     name, name, where, shown, name,
                 )  # fmt: skip
         self._farthest.clear()
-
-
-_LEAST_VARIANCE = 1e-6  # a tenth of BatchNorm's eps
-_FAR = 10.0
 
 
 def check_loss_scale(scaler: torch.amp.GradScaler, where: str) -> None:

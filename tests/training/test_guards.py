@@ -59,7 +59,7 @@ def test_a_channel_that_only_varies_outside_training_is_named_once(caplog):
     for _ in range(2):
         watched(guard, with_triangle_NC)
     (record,) = caplog.records
-    assert "constant in training and not in test: 1 (79 after BatchNorm)" in record.getMessage()
+    assert "hardly vary in training, but do in test: 1 (79 after BatchNorm)" in record.getMessage()
     assert "posenc_RWSE.raw_norm_type=none" in record.getMessage()
 
 

@@ -65,6 +65,6 @@ class BigBirdEncoder(nn.Module):
         num_rows, width = len(x_ND) * self.plan.num_heads, x_ND.shape[1] // self.plan.num_heads
         query, key, value = (part.reshape(num_rows, width) for part in self.qkv(x_ND).chunk(3, dim=1))
         score_E1 = (edges.at_receivers(query * width**-0.5) * edges.at_senders(key)).sum(1, keepdim=True)
-        share_E1 = (score_E1 - edges.at_receivers(edges.max_at_receivers(score_E1.detach()))).exp()
+        share_E1 = edges.exp_at_receivers(score_E1)
         summed = edges.sum_at_receivers(share_E1 * edges.at_senders(value)) / edges.sum_at_receivers(share_E1)
         return summed.to(x_ND.dtype).reshape(x_ND.shape)

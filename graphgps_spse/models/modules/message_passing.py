@@ -211,7 +211,7 @@ class GENConv(nn.Module):
     def forward(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return the next node features, and the edge features as given."""
         message_ED = (edges.at_senders(x_ND) + e_ED).relu() + 1e-7
-        share_ED = (message_ED - edges.at_receivers(edges.max_at_receivers(message_ED.detach()))).exp()
+        share_ED = edges.exp_at_receivers(message_ED)
         total_ND = edges.sum_at_receivers(share_ED)
         received_ND = edges.sum_at_receivers(share_ED * message_ED) / torch.where(total_ND > 0, total_ND, 1)
         return self.update(x_ND, self.mlp(x_ND + received_ND.to(x_ND.dtype))), e_ED

@@ -56,8 +56,7 @@ class SpectralAttention(nn.Module):
     ) -> Tensor:
         """Return [N, D]; `other_1D` and `others` are for the full graph."""
         value_ND, width = self.value(x_ND), x_ND.shape[1] // self.num_heads
-        product_ED = edges.at_senders(self.key(x_ND)) * edges.at_receivers(self.query(x_ND)) * self.edge(e_ED)
-        logit_EH = product_ED.unflatten(1, (self.num_heads, width)).sum(2) * width**-0.5
+        logit_EH = self.edge_logits(x_ND, e_ED, edges)
         weight_EH = widened(logit_EH).clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp() / (self.gamma + 1)
         carried_ED = edges.at_senders(value_ND) * weight_EH.repeat_interleave(width, dim=1)
         sum_ND = edges.sum_at_receivers(carried_ED).to(x_ND.dtype)
@@ -66,6 +65,12 @@ class SpectralAttention(nn.Module):
             more_ND, more_NH = self._over_others(x_ND, value_ND, other_1D, others)
             sum_ND, total_NH = sum_ND + more_ND, total_NH + more_NH
         return sum_ND / (total_NH + EPS).repeat_interleave(width, dim=1)
+
+    def edge_logits(self, x_ND: Tensor, e_ED: Tensor, edges: EdgeLayout) -> Tensor:
+        """Return sum_c q_ic k_jc e_jic / sqrt(C) for the edges j -> i and each head, [E, H]."""
+        product_ED = edges.at_senders(self.key(x_ND)) * edges.at_receivers(self.query(x_ND)) * self.edge(e_ED)
+        width = x_ND.shape[1] // self.num_heads
+        return product_ED.unflatten(1, (self.num_heads, width)).sum(2) * width**-0.5
 
     def _over_others(
         self, x_ND: Tensor, value_ND: Tensor, other_1D: Tensor, others: OtherPairs

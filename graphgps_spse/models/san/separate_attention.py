@@ -30,9 +30,7 @@ class SeparateAttention(SpectralAttention):
     ) -> Tensor:
         """Return [N, D]; `other_1D` and `others` are for the full graph."""
         value_ND, width = self.value(x_ND), x_ND.shape[1] // self.num_heads
-        product_ED = edges.at_senders(self.key(x_ND)) * edges.at_receivers(self.query(x_ND)) * self.edge(e_ED)
-        logit_EH = product_ED.unflatten(1, (self.num_heads, width)).sum(2) * width**-0.5
-        weight_EH = (logit_EH - edges.at_receivers(edges.max_at_receivers(logit_EH.detach()))).exp()
+        weight_EH = edges.exp_at_receivers(self.edge_logits(x_ND, e_ED, edges))
         carried_ED = edges.at_senders(value_ND) * weight_EH.repeat_interleave(width, dim=1)
         total_N = (edges.sum_at_receivers(weight_EH) + EPS).repeat_interleave(width, dim=1)
         along_ND = (edges.sum_at_receivers(carried_ED) / total_N).to(x_ND.dtype)
