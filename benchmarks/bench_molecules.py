@@ -6,13 +6,14 @@ Both programs get the same CSV file with the same scaffold split, one thread and
 number of epochs. Each command is a process of its own, and its time includes the start. Each program trains twice, with
 few and with all epochs: the difference is the time of the other epochs, and the rest is the start. Rows, splits and
 chemprop's test metric are checked first. Scores are of one seed: they show that both programs learn, and not which is
-better.
+better. CPU time is compared; wall time and the load of the machine (its average over a minute) are recorded as well.
 """
 
 import argparse
 import csv
 import gzip
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -152,8 +153,8 @@ def read_smiles(data: Path) -> Iterator[str]:
 
 
 def cost(finished: Finished) -> dict[str, float]:
-    """Return the cost of a command for the record."""
-    return {key: value for key, value in asdict(finished).items() if key != "output"}
+    """Return the cost of a command that has just ended, and the load of the machine, for the record."""
+    return {key: value for key, value in asdict(finished).items() if key != "output"} | {"load": os.getloadavg()[0]}
 
 
 def compare_training(programs: list[Any], task: Task, epochs: int, work: Path) -> tuple[dict[str, Any], list[Trained]]:
@@ -187,6 +188,8 @@ def format_row(task: Task, name: str, found: dict[str, Any], epochs: int) -> str
         f"{own['cpu_seconds_per_epoch']:.2f}",
         f"{ratio:.2f}",
         f"{whole['cpu_seconds']:.0f}",
+        f"{whole['seconds']:.0f}",
+        f"{whole['load']:.1f}",
         f"{whole['peak_bytes'] / 2**30:.2f}",
         f"{task.metric} {own['score']:.3f}",
     ]
@@ -221,7 +224,8 @@ def main() -> None:
     record |= {"environment": environment(), "chemprop": programs[-1].program.versions}
     new = arguments.work / "new.csv"
     write_new_molecules(arguments.data, new)
-    head = ["data set", "program", "parameters", "start", "epoch", "ratio", f"{epochs} epochs", "GiB", "score"]
+    head = ["data set", "program", "parameters", "start", "epoch", "ratio", f"{epochs} epochs"]
+    head += ["wall", "load", "GiB", "score"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     print(*lines, sep="\n", flush=True)
     for name in names:
@@ -239,9 +243,10 @@ def main() -> None:
                 finished = program.predict(model, new, arguments.work / f"new-{program.name}.csv")
                 record["predict"][program.name] = cost(finished)
         arguments.out.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"\n| program | {NUM_NEW:,} predictions, CPU s | GiB |\n|---|---|---|")
+    print(f"\n| program | {NUM_NEW:,} predictions, CPU s | wall, s | load | GiB |\n|---|---|---|---|---|")
     for name, found in record["predict"].items():
-        print(f"| {name} | {found['cpu_seconds']:.0f} | {found['peak_bytes'] / 2**30:.2f} |")
+        cells = [f"{found['cpu_seconds']:.0f}", f"{found['seconds']:.0f}", f"{found['load']:.1f}"]
+        print(f"| {name} | {' | '.join(cells)} | {found['peak_bytes'] / 2**30:.2f} |")
 
 
 if __name__ == "__main__":
