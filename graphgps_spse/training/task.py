@@ -86,7 +86,7 @@ class Task(ABC):
         if class_weights != OFF and not self.weighs_classes:
             of = f"{spec.name} ({spec.task})"
             raise ConfigError(f"dataset.class_weights: the loss {self.loss_fun} of {of} takes no weights; set off")
-        self._given_weights = parse_class_weights(class_weights, spec.num_classes)
+        self._given_weights = parse_class_weights(class_weights, self.class_labels)
         self._has_weights = class_weights != OFF
         self.class_weights_TC: Tensor | None = None
         """Weights of the classes in the loss, set by `fit`; None for equal weights."""
@@ -193,7 +193,7 @@ class Task(ABC):
         if self.target_scale is not None:
             self.target_scale.fit(y, self.column_names)
         if self._has_weights:
-            weights_TC = fit_class_weights(y, self.spec.num_classes, self._given_weights, self.column_names)
+            weights_TC = fit_class_weights(y, self.class_labels, self._given_weights, self.column_names)
             self.class_weights_TC = weights_TC.to(device)
 
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:

@@ -16,25 +16,29 @@ from graphgps_spse.training.class_weights import fit_class_weights, parse_class_
 def test_balanced_weights_are_those_of_scikit_learn():
     y = np.random.default_rng(0).choice(4, 200, p=[0.7, 0.2, 0.05, 0.05])
     expected = compute_class_weight("balanced", classes=np.arange(4), y=y)
-    found = fit_class_weights(torch.tensor(y)[:, None], 4, (), ["y"])
+    found = fit_class_weights(torch.tensor(y)[:, None], "abcd", (), ["y"])
     torch.testing.assert_close(found, torch.tensor(expected).float()[None])
     # A class that does not occur has no part in the others' weights.
-    torch.testing.assert_close(fit_class_weights(torch.tensor(y)[:, None], 6, (), ["y"])[:, :4], found)
+    torch.testing.assert_close(fit_class_weights(torch.tensor(y)[:, None], "abcdef", (), ["y"])[:, :4], found)
 
 
-def test_given_weights_keep_their_ratio_and_have_mean_one():
+def test_given_weights_keep_their_ratio_and_have_mean_one(caplog):
     y = torch.tensor([[0.0, 1], [0, math.nan], [1, 0], [math.nan, 0]])
-    found = fit_class_weights(y, 2, (1.0, 4.0), ["a", "b"])
+    with caplog.at_level("INFO"):
+        found = fit_class_weights(y, ["low", "high"], (1.0, 4.0), ["a", "b"])
     assert (found[:, 1] / found[:, 0]).tolist() == [4, 4]
     assert found[0].tolist() == [0.5, 2.0], "of the known rows of a, two are of class 0 and one of class 1"
+    assert "target a, weights of the classes in the loss: low: 0.5, high: 2" in caplog.text
 
 
 def test_what_the_key_may_be():
-    assert parse_class_weights("off", 2) == parse_class_weights("balanced", 3) == ()
-    assert parse_class_weights("1, 2.5,1e1", 3) == (1, 2.5, 10)
+    assert parse_class_weights("off", "01") == parse_class_weights("balanced", "012") == ()
+    assert parse_class_weights("1, 2.5,1e1", "012") == (1, 2.5, 10)
     for text in ("1", "1,2,3", "1,0", "1,-1", "1,nan", "a,b", "", "balance"):
         with pytest.raises(ConfigError, match=f"dataset.class_weights: '{text}' must be off, balanced, or 2 positive"):
-            parse_class_weights(text, 2)
+            parse_class_weights(text, "01")
+    with pytest.raises(ConfigError, match="one for each class in the order no, yes$"):
+        parse_class_weights("1", ["no", "yes"])
     for name in ("regression", "pattern", "cycles"):
         with pytest.raises(ConfigError, match="dataset.class_weights: the loss .* of tiny .* takes no weights"):
             task_of(name, weights="balanced")
