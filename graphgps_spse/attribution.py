@@ -10,6 +10,7 @@ channels, and a node's half of the sum over the pairs that it begins and half ov
 and nodes add up to the same total. Other inputs, such as the features of atoms, have no share.
 """
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from graphgps_spse.data.molecule_splits import molecule_split
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,14 @@ class Attribution:
 def load_for_attribution(path: Path) -> predictions.TrainedRun:
     """Return a run whose model is computed in plain PyTorch, which has gradients for all inputs.
 
-    Raises ConfigError if the model reads no encoding of pairs.
+    Raises ConfigError if the model reads no encoding of pairs with numbers.
     """
     run = predictions.load_trained_run(path, {"train.kernels": "plain"})
-    if not any(encoding.dim_pair for encoding in run.parts.encodings):
-        raise ConfigError(f"{path}: the model reads no encoding of pairs, so there is nothing to attribute to lengths")
+    if not any(encoding.dim_pair and not encoding.pair_categories for encoding in run.parts.encodings):
+        raise ConfigError(
+            f"{path}: the model reads no encoding of pairs with numbers, so there is nothing to attribute to lengths; "
+            "enable one, such as posenc_SPSE"
+        )
     return run
 
 
@@ -79,14 +85,14 @@ def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "")
 def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") -> Attribution:
     """Return the shares of the prediction for the single graph of a batch with encodings.
 
-    Raises ConfigError for an unknown target, and for an encoding of categories, which has no gradient.
+    Encodings of categories have no gradient and therefore no share. Raises ConfigError for an unknown target.
     """
     assert batch.num_graphs == 1, "attributions are of one graph"
     batch = batch.to(run.device)
-    read = [encoding for encoding in run.parts.encodings if encoding.dim_pair]
-    for encoding in read:
-        if encoding.pair_categories:
-            raise ConfigError(f"{run.path}: {encoding.name} holds categories of pairs, which have no gradient")
+    of_pairs = [encoding for encoding in run.parts.encodings if encoding.dim_pair]
+    if categories := [encoding.name for encoding in of_pairs if encoding.pair_categories]:
+        log.warning("%s: categories of pairs have no gradient, so they have no share", ", ".join(categories))
+    read = [encoding for encoding in of_pairs if not encoding.pair_categories]
     inputs = {encoding.name: batch.pair[encoding.name].clone().requires_grad_() for encoding in read}
     names, column = _find_output(run, target)
     output_R = run.parts.model(replace(batch, pair={**batch.pair, **inputs}))[:, column]

@@ -41,11 +41,18 @@ def test_shares_of_pairs_lengths_and_nodes_add_up(trained):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"model.type": "PPGT"}, {"model.type": "Graphormer", "graphormer.embed_dim": 32}],
+    [
+        {"model.type": "PPGT"},
+        {
+            "model.type": "Graphormer",
+            "graphormer.embed_dim": 32,
+            "posenc_GraphormerBias": {"enable": True, "num_spatial_types": 4},
+        },
+    ],
     ids=["PPGT", "Graphormer"],
 )
-def test_models_with_biased_attention_are_explained(tmp_path, changes):
-    """The sum of all shares is the derivative of the output along the encoding."""
+def test_models_with_biased_attention_are_explained(tmp_path, changes, caplog):
+    """The sum of all shares is the derivative of the output along the encoding; distances have no share."""
     config = yaml.safe_load(lay(tmp_path).read_text())
     if changes["model.type"] == "Graphormer":
         del config["gt"]
@@ -55,16 +62,19 @@ def test_models_with_biased_attention_are_explained(tmp_path, changes):
     splits, _ = encode({"test": run.parts.dataset.load()["test"]}, run.parts.encodings, 1, run.parts.storage)
     batch, step = splits["test"].batch([0]).cast(torch.float64), 1e-5
     found = attribute(run, batch)
-    scaled = [replace(batch, pair={"SPSE": batch.pair["SPSE"] * (1 + sign * step)}) for sign in (1, -1)]
+    assert ("GraphormerBias: categories of pairs have no gradient" in caplog.text) == ("GraphormerBias" in batch.pair)
+    scaled = [batch.pair | {"SPSE": batch.pair["SPSE"] * (1 + sign * step)} for sign in (1, -1)]
+    scaled = [replace(batch, pair=pair) for pair in scaled]
     high, low = (run.parts.model(moved)[0, 0].item() for moved in scaled)
     assert found.pairs.sum() == pytest.approx((high - low) / (2 * step), rel=1e-4) != 0
     assert sum(found.by_channel.values()) == pytest.approx(found.pairs.sum())
 
 
 def test_message_passing_without_pairs_is_refused(trained, monkeypatch):
-    parts = SimpleNamespace(encodings=[SimpleNamespace(dim_pair=0)])
+    categories = SimpleNamespace(dim_pair=1, pair_categories=(5,))
+    parts = SimpleNamespace(encodings=[SimpleNamespace(dim_pair=0), categories])
     monkeypatch.setattr(predictions, "load_trained_run", lambda path, overrides: SimpleNamespace(parts=parts))
-    with pytest.raises(ConfigError, match="reads no encoding of pairs, so there is nothing to attribute to lengths"):
+    with pytest.raises(ConfigError, match="no encoding of pairs with numbers, so .*; enable one, such as posenc_SPSE"):
         load_for_attribution(trained)
 
 

@@ -35,6 +35,26 @@ SYNTAX_NODE_COLUMNS = (("type", 98), ("attribute", 10030), ("depth", 21))
 SYNTAX_EDGE_COLUMNS = (("joins consecutive tokens", 2), ("is reversed", 2))
 
 
+SUITABLE_ENCODERS = {
+    "types": ("TypeDictNode", "TypeDictEdge"),
+    "floats": ("LinearNode", "LinearEdge"),
+    "ogb": ("Atom", "Bond"),
+    "syntax": ("ASTNode", "ASTEdge"),
+    "none": ("", "DummyEdge"),
+}
+"""Kind of the features -> encoders of nodes and of edges that suit it."""
+
+
+def unsuitable(encoder: type, reads: str, spec: InputSpec) -> ConfigError:
+    """Return the error for features that an encoder does not read, with the key and an encoder that does."""
+    is_edge = encoder.__name__ in edge_encoders.names()
+    key = edge_encoders.key if is_edge else node_encoders.key
+    suitable = SUITABLE_ENCODERS[spec.kind][is_edge]
+    sizes = f" ({spec.size})" if spec.size else ""
+    cure = f"; set {key} to {suitable}" if suitable not in ("", encoder.__name__) else ""
+    return ConfigError(f"{encoder.__name__} reads {reads}, but this data set's features are {spec.kind}{sizes}{cure}")
+
+
 class TypeEmbedding(nn.Module):
     """One learned vector per type; the type is the first feature column. Weights start as N(0, 1)."""
 
@@ -49,7 +69,7 @@ class TypeEmbedding(nn.Module):
     def from_spec(cls, spec: InputSpec, dim: int) -> "TypeEmbedding":
         """Build from what the data set says of the column. Raises ConfigError unless it holds types."""
         if spec.kind != "types":
-            raise ConfigError(f"{cls.__name__} reads integer types, but this data set's features are {spec.kind}")
+            raise unsuitable(cls, "integer types", spec)
         return cls(spec.size, dim)
 
     def forward(self, x_NF: Tensor) -> Tensor:
@@ -92,7 +112,7 @@ class LinearFeatures(nn.Module):
     def from_spec(cls, spec: InputSpec, dim: int) -> "LinearFeatures":
         """Build from what the data set says of its columns. Raises ConfigError unless they are numbers."""
         if spec.kind != "floats":
-            raise ConfigError(f"{cls.__name__} reads numbers, but this data set's features are {spec.kind}")
+            raise unsuitable(cls, "numbers", spec)
         return cls(spec.size, dim)
 
     def forward(self, x_NF: Tensor) -> Tensor:
@@ -193,10 +213,7 @@ class CategoricalFeatures(nn.Module):
         """Build from what the data set says of its columns. Raises ConfigError unless they are of this kind."""
         if spec != InputSpec(cls.kind, len(cls.columns)):
             of = "molecular features" if cls.kind == "ogb" else "syntax trees"
-            raise ConfigError(
-                f"{cls.__name__} reads the {len(cls.columns)} columns of OGB's {of}, but this data set's features are "
-                f"{spec.kind} ({spec.size})"
-            )
+            raise unsuitable(cls, f"the {len(cls.columns)} columns of OGB's {of}", spec)
         return cls(dim)
 
     def forward(self, x_NF: Tensor) -> Tensor:

@@ -56,10 +56,28 @@ def test_linear_maps_all_columns(registry, name):
     torch.testing.assert_close(encoder(x), x @ encoder.linear.weight.t() + encoder.linear.bias)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("TypeDictNode", "floats"), ("LinearNode", "types")])
-def test_the_wrong_kind_of_feature_is_refused(name, kind):
-    with pytest.raises(ConfigError, match=f"{name}.*features are {kind}"):
-        node_encoders.get(name).from_spec(InputSpec(kind, 3), 4)
+@pytest.mark.parametrize(
+    ("registry", "name", "spec", "cure"),
+    [
+        (
+            node_encoders,
+            "TypeDictNode",
+            InputSpec("floats", 3),
+            "set dataset.node_encoder_name to LinearNode",
+        ),
+        (
+            node_encoders,
+            "LinearNode",
+            InputSpec("types", 3),
+            "set dataset.node_encoder_name to TypeDictNode",
+        ),
+        (edge_encoders, "TypeDictEdge", InputSpec("none", 0), "none; set dataset.edge_encoder_name to DummyEdge"),
+        (edge_encoders, "Bond", InputSpec("floats", 3), "set dataset.edge_encoder_name to LinearEdge"),
+    ],
+)
+def test_the_wrong_kind_of_feature_is_refused(registry, name, spec, cure):
+    with pytest.raises(ConfigError, match=f"{name} reads .* features are .*{cure}$"):
+        registry.get(name).from_spec(spec, 4)
 
 
 @pytest.mark.parametrize(("registry", "name", "total"), [(node_encoders, "Atom", 173), (edge_encoders, "Bond", 13)])
@@ -89,8 +107,9 @@ def test_a_fifth_chirality_is_refused_with_the_reason():
 
 @pytest.mark.parametrize("spec", [InputSpec("types", 9), InputSpec("ogb", 8)])
 def test_atoms_need_the_columns_of_ogb(spec):
-    with pytest.raises(ConfigError, match="Atom reads the 9 columns of OGB"):
+    with pytest.raises(ConfigError, match="Atom reads the 9 columns of OGB") as refused:
         node_encoders.get("Atom").from_spec(spec, 4)
+    assert "set dataset.node_encoder_name to Atom" not in str(refused.value)
 
 
 def test_no_edge_features_are_zeros_without_parameters():
