@@ -132,7 +132,8 @@ def test_page_on_python_runs(tmp_path, monkeypatch, capfd):
     names = {}
     for number, code in enumerate(blocks):
         exec(compile(code, f"python.md, example {number}", "exec"), names)
-    assert len(blocks) == 5 and len(names["errors"]) == 3
+    assert len(blocks) == 6 and len(names["errors"]) == 3
+    assert names["pairs"].shape[:3] == (2, 6, 6) and names["mask"].sum(1).tolist() == list(names["batch"].sizes)
     assert names["in_input_order"].shape == (2, 1)
     assert capfd.readouterr().out == ""
     (attention,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pictures.md").read_text(), re.S)
