@@ -4,8 +4,9 @@ import csv
 import gzip
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +28,14 @@ def read_split_file(path: Path, name: str, num_graphs: int, index: int) -> dict[
     """
     columns, rows = _read(path, name)
     of_graph: dict[int, str] = {}
-    num_folds = 1 + max((_number(path, line, row["fold"]) for line, row in rows if "fold" in columns), default=0)
+    num_folds = 1 + max((_number(path, line, row.get("fold")) for line, row in rows if "fold" in columns), default=0)
     if "fold" in columns and index >= num_folds:
         raise DataError(f"{path}: dataset.split_index is {index}, but the file has the folds 0 to {num_folds - 1}")
     for line, row in rows:
-        if "outer_fold" in columns and _number(path, line, row["outer_fold"]) != index:
+        if "outer_fold" in columns and _number(path, line, row.get("outer_fold")) != index:
             continue
         if "fold" in columns:
-            fold = _number(path, line, row["fold"])
+            fold = _number(path, line, row.get("fold"))
             part = "test" if fold == index else "val" if fold == (index + 1) % num_folds else "train"
         else:
             part = _NAMES.get((row.get("split") or row.get("part") or "").lower(), "")
@@ -58,26 +59,30 @@ def _read(path: Path, name: str) -> tuple[tuple[str, ...], list[tuple[int, dict[
     """Return the columns of the layout, and line number and cells of each row for the data set."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as binary:
-            table = csv.DictReader(io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""), strict=True)
-            found = set(table.fieldnames or ())
+            table = csv.reader(io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""), strict=True)
+            header = next((cells for cells in table if cells), [])
+            found = set(header)
             columns = next((layout for layout in LAYOUTS if set(layout) <= found), None)
             if columns is None:
                 known = "; ".join(", ".join(layout) for layout in LAYOUTS)
                 raise DataError(f"{path}: the header has the columns {sorted(found)}; it needs one of: {known}")
-            return columns, list(_rows_of(table, name))
+            return columns, list(_rows_of(table, header, name))
     except OSError as err:
         raise DataError(f"{path} cannot be read ({err.strerror or err}); check dataset.split_file") from err
     except (EOFError, UnicodeDecodeError, csv.Error) as err:
         raise DataError(f"{path} is not a readable CSV file: {err}") from err
 
 
-def _rows_of(table: csv.DictReader, name: str) -> Iterator[tuple[int, dict[str, str]]]:
-    for row in table:
-        if row.get("dataset") in (None, name):
-            yield table.line_num, row
+def _rows_of(table: Any, header: Sequence[str], name: str) -> Iterator[tuple[int, dict[str, str]]]:
+    line = table.line_num + 1  # the first line of a row, which may have more
+    for cells in table:
+        row = dict(zip(header, cells))
+        if cells and row.get("dataset") in (None, name):
+            yield line, row
+        line = table.line_num + 1
 
 
 def _number(path: Path, line: int, text: str | None) -> int:
     if not text or not text.strip().isdecimal():
-        raise DataError(f"{path}, line {line}: {text!r} is not a number that counts from 0")
+        raise DataError(f"{path}, line {line}: {text or ''!r} is not a number that counts from 0")
     return int(text)

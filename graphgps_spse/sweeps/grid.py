@@ -3,7 +3,7 @@
 The folds of a cross-validation are one more axis of the grid.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import yaml
@@ -27,6 +27,8 @@ class Setting(NamedTuple):
     value: str
     is_named: bool
     """Whether the name of the run contains the value; coupled keys are omitted."""
+    where: str
+    """Position file:line in the sweep file."""
 
 
 Point = tuple[Setting, ...]
@@ -71,33 +73,35 @@ def read_folds(node: Node) -> int:
     return number
 
 
-def build_fold_axis(number: int, data_format: str, split_mode: str) -> list[Point]:
+def build_fold_axis(number: int, data_format: str, split_mode: str, where: str) -> list[Point]:
     """Return the axis of a cross-validation with `number` folds: one point per fold.
 
-    `data_format` and `split_mode` are the values of a configuration. Raises ConfigError if they do not fit.
+    `data_format` and `split_mode` are the values of a configuration, and `where` the position of the number in the
+    sweep file. Raises ConfigError if they do not fit.
     """
     if data_format == "smiles":
-        common, key = Setting(FOLDS, str(number), is_named=False), FOLD
+        common, key = Setting(FOLDS, str(number), is_named=False, where=where), FOLD
     elif data_format.startswith("PyG-"):
         mode = f"cv-stratifiedkfold-{number}" if split_mode == "auto" else split_mode
         if mode != "file" and not mode.endswith(f"fold-{number}"):
             raise ConfigError(
                 f"{SPLIT_MODE} {split_mode!r} does not give {number} folds; set auto, cv-kfold-{number} or file"
             )
-        common, key = Setting(SPLIT_MODE, mode, is_named=False), SPLIT_INDEX
+        common, key = Setting(SPLIT_MODE, mode, is_named=False, where=where), SPLIT_INDEX
     else:
         raise ConfigError(
             f"dataset.format {data_format!r} has no folds; they are for molecules of a CSV file, dataset.format: "
             "smiles, and for data sets of PyTorch Geometric, dataset.format: PyG-.."
         )
-    return [(common, Setting(key, str(fold), is_named=True)) for fold in range(number)]
+    return [(common, Setting(key, str(fold), is_named=True, where=where)) for fold in range(number)]
 
 
-def name_point(point: Sequence[Setting]) -> tuple[str, list[str]]:
-    """Return the suffix of the run's name and the key=value words of one combination."""
-    suffix = "".join(f"-{setting.key.rpartition('.')[2]}{setting.value}" for setting in point if setting.is_named)
+def name_point(combination: Iterable[Point]) -> tuple[str, list[str]]:
+    """Return the suffix of the run's name and the key=value words of one point of each axis."""
+    settings = [setting for point in combination for setting in point]
+    suffix = "".join(f"-{setting.key.rpartition('.')[2]}{setting.value}" for setting in settings if setting.is_named)
     suffix = "".join(c if c.isalnum() or c in "._+-" else "_" for c in suffix)
-    return suffix, [f"{setting.key}={setting.value}" for setting in point]
+    return suffix, [f"{setting.key}={setting.value}" for setting in settings]
 
 
 def read_items(key: str, node: Node) -> list[Node]:
@@ -115,18 +119,18 @@ def _follow(axis: Sequence[Point], keys: Sequence[str], where: str) -> list[Poin
             f"{where}: grid: '{', '.join(keys)}: {SAME}' must follow a single key with a list of values; "
             "for several keys use joint values such as 'a, b: [[1, 2], [3, 4]]'"
         )
-    return [(*point, Setting(keys[0], point[0].value, is_named=False)) for point in axis]
+    return [(*point, Setting(keys[0], point[0].value, is_named=False, where=where)) for point in axis]
 
 
 def read_point(keys: Sequence[str], item: Node) -> Point:
     """Return the settings of one item of a list: a value for a single key, a list of values for several keys."""
     if len(keys) == 1:
-        return (Setting(keys[0], as_word(item), is_named=True),)
+        return (Setting(keys[0], as_word(item), is_named=True, where=item.where),)
     if not item.is_list or len(item.value) != len(keys):
         raise ConfigError(
             f"{item.where}: grid: {show(item.plain())} must be a list of {len(keys)} values, for {', '.join(keys)}"
         )
-    return tuple(Setting(key, as_word(value), is_named=True) for key, value in zip(keys, item.value))
+    return tuple(Setting(key, as_word(value), is_named=True, where=value.where) for key, value in zip(keys, item.value))
 
 
 def as_word(node: Node) -> str:

@@ -128,11 +128,12 @@ def check_buildable(runs: Sequence[PlannedRun], build: Callable[[Config], None])
 
 
 def raise_problems(problems: Sequence[str]) -> None:
-    """Raise ConfigError that lists the first MAX_SHOWN problems, if there are any."""
+    """Raise ConfigError that lists the first MAX_SHOWN different problems, if there are any."""
     if problems:
-        more = [f"and {len(problems) - MAX_SHOWN} more"] if len(problems) > MAX_SHOWN else []
+        different = list(dict.fromkeys(problems))  # one value can make many combinations invalid
+        more = [f"and {len(different) - MAX_SHOWN} more"] if len(different) > MAX_SHOWN else []
         several = f"{len(problems)} configurations of this sweep are invalid:\n" if len(problems) > 1 else ""
-        raise ConfigError(several + "\n".join([*problems[:MAX_SHOWN], *more]))
+        raise ConfigError(several + "\n".join([*different[:MAX_SHOWN], *more]))
 
 
 def write_manifest(sweep: str, runs: Sequence[PlannedRun]) -> None:
@@ -222,19 +223,20 @@ def _read(
     problems: list[str] = []
     for config, where in configs:
         try:
-            points = _name_points(axes, config, words, keys.get("folds"))
+            combinations = _combine(axes, config, words, keys.get("folds"))
         except ConfigError as err:
             problems.append(f"{where}: {err}")
             continue
         folder = Path(os.path.abspath(config)).parent.name
         group = "" if folder == out_dir.name else folder
         twins: dict[str, str] = {}
-        for suffix, assignments in points:
+        for combination in combinations:
+            suffix, assignments = name_point(combination)
             of_run = (*words, *assignments)
             try:
                 cfg = load_config(config, [*of_run, f"seed={seeds[0]}"])
             except ConfigError as err:
-                problems.append(f"{where}: {err}")
+                problems.append(f"{_find_cause(config, words, combination) or where}: {err}")
                 continue
             resolved = hashlib.sha256(json.dumps(cfg.to_dict(), sort_keys=True).encode()).hexdigest()
             twin = twins.setdefault(resolved, suffix)
@@ -251,18 +253,31 @@ def _read(
     raise_problems(problems)
 
 
-def _name_points(
+def _combine(
     axes: Sequence[Sequence[Point]], config: Path, words: Sequence[str], folds: Node | None
-) -> list[tuple[str, list[str]]]:
-    """Return the suffix of the name and the key=value words of every grid point and fold of a configuration."""
+) -> list[tuple[Point, ...]]:
+    """Return every combination of grid points and fold of a configuration."""
     every = list(axes)
     if folds is not None:
         dataset = load_config(config, words).dataset
         try:
-            every.append(build_fold_axis(read_folds(folds), dataset.format, dataset.split_mode))
+            every.append(build_fold_axis(read_folds(folds), dataset.format, dataset.split_mode, folds.where))
         except ConfigError as err:
             raise ConfigError(f"{folds.where}: folds: {config}: {err}") from err
-    return [name_point([setting for part in point for setting in part]) for point in itertools.product(*every)]
+    return list(itertools.product(*every))
+
+
+def _find_cause(config: Path, words: Sequence[str], combination: Sequence[Point]) -> str:
+    """Return file:line of the first point of an invalid combination without which the points before it are valid.
+
+    The string is empty if the configuration is invalid without any of them.
+    """
+    for end in range(len(combination) + 1):
+        try:
+            load_config(config, [*words, *name_point(combination[:end])[1]])
+        except ConfigError:
+            return combination[end - 1][0].where if end else ""
+    return ""
 
 
 def _check_out_dir(folder: Path, where: str) -> None:

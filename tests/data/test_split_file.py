@@ -44,8 +44,11 @@ def test_compressed(tmp_path):
     [
         ("graph,part\n0,train\n", 0, r"columns \['graph', 'part'\]; it needs one of: graph, split; graph, fold"),
         ("", 0, "it needs one of"),
+        ("graph,split\n0\n", 0, "line 2: a split must be train, val, valid or test"),
+        ("graph,fold\n0\n", 0, "line 2: '' is not a number that counts from 0"),
         ("graph,split\n0,train\n0,val\n", 0, "line 3: graph 0 is listed twice"),
         ("graph,split\n0,train\n6,val\n", 0, "line 3: graph 6, but PROTEINS has the graphs 0 to 5"),
+        ('outer_fold,part,graphs\n0,train,0\n\n0,val,"1\n2\n6"\n', 0, "line 4: graph 6, but PROTEINS"),
         ("graph,split\n-1,train\n", 0, "line 2: '-1' is not a number that counts from 0"),
         ("graph,split\n0,training\n", 0, "line 2: a split must be train, val, valid or test"),
         ("graph,fold\n0,0\n1,1\n", 2, "dataset.split_index is 2, but the file has the folds 0 to 1"),

@@ -23,7 +23,7 @@ def points(tmp_path, monkeypatch):
     def read(text: str):
         Path("s.yaml").write_text("grid:\n" + text)
         axes = read_grid(read_mapping(Path("s.yaml"), "sweep").value[0].node, refuse_seed)
-        return [name_point([one for part in point for one in part]) for point in itertools.product(*axes)]
+        return [name_point(combination) for combination in itertools.product(*axes)]
 
     return read
 
