@@ -42,7 +42,10 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         help="print all components that a YAML file can name, including the plugins of --cfg FILE",
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 optim.base_lr=1e-4")
-    arguments = parser.parse_intermixed_args(words)
+    arguments, unknown = parser.parse_known_intermixed_args(words)
+    if unknown:
+        hint = "keys are written without dashes, e.g. gt.layers=3 dataset.trust_data=True"
+        parser.error(f"no such option: {' '.join(unknown)}; {hint}")
     if arguments.repeat < 1 or not (arguments.cfg or arguments.list):
         parser.error(f"--repeat {arguments.repeat} is below 1" if arguments.cfg else "--cfg FILE is missing")
     if arguments.extend and arguments.fresh:

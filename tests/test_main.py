@@ -463,16 +463,17 @@ def test_bad_yaml_is_said_before_torch_is_imported(tiny):
     assert [line.startswith("error: override ") for line in run.stderr.splitlines()] == [True] * 3, run.stderr
 
 
-def test_help_and_usage_errors():
-    for arguments, code in (
-        (["--help"], 0),
-        ([], 2),
-        (["--cfg", "x.yaml", "--repeat", "0"], 2),
-        (["--list", "seed=3"], 2),
+def test_help_and_usage_errors(capsys):
+    for arguments, code, told in (
+        (["--help"], 0, ""),
+        ([], 2, "--cfg FILE is missing"),
+        (["--cfg", "x.yaml", "--repeat", "0"], 2, "--repeat 0 is below 1"),
+        (["--list", "seed=3"], 2, "overrides need --cfg"),
+        (["--cfg", "x.yaml", "--trust-data"], 2, "option: --trust-data; keys are written without dashes, e.g. "),
     ):
         with pytest.raises(SystemExit) as stop:
             main_module.main(arguments)
-        assert stop.value.code == code
+        assert stop.value.code == code and told in capsys.readouterr().err
 
 
 def test_plugin_brings_a_component(tiny, monkeypatch, tmp_path):
