@@ -27,13 +27,13 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--number", type=int, default=0, metavar="N", help="graph of the file, counted from 0")
     parser.add_argument("--pair", type=int, nargs=2, metavar=("I", "J"), help="nodes (default: those of most paths)")
-    parser.add_argument("--length", type=at_least_one, default=4, metavar="K", help="edges of a path (default: 4)")
+    parser.add_argument("--length", type=at_least_one, metavar="K", help="edges of a path (default: 4, or fewer)")
     parser.add_argument("--max-length", type=at_least_one, default=10, metavar="K", help="of the page (default: 10)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="picture .svg or page .html")
     arguments = parser.parse_args(words)
     if arguments.out.suffix not in (".svg", ".html"):
         parser.error(f"--out: {arguments.out} must end with .svg or .html")
-    if arguments.length > arguments.max_length:
+    if arguments.length and arguments.length > arguments.max_length:
         parser.error(f"--length {arguments.length} is above --max-length {arguments.max_length}")
     check_out(parser, arguments.out)
     return arguments
@@ -63,9 +63,10 @@ def draw(arguments: argparse.Namespace) -> None:
     else:
         graph = graph_of_smiles(arguments.graph)
     tables = encodings.tables_of(graph, arguments.max_length)
-    pair = tuple(arguments.pair) if arguments.pair else encodings.choose_pair(tables, arguments.length)
+    length = arguments.length or encodings.choose_length(tables)
+    pair = tuple(arguments.pair) if arguments.pair else encodings.choose_pair(tables, length)
     render = encodings.encodings_page if arguments.out.suffix == ".html" else encodings.encodings_svg
-    write_atomic(arguments.out, render(graph, tables, pair, arguments.length).encode())
+    write_atomic(arguments.out, render(graph, tables, pair, length).encode())
     print(f"written: {arguments.out}")
 
 

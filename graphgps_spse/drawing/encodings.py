@@ -16,6 +16,8 @@ from graphgps_spse.errors import DataError
 
 MAX_PATHS = 200
 """Largest number of paths that a picture shows."""
+USUAL_LENGTH = 4
+"""Edges of the paths that a picture shows, unless a length is given or all paths are shorter."""
 
 
 class PairTables(NamedTuple):
@@ -40,14 +42,23 @@ def tables_of(graph: DrawnGraph, max_length: int) -> PairTables:
     return PairTables(np.asarray(counts), np.stack(walks))
 
 
+def choose_length(tables: PairTables) -> int:
+    """Return a length for a picture: 4, or that of the longest path of a graph that has only shorter ones."""
+    lengths = np.flatnonzero(tables.paths[:USUAL_LENGTH].any(axis=(1, 2)))
+    return int(lengths[-1]) + 1 if len(lengths) else 1
+
+
 def choose_pair(tables: PairTables, length: int) -> tuple[int, int]:
-    """Return the pair with the most paths of `length` edges; the first of equals."""
-    first, second = np.unravel_index(int(tables.paths[length - 1].argmax()), tables.paths.shape[1:])
+    """Return the pair with the most paths of `length` edges; the first of equals. Without such paths, it is 0 1."""
+    counts = tables.paths[length - 1]
+    first, second = np.unravel_index(int(counts.argmax()), counts.shape) if counts.any() else (0, 1)
     return int(first), int(second)
 
 
 def check_pair(graph: DrawnGraph, pair: tuple[int, int]) -> None:
     """Raise DataError unless both nodes of a pair exist and differ."""
+    if graph.num_nodes < 2:
+        raise DataError(f"{graph.title} has {graph.num_nodes} nodes; a pair needs two")
     if not all(0 <= node < graph.num_nodes for node in pair) or pair[0] == pair[1]:
         raise DataError(f"pair {pair[0]} {pair[1]}: must be two different nodes from 0 to {graph.num_nodes - 1}")
 
@@ -58,7 +69,8 @@ def encodings_svg(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], 
     paths = list(islice(graph.paths(*pair, length), MAX_PATHS))
     count, walk = (table[length - 1][pair] for table in tables)
     _, width, height = pixel_positions(graph)
-    text = f"{count:.0f} simple paths of {length} edges from {pair[0]} to {pair[1]}; walk probability {walk:.4g}"
+    what = f"simple path{'' if count == 1 else 's'} of {length} edge{'' if length == 1 else 's'}"
+    text = f"{count:.0f} {what} from {pair[0]} to {pair[1]}; walk probability {walk:.4g}"
     title = f'<text x="8" y="20" font-size="14" font-family="system-ui, sans-serif">{escape(text)}</text>'
     maps = [
         (width + 20, 34.0, draw_heat_map(tables.walks[length - 1], f"RRWP, {length} steps", pair)),

@@ -56,5 +56,11 @@ def test_the_script_draws_molecules_and_graphs_of_files(tmp_path, capsys):
     assert script.main([str(tmp_path / "ring.g6"), "--number", "1", "--out", str(picture)]) == 2
     assert "has the graphs 0 to 0, and no graph 1" in capsys.readouterr().err
     assert script.main(["C1CC", "--out", str(picture)]) == 2
+    for smiles, told in (("C1CC1", "simple path of 2 edges"), ("[Na+].[Cl-]", "0 simple paths of 1 edge from 0 to 1")):
+        assert script.main([smiles, "--out", str(picture), "--max-length", "3"]) == 0
+        assert told in "".join(ET.fromstring(picture.read_text()).itertext())
+    assert (
+        script.main(["C", "--out", str(picture)]) == 2 and "C has 1 nodes; a pair needs two" in capsys.readouterr().err
+    )
     with pytest.raises(SystemExit):
         script.main(["C", "--out", "x.png"])
