@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numba
+from numba.core import cgutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, UserWideCacheLocator, _Cache
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.serialize import dumps
+from numba.extending import intrinsic, overload
 
+from graphgps_spse import byte_copies
 from graphgps_spse.files import try_lock, write_atomic
 
 log = logging.getLogger(__name__)
@@ -55,6 +58,25 @@ class _DistinctArrays(CompilerBase):
         """Return numba's default passes, with the `noalias` flag set."""
         self.state.flags.noalias = True
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+
+
+@intrinsic
+def _memcpy(typing_context, target, source, count):
+    """Return the signature of memcpy for integers, and a function that writes its call into a kernel's code."""
+
+    def call(context, builder, signature, arguments):
+        to, from_, num_bytes = arguments
+        pointers = [builder.inttoptr(address, cgutils.voidptr_t) for address in (to, from_)]
+        cgutils.raw_memcpy(builder, pointers[0], pointers[1], num_bytes, 1)
+        return context.get_dummy_value()
+
+    return numba.types.void(*3 * [numba.types.intp]), call
+
+
+@overload(byte_copies.copy_bytes, inline="always")
+def _copy_bytes(target, source, count):
+    """Return what kernels call as `copy_bytes`."""
+    return lambda target, source, count: _memcpy(target, source, count)  # type: ignore[call-arg]
 
 
 class KernelCache(_Cache):

@@ -4,19 +4,29 @@ Arrays of the CPU are copied run by run. Arrays of another device are gathered t
 on the device from the few starts and lengths, so nothing waits for the device. Both give the same bits.
 """
 
-from functools import cached_property
+import math
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from graphgps_spse.byte_copies import copy_bytes
+from graphgps_spse.jit import kernel
 
 
 class RowRuns:
     """The rows of some graphs in a flat array: run b is `count_B[b]` rows from `start_B[b]` on."""
 
     def __init__(self, start_B: np.ndarray, count_B: np.ndarray) -> None:
-        """Take starts and lengths, [B] int64 each."""
-        self.start_B, self.count_B, self.total = start_B, count_B, int(count_B.sum())
+        """Take starts and lengths, [B] int64 each, contiguous."""
+        self.start_B, self.count_B = start_B, count_B
+        self.ptr = np.zeros(len(count_B) + 1, dtype=np.int64)
+        """The offsets of the runs in the concatenation, [B + 1]."""
+        np.add.accumulate(count_B, out=self.ptr[1:])
+        self.first_B = self.ptr[:-1]
+        """The first row of each run in the concatenation, [B]."""
+        self.total = int(self.ptr[-1])
+        """The number of rows of all runs."""
 
     @classmethod
     def of(cls, ptr: np.ndarray, index_B: np.ndarray) -> "RowRuns":
@@ -24,25 +34,25 @@ class RowRuns:
         start_B = ptr[index_B]
         return cls(start_B, ptr[index_B + 1] - start_B)
 
-    @cached_property
-    def first_B(self) -> np.ndarray:
-        """The first row of each run in the concatenation, [B] int64."""
-        return np.cumsum(self.count_B) - self.count_B
-
     def take(self, values: Tensor, dim: int = 0) -> Tensor:
         """Return the rows of all runs, one run after the other: `values.index_select(dim, rows)`, where dim is 0 or 1.
 
-        In the second case the rows are columns: `values` is [R, rows of the array].
+        In the second case the rows are columns: `values` is [R, rows of the array]. Raises IndexError for rows that
+        the array does not have.
         """
         if not copies(values):
             return values.index_select(dim, self.rows(values.device))
+        shape = values.shape
         if dim == 0:
-            taken = values.new_empty(self.total, *values.shape[1:])
-            self._copy(values, taken)
-            return taken
-        taken = values.new_empty(len(values), self.total)
-        for source, target in zip(values, taken):
-            self._copy(source, target)
+            taken, num_lines, width = values.new_empty(self.total, *shape[1:]), 1, math.prod(shape[1:])
+        else:
+            taken, num_lines, width = values.new_empty(shape[0], self.total), shape[0], 1
+        wrong = _copy_runs(
+            taken.data_ptr(), values.data_ptr(), values.element_size(), width, values.stride(dim), num_lines,
+            values.stride(0), self.start_B, self.count_B, shape[dim],
+        )  # fmt: skip
+        if wrong >= 0:
+            raise IndexError(f"{self.count_B[wrong]} rows from {self.start_B[wrong]}: the array has {shape[dim]}")
         return taken
 
     def repeat(self, values_B: np.ndarray, device: torch.device) -> Tensor:
@@ -56,18 +66,36 @@ class RowRuns:
         """Return the number of each row in the flat array, [rows of all runs] int64, on `device`."""
         return self.repeat(self.start_B - self.first_B, device) + torch.arange(self.total, device=device)
 
-    def _copy(self, source: Tensor, target: Tensor) -> None:
-        rows, last_B = memory_of_tensor(source), self.start_B + self.count_B
-        runs = [rows[first:last] for first, last in zip(self.start_B.tolist(), last_B.tolist())]
-        if runs:
-            np.concatenate(runs, out=memory_of_tensor(target))
-
 
 def copies(values: Tensor) -> bool:
-    """Return whether the runs of an array are copied rather than gathered by row number."""
-    return values.device.type == "cpu"
+    """Return whether the runs of an array are copied as bytes rather than gathered by row number."""
+    return values.is_cpu and (values.is_contiguous() or values.ndim == 1 or values[0].is_contiguous())
 
 
-def memory_of_tensor(values: Tensor) -> np.ndarray:
-    """Return a tensor's memory as an array; NumPy has no bfloat16, whose bits are then those of an integer."""
-    return (values.view(torch.int16) if values.dtype == torch.bfloat16 else values).numpy()
+def prepare() -> None:
+    """Compile the kernel that copies runs, or load it from numba's cache."""
+    RowRuns(*np.zeros((2, 1), dtype=np.int64)).take(torch.zeros(1))
+
+
+@kernel
+def _copy_runs(target, source, size, width, stride, num_lines, line_stride, start_B, count_B, num_rows):
+    """Copy runs of rows from one address to another; return the number of a run outside of the array, or -1.
+
+    A row is `width` elements of `size` bytes, and begins `stride` elements after the row before. For several lines, the
+    same runs are copied from each, `line_stride` elements after the line before.
+    """
+    for b in range(len(start_B)):  # before any copy: the target has as many rows as all counts together
+        if start_B[b] < 0 or count_B[b] < 0 or start_B[b] + count_B[b] > num_rows:
+            return b
+    row_bytes, stride_bytes = size * width, size * stride
+    for line in range(num_lines):
+        first = source + line * size * line_stride
+        for b in range(len(start_B)):
+            start, count = start_B[b], count_B[b]
+            if stride_bytes == row_bytes:
+                copy_bytes(target, first + start * row_bytes, count * row_bytes)
+            else:
+                for row in range(count):
+                    copy_bytes(target + row * row_bytes, first + (start + row) * stride_bytes, row_bytes)
+            target += count * row_bytes
+    return -1

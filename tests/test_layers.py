@@ -24,7 +24,8 @@ LAYERS = {
     "registry": ({"declarations", "errors"}, STDLIB_ONLY),
     "files": ({"errors"}, STDLIB_ONLY),
     "jit": ({"kernel_cache"}, set()),
-    "kernel_cache": ({"files"}, {"numba"}),
+    "byte_copies": (set(), STDLIB_ONLY),
+    "kernel_cache": ({"byte_copies", "files"}, {"numba"}),
     "seeding": ({"errors", "options"}, {"numpy", "torch"}),
     "config": (CORE, STDLIB_ONLY),
     "config.tree": (CORE, {"yacs"}),
@@ -33,7 +34,7 @@ LAYERS = {
     "environment": (CORE | {"cores"}, {"torch"}),
     "human_readable": (set(), STDLIB_ONLY),
     "memory": ({"errors", "human_readable"}, STDLIB_ONLY),
-    "row_runs": (set(), {"numpy", "torch"}),
+    "row_runs": ({"byte_copies", "jit"}, {"numpy", "torch"}),
     "counting": ({"errors", "jit", "options"}, {"numpy"}),
     "encodings": (
         CORE | {"counting", "files", "human_readable", "jit", "row_runs"},

@@ -25,6 +25,16 @@ def test_rows_come_run_by_run(graphs, copied, monkeypatch):
         assert torch.equal(runs.take(wide.t(), dim=1), wide.t()[:, expected])
 
 
+def test_rows_outside_of_the_array_are_refused():
+    """The kernel works with addresses: without a check it would read what lies beside the array."""
+    values = torch.arange(9.0)
+    for start, count in ((-1, 2), (8, 2), (0, 10), (3, -1)):
+        with pytest.raises(IndexError, match=f"{count} rows from {start}: the array has 9"):
+            RowRuns(np.array([0, start]), np.array([1, count])).take(values)
+    with pytest.raises(IndexError):
+        RowRuns.of(PTR, np.array([4]))
+
+
 def test_a_value_is_repeated_for_each_row_of_its_run():
     runs = RowRuns.of(PTR, np.array([3, 1, 0]))
     assert runs.repeat(np.array([5, 6, 7]), torch.device("cpu")).tolist() == [5, 7, 7, 7]

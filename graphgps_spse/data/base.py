@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphgps_spse.data.edge_numbers import take_edges
 from graphgps_spse.data.pair_targets import spread_targets
 from graphgps_spse.errors import DataError
 from graphgps_spse.row_runs import RowRuns
@@ -38,12 +39,12 @@ class EncodedSplit(Protocol):
     """Encoding of a split, stored in memory or on disk, or computed on the fly."""
 
     def rows(
-        self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
+        self, index_B: np.ndarray, nodes: RowRuns, edges: RowRuns, edge_index_2E: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return pair rows [P, C] and node rows [N, C] of a batch; None for a part that the encoding does not have.
 
-        `index_B` holds the numbers of the graphs in the split. `node_ptr` and `edge_ptr`, [B + 1], are the offsets of
-        the graphs in the batch. In `edge_index_2E`, the nodes of each graph are numbered from 0.
+        `index_B` holds the numbers of the graphs in the split, and `nodes` and `edges` their rows there.
+        `edge_index_2E` are the edges of the batch, whose nodes are numbered through all graphs.
         """
 
 
@@ -314,21 +315,17 @@ class GraphDataset:
         """
         for file in self.files:
             file.check()
-        node_ptr, edge_ptr, chosen = self.node_ptr.numpy(), self.edge_ptr.numpy(), np.asarray(indices, dtype=np.int64)
+        node_ptr, chosen = self.node_ptr.numpy(), np.asarray(indices, dtype=np.int64)
         size_B = node_ptr[chosen + 1] - node_ptr[chosen]
-        chosen = chosen[np.argsort(size_B, kind="stable")]
-        nodes, edges, device = RowRuns.of(node_ptr, chosen), RowRuns.of(edge_ptr, chosen), self.x_NF.device
-        local_2E = edges.take(self.edge_index_2E, dim=1).to(torch.int64)
-        edge_index_2E = local_2E + edges.repeat(nodes.first_B, device)
-        sent_E = edge_index_2E[0]
-        degree_N = sent_E.new_zeros(nodes.total).index_add_(0, sent_E, torch.ones_like(sent_E))
-        host_index_B, pair, node = torch.from_numpy(chosen), dict[str, Tensor](), dict[str, Tensor]()
-        node_offsets, edge_offsets = (torch.from_numpy(np.append(runs.first_B, runs.total)) for runs in (nodes, edges))
+        chosen = chosen[size_B.argsort(kind="stable")]
+        nodes, edges = RowRuns.of(node_ptr, chosen), RowRuns.of(self.edge_ptr.numpy(), chosen)
+        edge_index_2E, degree_N = take_edges(self.edge_index_2E, nodes, edges)
+        pair, node = dict[str, Tensor](), dict[str, Tensor]()
         for name, encoding in self.encodings.items():
-            pair_PC, node_NC = encoding.rows(host_index_B, node_offsets, edge_offsets, local_2E)
+            pair_PC, node_NC = encoding.rows(chosen, nodes, edges, edge_index_2E)
             pair |= {} if pair_PC is None else {name: pair_PC}
             node |= {} if node_NC is None else {name: node_NC}
-        index_B = host_index_B.to(device, non_blocking=True)
+        index_B = torch.from_numpy(chosen).to(self.x_NF.device, non_blocking=True)
         return GraphBatch(
             sizes=tuple(nodes.count_B.tolist()),
             index_B=index_B,

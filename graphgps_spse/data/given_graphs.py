@@ -235,7 +235,7 @@ def _note(reasons: np.ndarray, wrong_R: Tensor, ptr: Tensor, describe: Any, valu
 def keep_graphs(graphs: GraphDataset, numbers: np.ndarray) -> GraphDataset:
     """Return some graphs of a data set without encodings, in the given order."""
     nodes, edges = (RowRuns.of(ptr.numpy(), numbers) for ptr in (graphs.node_ptr, graphs.edge_ptr))
-    node_ptr, edge_ptr = (torch.from_numpy(np.append(runs.first_B, runs.total)) for runs in (nodes, edges))
+    node_ptr, edge_ptr = (torch.from_numpy(runs.ptr) for runs in (nodes, edges))
     attributes = graphs.edge_attr_EF
     return replace(
         graphs,

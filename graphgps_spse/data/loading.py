@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from graphgps_spse import row_runs
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.resident import ResidentOptions
 from graphgps_spse.data.workers import batches_of, begin_loader_worker
@@ -149,16 +150,21 @@ class GraphLoader:
             )
         self.num_graphs, self.batch_size, self.worker_timeout = len(graphs), batch_size, worker_timeout
         self._order = BatchOrder(graphs.sizes_G, batch_size, seed, shuffle, batch_pairs)
-        self._loader = DataLoader(
-            BatchView(graphs, part, num_parts),
+        self._view, self._pin_memory = BatchView(graphs, part, num_parts), pin_memory
+        self._workers = self._with_workers(num_workers, seed) if num_workers else None
+
+    def _with_workers(self, num_workers: int, seed: int) -> DataLoader:
+        row_runs.prepare()  # compiled once, before there are several processes
+        return DataLoader(
+            self._view,
             batch_sampler=self._order,
             collate_fn=_identity,
             num_workers=num_workers,
             worker_init_fn=begin_loader_worker,
             # A separate generator, because the default would advance the global one, which dropout uses.
             generator=torch.Generator().manual_seed(derive_seed(seed, "workers")),
-            persistent_workers=num_workers > 0,
-            pin_memory=pin_memory,
+            persistent_workers=True,
+            pin_memory=self._pin_memory,
         )
 
     def num_batches(self, epoch: int) -> int:
@@ -170,9 +176,11 @@ class GraphLoader:
 
         Raises DataError if a batch cannot be built, and LoaderError if a loader process ends or hangs.
         """
-        self._order.epoch, self._order.start = epoch, start
-        batches = batches_of(self._loader, self.worker_timeout) if self._loader.num_workers else self._loader
-        return map(_raise_error, batches)
+        if self._workers is not None:
+            self._order.epoch, self._order.start = epoch, start
+            return map(_raise_error, batches_of(self._workers, self.worker_timeout))
+        batches = map(_raise_error, map(self._view.__getitems__, self.numbers(epoch)[start:]))
+        return map(_pinned, batches) if self._pin_memory else batches
 
     def numbers(self, epoch: int) -> list[list[int]]:
         """Return the graph numbers of each batch of an epoch, without building the batches."""
@@ -183,6 +191,10 @@ def _raise_error(batch: GraphBatch | SPSEError | None) -> GraphBatch | None:
     if isinstance(batch, SPSEError):
         raise batch
     return batch
+
+
+def _pinned(batch: GraphBatch | None) -> GraphBatch | None:
+    return None if batch is None else batch.pin_memory()
 
 
 def _identity(batch: Any) -> Any:

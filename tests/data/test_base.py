@@ -156,14 +156,13 @@ def test_encodings_may_be_computed_for_a_batch():
     class Degrees:
         """Pairs (i, j): node i's out-degree; nodes: number of their graph in the split, and nodes of it."""
 
-        def rows(self, index_B, node_ptr, edge_ptr, edge_index_2E):
-            pairs, nodes = [], []
-            for b, g in enumerate(index_B.tolist()):
-                n = int(node_ptr[b + 1] - node_ptr[b])
-                senders = edge_index_2E[0, edge_ptr[b] : edge_ptr[b + 1]]
-                pairs.append(torch.bincount(senders, minlength=n).repeat_interleave(n))
-                nodes.append(torch.tensor([[g, n]]).expand(n, 2))
-            return torch.cat(pairs)[:, None].float(), torch.cat(nodes)
+        def rows(self, index_B, nodes, edges, edge_index_2E):
+            of_pairs, of_nodes = [], []
+            for b, (g, n) in enumerate(zip(index_B.tolist(), nodes.count_B.tolist())):
+                senders = edge_index_2E[0, edges.ptr[b] : edges.ptr[b + 1]] - nodes.first_B[b]
+                of_pairs.append(torch.bincount(senders, minlength=n).repeat_interleave(n))
+                of_nodes.append(torch.tensor([[g, n]]).expand(n, 2))
+            return torch.cat(of_pairs)[:, None].float(), torch.cat(of_nodes)
 
     batch = make_dataset(encodings={"D": Degrees()}).batch([2, 1, 0])
     assert batch.pair["D"].flatten().tolist() == [0, *[1] * 6, *[0] * 3, *[2] * 9]

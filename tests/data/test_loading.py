@@ -4,7 +4,7 @@ import pytest
 import torch
 from test_base import make_dataset
 
-from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.loading import BatchOrder, GraphLoader, LoaderOptions
 from graphgps_spse.errors import ConfigError
 
@@ -60,6 +60,12 @@ def test_any_number_of_loader_processes_and_parts_gives_the_same_order(num_worke
     assert epoch(make_loader(num_workers=num_workers), 1) == whole
     for batch, *shares in zip(whole, *parts, strict=True):
         assert shares == [batch[k::2] for k in range(2)]
+
+
+def test_batches_are_pinned_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(GraphBatch, "pin_memory", lambda batch: ("pinned", batch.index_B.tolist()))
+    assert list(make_loader(pin_memory=True).epoch(1)) == [("pinned", batch) for batch in epoch(make_loader(), 1)]
+    assert [*make_loader(pin_memory=True, part=4, num_parts=5).epoch(0)] == [None] * 6
 
 
 def test_global_generator_is_left_alone():

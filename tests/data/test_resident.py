@@ -98,5 +98,5 @@ def test_what_cannot_lie_on_the_device_is_said():
 
 def test_resident_splits_have_no_loader_processes():
     loader = LoaderOptions(batch_size=2, seed=0, num_workers=2).loaders({"train": encoded_split()}, resident=True)
-    assert loader["train"]._loader.num_workers == 0 and not loader["train"]._loader.pin_memory
+    assert loader["train"]._workers is None
     assert default_tree().train.resident == "auto" and is_runtime_key("train.resident")

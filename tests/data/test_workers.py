@@ -103,7 +103,7 @@ def lose(loader: GraphLoader, number: signal.Signals | None = None) -> LoaderErr
     assert set(multiprocessing.active_children()) <= others, "all processes of the loader go"
     assert signal.getsignal(signal.SIGCHLD) is handler
     with pytest.raises(ValueError, match="Cannot find worker information"):  # a later iterator may have this id
-        signal_handling._remove_worker_pids(id(loader._loader._iterator))
+        signal_handling._remove_worker_pids(id(loader._workers._iterator))
     return lost.value
 
 

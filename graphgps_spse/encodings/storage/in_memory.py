@@ -43,12 +43,11 @@ class InMemory:
         return cls(torch.from_numpy(split.graphs.node_ptr), pair, node, encoding.record() | counts)
 
     def rows(
-        self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
+        self, index_B: np.ndarray, nodes: RowRuns, edges: RowRuns, edge_index_2E: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return pair and node rows of the graphs `index_B`; see data.base.EncodedSplit."""
-        graphs = index_B.numpy()
-        pair = None if self.pair is None else RowRuns.of(self._pair_ptr, graphs).take(self.pair)
-        return pair, None if self.node is None else RowRuns.of(self.node_ptr.numpy(), graphs).take(self.node)
+        pair = None if self.pair is None else RowRuns.of(self._pair_ptr, index_B).take(self.pair)
+        return pair, None if self.node is None else nodes.take(self.node)
 
     @property
     def num_bytes(self) -> int:

@@ -16,6 +16,7 @@ from graphgps_spse.encodings.storage.in_memory import InMemory
 from graphgps_spse.encodings.storage.packing import unpack_into
 from graphgps_spse.encodings.storage.split import Split, locate_errors
 from graphgps_spse.encodings.storage.stored_counts import StoredCounts
+from graphgps_spse.row_runs import RowRuns
 
 _CHUNK_PAIRS = 1 << 14
 
@@ -61,18 +62,19 @@ class OnDisk:
         stored = {"folder": store.path.name, "max_error_of_ln": counts.max_error()}
         record = encoding.record() | counts_record(counts.status_GK(), counts.work()) | {"stored": stored}
         encoded = cls(counts, encoding.scaling, encoding.dim_pair, nodes, record)
-        graph_B = torch.zeros(1, dtype=torch.int64)
-        encoded.rows(graph_B, graph_B, graph_B, graph_B)  # compiles the kernels before loader processes start
+        first, no_edges = np.zeros(1, dtype=np.int64), RowRuns(*np.zeros((2, 1), dtype=np.int64))
+        # Compiles the kernels before loader processes start.
+        encoded.rows(first, RowRuns.of(split.graphs.node_ptr, first), no_edges, torch.empty(2, 0, dtype=torch.int64))
         return encoded
 
     def rows(
-        self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
+        self, index_B: np.ndarray, nodes: RowRuns, edges: RowRuns, edge_index_2E: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return pair and node rows of the graphs `index_B`; see data.base.EncodedSplit.
 
         Raises StoreError if a file is missing or damaged.
         """
-        _, node_NC = self.nodes.rows(index_B, node_ptr, edge_ptr, edge_index_2E)
+        _, node_NC = self.nodes.rows(index_B, nodes, edges, edge_index_2E)
         if self._table is None:
             self._table = self.scaling.table()
         graphs = index_B.tolist()

@@ -2,12 +2,14 @@
 
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphgps_spse.encodings.base import Encoding, GraphArrays, sample_by_size, select_graphs
 from graphgps_spse.encodings.path_counts import PathCountEncoding, counts_record
 from graphgps_spse.encodings.storage.split import Split, compute_checked
+from graphgps_spse.row_runs import RowRuns
 
 _SAMPLED_GRAPHS = 64
 
@@ -46,14 +48,15 @@ class OnTheFly:
         return cls(encoding, split.where, encoding.record() | counts | rest, graphs)
 
     def rows(
-        self, index_B: Tensor, node_ptr: Tensor, edge_ptr: Tensor, edge_index_2E: Tensor
+        self, index_B: np.ndarray, nodes: RowRuns, edges: RowRuns, edge_index_2E: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return pair and node rows of the graphs `index_B`; see data.base.EncodedSplit.
 
         Raises DataError that names the graph by its number in the split if a graph cannot be encoded.
         """
         if self.graphs is None:
-            graphs = GraphArrays(node_ptr.numpy(), edge_ptr.numpy(), edge_index_2E.numpy())
+            local_2E = edge_index_2E.numpy() - np.repeat(nodes.first_B, edges.count_B)
+            graphs = GraphArrays(nodes.ptr, edges.ptr, local_2E)
         else:
             graphs = select_graphs(self.graphs, index_B.tolist())
         encoded = compute_checked(self.encoding, graphs, self.where, index_B.tolist())

@@ -12,6 +12,7 @@ from graphgps_spse.encodings.storage import in_memory
 from graphgps_spse.encodings.storage.in_memory import InMemory
 from graphgps_spse.encodings.storage.split import Split
 from graphgps_spse.errors import DataError
+from graphgps_spse.row_runs import RowRuns
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda e: f"{e.name}-{e.dim_pair}-{e.dim_node}")
@@ -28,11 +29,13 @@ def test_chunks_and_threads_change_no_bit(encoding, chunk_pairs, monkeypatch):
 
 
 def test_rows_are_those_of_the_graphs_in_their_order():
-    node_ptr, none = torch.tensor([0, 2, 3, 6]), torch.empty(0)
+    node_ptr, edges, none = torch.tensor([0, 2, 3, 6]), RowRuns(*np.zeros((2, 2), dtype=np.int64)), torch.empty(2, 0)
     kept = InMemory(node_ptr, torch.arange(14.0)[:, None], torch.arange(6.0)[:, None])
-    pair, node = kept.rows(torch.tensor([2, 0]), none, none, none)
+    graphs = np.array([2, 0])
+    nodes = RowRuns.of(node_ptr.numpy(), graphs)
+    pair, node = kept.rows(graphs, nodes, edges, none)
     assert pair[:, 0].tolist() == [*range(5, 14), *range(4)] and node[:, 0].tolist() == [3, 4, 5, 0, 1]
-    assert InMemory(node_ptr, None, None).rows(torch.tensor([1]), none, none, none) == (None, None)
+    assert InMemory(node_ptr, None, None).rows(graphs, nodes, edges, none) == (None, None)
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])

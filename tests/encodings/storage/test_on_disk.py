@@ -19,6 +19,7 @@ from graphgps_spse.encodings.storage.in_memory import InMemory
 from graphgps_spse.encodings.storage.on_disk import OnDisk
 from graphgps_spse.encodings.storage.policy import StoragePolicy, StoreOptions
 from graphgps_spse.encodings.storage.split import Split
+from graphgps_spse.row_runs import RowRuns
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +34,10 @@ def on_disk(encoding, graphs, root):
 
 
 def rows_of(stored, numbers):
-    """Pair and node rows; offsets and edges of the batch are not read."""
-    none = torch.empty(0)
-    return stored.rows(torch.tensor(numbers), none, none, none)
+    """Pair and node rows; edges of the batch are not read."""
+    graphs = np.array(numbers)
+    nodes = RowRuns.of(getattr(stored, "nodes", stored).node_ptr.numpy(), graphs)
+    return stored.rows(graphs, nodes, RowRuns(0 * graphs, 0 * graphs), torch.empty(2, 0))
 
 
 @pytest.mark.parametrize(
