@@ -41,6 +41,8 @@ VARYING = {*WALL_TIME_KEYS, "seconds", "seconds_per_epoch", "resources", "histor
 VARYING |= {f"{key}_std" for key in WALL_TIME_KEYS}
 ASIDE = re.compile(r"\.damaged-\d+$|\.[0-9a-f]{16}\.tmp$")
 """Damaged files that a command renamed, and hidden files that a killed command was writing."""
+PATIENCE = 1800
+"""Seconds after which a command counts as hanging; on a busy machine, a sweep of two runs takes minutes."""
 UNCOMPARED = {"env.json", "run.lock", "writers.lock", "log.txt", "attempts.jsonl"}
 
 
@@ -96,7 +98,7 @@ class Lab:
     def run(self, task: Task, folder: Path, **more: Any) -> ForkedCommand:
         """Start the task's command and wait for its end."""
         command = self.start(task, folder, **more)
-        command.wait()
+        command.wait(PATIENCE)
         return command
 
     def reference(self, task: Task) -> dict[str, Any]:

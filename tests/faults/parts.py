@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from faults.lab import TASKS, Lab, Outcome, Task, complaint, files_of, last_line, with_finished_seed
+from faults.lab import PATIENCE, TASKS, Lab, Outcome, Task, complaint, files_of, last_line, with_finished_seed
 from faults.small_disk import NOT_ALLOWED
 from fork_server import ForkedCommand
 
@@ -129,7 +129,7 @@ def pairs(lab: Lab, chance: random.Random, tasks: tuple[str, ...] = ("train", "e
             time.sleep(chance.uniform(0, 0.1))
             second = lab.start(task, folder)
             for command in (first, second):
-                command.wait()
+                command.wait(PATIENCE)
             problem = complaint(first) or complaint(second)
             if 0 not in (first.returncode, second.returncode):
                 problem = problem or f"neither was done: {last_line(first.output)}; {last_line(second.output)}"

@@ -28,7 +28,10 @@ NEED_COMPILER = ("calls", "sweep", "bits")
 
 
 def run_suite(names: Sequence[str], minutes: float, seed: int, folder: Path) -> Iterator[Outcome]:
-    """Yield outcomes of the named parts, which share the time evenly. Each part does one fault at least."""
+    """Yield outcomes of the named parts, which share the time evenly. Each part does one fault at least.
+
+    A command that does not end is an outcome too, and the last one of its part.
+    """
     seconds = 60 * minutes / len(names)
     faults = [name for name in names if name != FUZZ]
     if faults:
@@ -37,7 +40,10 @@ def run_suite(names: Sequence[str], minutes: float, seed: int, folder: Path) -> 
             for name in faults:
                 if name in NEED_COMPILER and compiler() is None:
                     continue
-                yield from until(time.monotonic() + seconds, PARTS[name](lab, random.Random(f"{name} {seed}")))
+                try:
+                    yield from until(time.monotonic() + seconds, PARTS[name](lab, random.Random(f"{name} {seed}")))
+                except TimeoutError as err:  # the other parts go on
+                    yield Outcome(name, "a command that does not end", "wrong", str(err))
     if FUZZ in names:
         yield from until(time.monotonic() + seconds, fuzz(seed, folder))
 

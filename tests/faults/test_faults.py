@@ -4,8 +4,10 @@ import json
 import random
 import re
 import sys
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from faults import bit_flips, fuzz, parts, suite
@@ -150,3 +152,14 @@ def test_every_fault_of_the_page_has_a_test_that_exists_or_a_reason():
         assert named or cell.startswith("does not apply: "), f"row {number} names no test: {cell}"
         for file, test in named:
             assert f"def {test}(" in tests[file], f"row {number}: {file} has no {test}"
+
+
+def test_a_command_that_does_not_end_is_told_and_the_next_part_goes_on(tmp_path, monkeypatch):
+    def hang(lab, chance):
+        yield Outcome("a", "x", "survived")
+        raise TimeoutError("still running after 1 s")
+
+    monkeypatch.setattr(suite, "open_lab", lambda folder: SimpleNamespace(server=nullcontext()))
+    monkeypatch.setattr(suite, "PARTS", {"a": hang, "b": lambda lab, chance: iter([Outcome("b", "y", "survived")])})
+    kinds = [(outcome.part, outcome.kind) for outcome in suite.run_suite(["a", "b"], 1, 0, tmp_path)]
+    assert kinds == [("a", "survived"), ("a", "wrong"), ("b", "survived")]
