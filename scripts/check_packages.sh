@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-python3}
+unset PYTHONPATH  # it could name the source
 temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
 install() { "$temporary/$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"; }
