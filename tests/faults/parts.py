@@ -22,12 +22,12 @@ def system_calls(
     lab: Lab, chance: random.Random, tasks: tuple[str, ...] = ("train", "encode", "report")
 ) -> Iterator[Outcome]:
     """Every kind of fault at every file operation of every command, in random order."""
-    faults = [
-        (TASKS[name], kind, number)
-        for name in tasks
-        for kind in KINDS
-        for number in range(1, count_operations(lab, TASKS[name], kind) + 1)
-    ]
+    faults = []
+    for name in tasks:
+        reads, others = (count_operations(lab, TASKS[name], word) for word in ("unread", "none"))
+        for kind in KINDS:
+            last = reads if kind == "unread" else others
+            faults += [(TASKS[name], kind, number) for number in range(1, last + 1)]
     chance.shuffle(faults)
     for task, kind, number in faults:
         outcome = strike(lab, task, kind, number)
@@ -49,11 +49,10 @@ def strike(lab: Lab, task: Task, kind: str, number: int) -> Outcome | None:
     return lab.judge("system calls", fault, task, folder, before, complaint(command))
 
 
-def count_operations(lab: Lab, task: Task, kind: str) -> int:
-    """Return how many operations a fault of this kind could strike in an undisturbed run."""
+def count_operations(lab: Lab, task: Task, word: str) -> int:
+    """Return how many operations a fault could strike in an undisturbed run: "unread" reading, "none" all others."""
     folder = lab.lay(task)
     trace = folder.with_suffix(".trace")
-    word = "unread" if kind == "unread" else "none"
     lab.run(task, folder, fault=[str(folder), word, 1 << 40, str(trace)])
     count = len(trace.read_text().splitlines())
     shutil.rmtree(folder.parent)
