@@ -119,8 +119,8 @@ class ForkedCommand:
 
     @property
     def output(self) -> str:
-        """What the command has written to stdout and stderr."""
-        return self.output_path.read_text()
+        """What the command has written to stdout and stderr; nothing if it was killed before it could write."""
+        return self.output_path.read_text() if self.output_path.exists() else ""
 
 
 def serve() -> int:

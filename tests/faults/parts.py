@@ -61,12 +61,16 @@ def count_operations(lab: Lab, task: Task, word: str) -> int:
 
 def kills(lab: Lab, chance: random.Random) -> Iterator[Outcome]:
     """SIGKILL at random moments, again and again, of a training; and of two processes that fill one store."""
+    lab.lay(LONG_RUN)  # the first time, this trains the run that lies beside
+    started = time.monotonic()
+    lab.reference(LONG_RUN)
+    longest = max(0.8, (time.monotonic() - started) / 3)  # longer on a busy machine
     while True:
         folder = lab.lay(LONG_RUN)
         before, count, done = files_of(folder), 0, None
         while done is None:
             command = lab.start(LONG_RUN, folder)
-            if command.server.ended(command.pid, chance.uniform(0.02, 0.8)) is None:
+            if command.server.ended(command.pid, chance.uniform(0.02, longest)) is None:
                 command.kill()
                 count += 1
             command.wait()
