@@ -13,6 +13,7 @@ import pytest
 from faults import bit_flips, fuzz, parts, suite
 from faults.fuzz import RESULT, TARGETS, try_many
 from faults.lab import NOTES, TASKS, Outcome, compiler, contents, differences, files_of, open_lab
+from fork_server import ForkedCommand
 from scripts_at import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,3 +164,7 @@ def test_a_command_that_does_not_end_is_told_and_the_next_part_goes_on(tmp_path,
     monkeypatch.setattr(suite, "PARTS", {"a": hang, "b": lambda lab, chance: iter([Outcome("b", "y", "survived")])})
     kinds = [(outcome.part, outcome.kind) for outcome in suite.run_suite(["a", "b"], 1, 0, tmp_path)]
     assert kinds == [("a", "survived"), ("a", "wrong"), ("b", "survived")]
+
+
+def test_a_command_that_was_killed_before_it_wrote_has_no_output(tmp_path):
+    assert ForkedCommand(None, 0, tmp_path / "absent.out").output == ""
