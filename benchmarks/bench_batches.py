@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ("none", "GPS-RWSE", "GPS-SPSE", "CSA-RWSE", "CSA-SPSE", "GRIT-RWSE", "GRIT-SPSE")
 NUM_GRAPHS, BATCH_SIZE = 2000, 32
+WORKER = "--worker"
 
 
 def loaders(root: Path, data: Path | None) -> dict:
@@ -70,7 +71,7 @@ def digest(loader: object) -> str:
     return found.hexdigest()
 
 
-def work(root: Path, data: Path | None) -> None:
+def work(root: Path, data: Path | None = None) -> None:
     """Print a digest for each case; then, for each line on stdin (case and epoch), the time of each batch in us."""
     found = loaders(root, data)
     print(json.dumps({case: digest(loader) for case, loader in found.items()}), flush=True)
@@ -87,23 +88,22 @@ def work(root: Path, data: Path | None) -> None:
 
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--other", type=Path, help="a clone of another version")
-    parser.add_argument("--data", type=Path, help="folder that PyG reads and downloads ZINC into; generated without")
-    parser.add_argument("--rounds", type=int, default=10, help="epochs of each case and version")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/batches.json")
-    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.worker:
-        work(args.worker, args.data)
-        return
     sys.path.insert(0, str(ROOT))
     from this_machine import environment
 
+    from graphgps_spse.arguments import at_least_one, check_out
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--other", type=Path, help="a clone of another version")
+    parser.add_argument("--data", type=Path, help="folder that PyG reads and downloads ZINC into; generated without")
+    parser.add_argument("--rounds", type=at_least_one, default=10, help="epochs of each case and version")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/batches.json")
+    args = parser.parse_args()
+    check_out(parser, args.out)
     roots = {"ours": ROOT, **({"other": args.other.resolve()} if args.other else {})}
     workers = {
         name: subprocess.Popen(
-            [sys.executable, __file__, "--worker", str(root), *(["--data", str(args.data)] if args.data else [])],
+            [sys.executable, __file__, WORKER, str(root), *([str(args.data)] if args.data else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
         )
@@ -137,4 +137,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == [WORKER]:  # before any import, so that a worker has the package of its own version only
+        work(*map(Path, sys.argv[2:]))
+    else:
+        main()

@@ -32,6 +32,8 @@ BAD = [
     ("benchmarks/bench_training.py", "--cases GRIT-zinc:many", "'many' must be an integer"),
     ("benchmarks/bench_training.py", "--official .", "--official: . is no clone of an official repository"),
     ("benchmarks/bench_training.py", f"--out {NOWHERE}", "cannot be written"),
+    ("benchmarks/bench_batches.py", "--rounds 0", "--rounds: '0'"),
+    ("benchmarks/bench_batches.py", f"--out {NOWHERE}", "cannot be written"),
     ("benchmarks/bench_molecules.py", "--data . --chemprop x --work y --sets esol,zinc", "--sets: zinc is none of "),
     ("benchmarks/bench_molecules.py", "--data . --chemprop x --work y", "--data: . has no freesolv.csv"),
     ("benchmarks/authors_counter.py", ".", ". holds no count_self_avoiding_paths.py"),
