@@ -1,9 +1,10 @@
 """Compile every GPU kernel for the shapes of the shipped configurations, on a machine without a GPU.
 
-    python benchmarks/gpu_kernels.py [--shapes 64x8 ..] [--out FILE]
+    python benchmarks/gpu_kernels.py [--operations grit_pairs ..] [--shapes 64x8 ..] [--out FILE]
 
 Writes registers, spills and shared memory of each kernel for compute capabilities 8.0, 9.0 and 10.0 (A100, H100, B200)
-to results/gpu_kernels.json. The exit code is 1 if a kernel spills registers.
+to results/gpu_kernels.json. What the file says of operations and shapes that are not named stays. The exit code is 1 if
+a kernel spills registers.
 """
 
 import argparse
@@ -24,37 +25,45 @@ from graphgps_spse.config import load_config  # noqa: E402
 from graphgps_spse.ops.ahead_of_time import COMPILE  # noqa: E402
 
 CAPABILITIES = (80, 90, 100)
+OPERATIONS = dict(COMPILE.values())
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def shipped_shapes() -> dict[tuple[str, int, int], list[str]]:
-    """Return model, width and number of heads of the shipped configurations with kernels, each with their names."""
+    """Return operation, width and number of heads of the configurations with kernels, each with their names."""
     shapes: dict[tuple[str, int, int], list[str]] = {}
     for path in sorted((ROOT / "configs").glob("[A-Z]*/*.yaml")):
         cfg = load_config(path, [])
         if cfg.model.type in COMPILE:
             name = f"{path.parent.name}/{path.stem}"
-            shapes.setdefault((cfg.model.type, cfg.gt.dim_hidden, cfg.gt.n_heads), []).append(name)
+            shapes.setdefault((COMPILE[cfg.model.type][0], cfg.gt.dim_hidden, cfg.gt.n_heads), []).append(name)
     return shapes
 
 
 def main(words: list[str] | None = None) -> int:
     """Compile, print, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--operations", nargs="*", choices=sorted(OPERATIONS), help="folders of ops/; default: all")
     parser.add_argument("--shapes", nargs="*", default=[], help="widths and heads such as 64x8; default: all shipped")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_kernels.json")
     arguments = parser.parse_args(words)
     records: list[dict[str, Any]] = []
     started = time.perf_counter()
-    for (model, dim, heads), names in shipped_shapes().items():
-        if arguments.shapes and f"{dim}x{heads}" not in arguments.shapes:
-            continue
+    operations = arguments.operations or OPERATIONS
+    chosen = {
+        shape: names
+        for shape, names in shipped_shapes().items()
+        if shape[0] in operations and (not arguments.shapes or f"{shape[1]}x{shape[2]}" in arguments.shapes)
+    }
+    for (operation, dim, heads), names in chosen.items():
         for kind, dtype in DTYPES.items():
-            operation, compile_kernels = COMPILE[model]
-            for usage in compile_kernels(dim, heads, dtype, CAPABILITIES):
+            for usage in OPERATIONS[operation](dim, heads, dtype, CAPABILITIES):
                 record = {"operation": operation, "width": dim, "heads": heads, "pairs_stored_in": kind}
                 records.append(record | usage._asdict() | {"configurations": names})
                 print(operation, dim, heads, kind, *usage, flush=True)
+    before = json.loads(arguments.out.read_text())["kernels"] if arguments.out.exists() else []
+    records += [r for r in before if (r["operation"], r["width"], r["heads"]) not in chosen]
+    records.sort(key=lambda r: (r["operation"], r["width"], r["heads"]))  # stable: the rest in the order of compilation
     about = environment() | {name: version(name) for name in ("torch", "triton")}
     about["seconds"] = round(time.perf_counter() - started)
     arguments.out.write_text(json.dumps({"environment": about, "kernels": records}, indent=1) + "\n")

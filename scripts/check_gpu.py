@@ -16,7 +16,7 @@ from graphgps_spse.command import run_command
 from graphgps_spse.training.signals import stop_at_once
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-SHIPPED = ("GRIT/*-RWSE.yaml", "CSA/*-RWSE.yaml", "GPS/*-RWSE.yaml")
+SHIPPED = ("GRIT/*-RWSE.yaml", "CSA/*-RWSE.yaml", "GPS/*-RWSE.yaml", "PPGT/zinc-RRWP.yaml", "Graphormer/zinc-RRWP.yaml")
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:

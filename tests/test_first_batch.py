@@ -16,6 +16,7 @@ from test_every_model import CASES
 from graphgps_spse import first_batch
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.first_batch import MAX_PAIRS, are_right, check_first_batch, compare, few_graphs
+from graphgps_spse.ops import dispatch
 from graphgps_spse.ops.grit_pairs import cpu as grit_cpu
 
 META, CPU = torch.device("meta"), torch.device("cpu")
@@ -40,6 +41,17 @@ def test_kernels_agree_and_nothing_is_changed(name):
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), generator) and kernels_of(model) == {"auto"}
     assert all(module.training for module in model.modules()) and all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["GPS-GINE", "PPGT-walks", "Graphormer-SPSE"])
+def test_kernels_of_gpus_agree(name, monkeypatch):
+    """Triton's interpreter runs them on the CPU."""
+    pytest.importorskip("triton", reason="the kernels need Triton")
+    original = dispatch.device_module
+    monkeypatch.setattr(dispatch, "device_module", lambda package, _: original(package, "cuda"))
+    errors = compare(model_of(name), random_graphs((2, 3)).batch(range(2)), F.mse_loss, CPU, amp="off")
+    assert all(error["kernels"] < 1e-9 for error in errors.values())
+    assert errors["gradient"]["kernels"] > 0, "the kernels were run"
 
 
 @pytest.mark.parametrize("wrong", [1.5, float("nan")])

@@ -107,7 +107,8 @@ LAYERS = {
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
 WATCHED |= {"optuna", "pyarrow", "submitit", "triton"}
 
-OPERATIONS = {"attend", "attend_backward", "attention_weights", "chromatic_attention", "graph_attention", "grit_pairs"}
+OPERATIONS = {"attend", "attend_backward", "attention_weights", "biased_attention", "chromatic_attention"}
+OPERATIONS |= {"graph_attention", "grit_pairs"}
 ONE_CONTRACT = OPERATIONS | {"prepare", "unsupported"}
 """Functions that the folders of `ops` define under one name, once for each operation or device."""
 

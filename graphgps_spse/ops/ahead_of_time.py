@@ -51,7 +51,8 @@ def compiling(kernels: ModuleType, capabilities: tuple[int, ...]) -> Iterator[li
     import triton
 
     found: list[Usage] = []
-    own = {name: value for name, value in vars(kernels).items() if isinstance(value, triton.runtime.JITFunction)}
+    functions = {name: f for name, f in vars(kernels).items() if isinstance(f, triton.runtime.JITFunction)}
+    own = {name: f for name, f in functions.items() if f.__module__ == kernels.__name__}  # others, they call
     try:
         for name, kernel in own.items():
             setattr(kernels, name, _Compiled(name, kernel, capabilities, found))
@@ -94,7 +95,36 @@ def compile_csa(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[in
     return found
 
 
-COMPILE = {"GritTransformer": ("grit_pairs", compile_grit), "CSAModel": ("chromatic_attention", compile_csa)}
+def compile_attention(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...]) -> list[Usage]:
+    """Compile the kernels of attention in training, with dropout, of the given width."""
+    return _compile_ragged(dim, heads, dtype, capabilities, biased=False)
+
+
+def compile_biased_attention(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...]) -> list[Usage]:
+    """Compile the kernels of attention with a bias and a gate in training, with dropout, of the given width."""
+    return _compile_ragged(dim, heads, dtype, capabilities, biased=True)
+
+
+def _compile_ragged(
+    dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...], *, biased: bool
+) -> list[Usage]:
+    from graphgps_spse.ops.graph_attention import NodeBlocks, cuda, triton_kernels
+
+    qkv_NW = torch.zeros(5, 3 * dim, dtype=dtype, requires_grad=True)
+    pair_PH = torch.zeros(13, heads, dtype=dtype, requires_grad=True) if biased else None
+    with compiling(triton_kernels, capabilities) as found:
+        y_ND = cuda.ragged_attention(NodeBlocks((2, 3)), heads, qkv_NW, pair_PH, pair_PH, 0.5)
+        y_ND.sum().backward()
+    return found
+
+
+COMPILE = {
+    "GritTransformer": ("grit_pairs", compile_grit),
+    "CSAModel": ("chromatic_attention", compile_csa),
+    "GPSModel": ("graph_attention", compile_attention),
+    "Graphormer": ("biased_attention", compile_biased_attention),
+    "PPGT": ("biased_attention", compile_biased_attention),
+}
 """By `model.type`: the operation with Triton kernels, and what compiles them."""
 
 
@@ -105,16 +135,19 @@ class _Compiled:
         self.name, self.kernel, self.capabilities, self.found = name, kernel, capabilities, found
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
-        def launch(*values: Any, num_warps: int, **constants: Any) -> None:
-            given = dict(zip(self.kernel.arg_names, values)) | constants
+        def launch(*values: Any, **named: Any) -> None:
+            options = {name: named.pop(name) for name in ("num_warps", "maxnreg") if name in named}
+            given = dict(zip(self.kernel.arg_names, values)) | named
             for capability in self.capabilities:
-                self.found.append(compile_kernel(self.name, self.kernel, given, capability, num_warps))
+                self.found.append(compile_kernel(self.name, self.kernel, given, capability, options))
 
         return launch
 
 
-def compile_kernel(name: str, kernel: Any, given: Mapping[str, Any], capability: int, num_warps: int) -> Usage:
-    """Compile one kernel for the arguments `given` by name; return what it takes."""
+def compile_kernel(
+    name: str, kernel: Any, given: Mapping[str, Any], capability: int, options: Mapping[str, int]
+) -> Usage:
+    """Compile one kernel for the arguments `given` by name and the `options` of a launch; return what it takes."""
     from triton import compile as compile_source
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -131,10 +164,10 @@ def compile_kernel(name: str, kernel: Any, given: Mapping[str, Any], capability:
         else:
             signature[argument] = "i32"
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
-    compiled = compile_source(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": num_warps})
+    compiled = compile_source(source, target=GPUTarget("cuda", capability, 32), options=dict(options))
     used = _resources(compiled.asm["cubin"])
     spilled = used["STACK"] + used["LOCAL"]
-    return Usage(name, capability, used["REG"], spilled, compiled.metadata.shared, num_warps)
+    return Usage(name, capability, used["REG"], spilled, compiled.metadata.shared, options["num_warps"])
 
 
 def _resources(cubin: bytes) -> dict[str, int]:

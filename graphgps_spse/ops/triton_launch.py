@@ -86,6 +86,11 @@ def same_strides(*nodes: Tensor) -> tuple[Tensor, ...]:
     return nodes if fits else tuple(x.contiguous() for x in nodes)
 
 
+def dropout_bound(rate: float) -> int:
+    """Return a rate of dropout in units of 2^-32, below 2^32, as kernels compare it with random words."""
+    return min(round(rate * 2**32), 2**32 - 1)
+
+
 def triton_type(like: Tensor) -> Any:
     """Return Triton's name of a tensor's type."""
     from triton import language

@@ -89,7 +89,7 @@ CASES = {
 }
 
 
-PLAIN = ("PPGT", "Graphormer", "GPS-biased", "SAN", "GraphGym")  # their attention has the reference alone
+PLAIN = ("PPGT", "Graphormer", "GPS-biased", "SAN", "GraphGym")  # on a CPU their attention has the reference alone
 KERNELS = {
     name: ["plain" if name.startswith(PLAIN) else "fused"] for name in CASES
 }  # implementations; fused ones also with chunks of a single query

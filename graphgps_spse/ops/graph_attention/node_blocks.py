@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.ops.not_compiled import not_compiled
-from graphgps_spse.ops.pair_layout import to_device
+from graphgps_spse.ops.pair_layout import PairLayout, to_device
 
 MAX_WASTE = 1.25
 """Padded pairs of a block, in units of its real ones."""
@@ -20,17 +20,43 @@ FREE_PAIRS = 4096
 
 
 class NodeBlocks:
-    """Nodes of a batch in blocks [graphs, largest size], one after the other; `slot_N` is where each node lies."""
+    """Nodes of a batch in blocks [graphs, largest size], one after the other, made when an operation reads them."""
 
-    @not_compiled  # arithmetic on the host, new for every batch
+    @not_compiled  # torch.compile would trace the properties below with it
     def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
-        self.sizes, cuts = sizes, _cut(sizes)
-        self.shapes = [(stop - start, max(sizes[start:stop])) for start, stop in cuts]
-        self.num_slots = sum(graphs * size for graphs, size in self.shapes)
-        filled = [np.arange(size) < np.array(sizes[a:b])[:, None] for (a, b), (_, size) in zip(cuts, self.shapes)]
-        self.slot_N = to_device(np.concatenate([block.ravel() for block in filled]).nonzero()[0], device)
-        self.key_masks = [None if block.all() else to_device(block[:, None, None, :], device) for block in filled]
+        self.sizes, self.device = sizes, device
+
+    @cached_property
+    def layout(self) -> PairLayout:
+        """The same graphs without padding, for kernels that need none."""
+        return PairLayout(self.sizes, self.device)
+
+    @cached_property
+    @not_compiled  # arithmetic on the host, new for every batch
+    def shapes(self) -> list[tuple[int, int]]:
+        """Graphs of each block, and nodes of its largest graph."""
+        return [(stop - start, max(self.sizes[start:stop])) for start, stop in _cut(self.sizes)]
+
+    @cached_property
+    @not_compiled
+    def key_masks(self) -> list[Tensor | None]:
         """For each block, which keys are nodes, [graphs, 1, 1, size]; None if all are."""
+        blocks = self._is_node
+        return [None if block.all() else to_device(block[:, None, None, :], self.device) for block in blocks]
+
+    @cached_property
+    @not_compiled
+    def _slot_N(self) -> Tensor:
+        """[N] where each node lies in the blocks."""
+        return to_device(np.concatenate([block.ravel() for block in self._is_node]).nonzero()[0], self.device)
+
+    @cached_property
+    @not_compiled
+    def _is_node(self) -> list[np.ndarray]:
+        """For each block, whether a place holds a node, [graphs, size]."""
+        starts = np.cumsum([0] + [graphs for graphs, _ in self.shapes])
+        sizes = [np.array(self.sizes[start : start + graphs]) for start, (graphs, _) in zip(starts, self.shapes)]
+        return [np.arange(size) < size_G[:, None] for size_G, (_, size) in zip(sizes, self.shapes)]
 
     def heads(self, qkv_NW: Tensor, num_heads: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield q, k and v of each block, [graphs, H, size, D / H], zero beyond the nodes, and its key mask."""
@@ -64,20 +90,21 @@ class NodeBlocks:
         slot_N = np.repeat(first_B, size_B) + in_graph_N * np.repeat(block_size_B, size_B)
         shift_N = slot_N - (np.cumsum(size_N) - size_N)
         num_pairs = int(size_N.sum())
-        shift_P = to_device(shift_N, self.slot_N.device).repeat_interleave(
-            to_device(size_N, self.slot_N.device), output_size=num_pairs
+        shift_P = to_device(shift_N, self.device).repeat_interleave(
+            to_device(size_N, self.device), output_size=num_pairs
         )
-        return torch.arange(num_pairs, device=self.slot_N.device) + shift_P
+        return torch.arange(num_pairs, device=self.device) + shift_P
 
     def pad(self, x_ND: Tensor) -> list[Tensor]:
         """Return the blocks, [graphs, size, D] each, zero beyond the nodes of a graph."""
-        x_SD = x_ND.new_zeros(self.num_slots, x_ND.shape[1]).index_copy(0, self.slot_N, x_ND)
-        blocks = x_SD.split([graphs * size for graphs, size in self.shapes])
+        num_slots = [graphs * size for graphs, size in self.shapes]
+        x_SD = x_ND.new_zeros(sum(num_slots), x_ND.shape[1]).index_copy(0, self._slot_N, x_ND)
+        blocks = x_SD.split(num_slots)
         return [block.unflatten(0, shape) for block, shape in zip(blocks, self.shapes)]
 
     def unpad(self, blocks: list[Tensor]) -> Tensor:
         """Return the rows of the nodes, [N, D]."""
-        return torch.cat([block.flatten(0, 1) for block in blocks]).index_select(0, self.slot_N)
+        return torch.cat([block.flatten(0, 1) for block in blocks]).index_select(0, self._slot_N)
 
 
 def _cut(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
