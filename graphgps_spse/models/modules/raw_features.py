@@ -55,6 +55,14 @@ def unsuitable(encoder: type, reads: str, spec: InputSpec) -> ConfigError:
     return ConfigError(f"{encoder.__name__} reads {reads}, but this data set's features are {spec.kind}{sizes}{cure}")
 
 
+def _can_check(values: Tensor) -> bool:
+    """Return whether looking at the values is cheap: on the CPU, outside of compiled code, which it would break up.
+
+    An embedding refuses numbers that it does not have in any case, with PyTorch's message.
+    """
+    return values.is_cpu and values.numel() > 0 and not torch.compiler.is_compiling()
+
+
 class TypeEmbedding(nn.Module):
     """One learned vector per type; the type is the first feature column. Weights start as N(0, 1)."""
 
@@ -73,12 +81,12 @@ class TypeEmbedding(nn.Module):
         return cls(spec.size, dim)
 
     def forward(self, x_NF: Tensor) -> Tensor:
-        """Return [N, dim]. Raises DataError for a type without a vector (checked on the CPU, where it is cheap)."""
+        """Return [N, dim]. Raises DataError for a type without a vector, on the CPU and without compilation."""
         if x_NF.numel() == 0 and x_NF.shape[0]:
             raise DataError(f"{type(self).__name__} needs a feature column; this data set has none")
         type_N = x_NF.reshape(x_NF.shape[0], math.prod(x_NF.shape[1:]))[:, 0]
         num_types = self.embedding.num_embeddings
-        if type_N.device.type == "cpu" and type_N.numel():
+        if _can_check(type_N):
             low, high = (int(bound) for bound in type_N.aminmax())
             if low < 0:
                 raise DataError(f"type {low} is negative; types for {type(self).__name__} count from 0")
@@ -217,8 +225,8 @@ class CategoricalFeatures(nn.Module):
         return cls(dim)
 
     def forward(self, x_NF: Tensor) -> Tensor:
-        """Return [N, dim]. Raises DataError for a value without a vector (checked on the CPU, where it is cheap)."""
-        if x_NF.device.type == "cpu" and x_NF.shape[0]:
+        """Return [N, dim]. Raises DataError for a value without a vector, on the CPU and without compilation."""
+        if _can_check(x_NF):
             self._check(x_NF)
         rows = [embedding(x_NF[:, column]) for column, embedding in enumerate(self.embeddings)]
         return sum(rows[1:], start=rows[0])

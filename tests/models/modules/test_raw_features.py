@@ -105,6 +105,16 @@ def test_a_fifth_chirality_is_refused_with_the_reason():
         node_encoders.get("Atom").from_spec(InputSpec("ogb", 9), 4)(x)
 
 
+@pytest.mark.parametrize(("name", "spec"), [("TypeDictNode", InputSpec("types", 3)), ("Atom", InputSpec("ogb", 9))])
+def test_checks_of_values_do_not_break_compiled_code_up(name, spec):
+    encoder = node_encoders.get(name).from_spec(spec, 4)
+    x = torch.zeros(2, 9, dtype=torch.int64)
+    compiled = torch.compile(encoder, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), encoder(x))
+    with pytest.raises(IndexError, match="out of range"):
+        compiled(x + 999)
+
+
 @pytest.mark.parametrize("spec", [InputSpec("types", 9), InputSpec("ogb", 8)])
 def test_atoms_need_the_columns_of_ogb(spec):
     with pytest.raises(ConfigError, match="Atom reads the 9 columns of OGB") as refused:
