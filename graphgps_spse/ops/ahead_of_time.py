@@ -136,7 +136,7 @@ class _Compiled:
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         def launch(*values: Any, **named: Any) -> None:
-            options = {name: named.pop(name) for name in ("num_warps", "maxnreg") if name in named}
+            options: dict[str, int] = {name: named.pop(name) for name in ("num_warps", "maxnreg") if name in named}
             given = dict(zip(self.kernel.arg_names, values)) | named
             for capability in self.capabilities:
                 self.found.append(compile_kernel(self.name, self.kernel, given, capability, options))
