@@ -63,7 +63,7 @@ def compiling(kernels: ModuleType, capabilities: tuple[int, ...]) -> Iterator[li
 
 
 def compile_grit(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...]) -> list[Usage]:
-    """Compile GRIT's kernels for one layer in training, with dropout of attention, of the given width."""
+    """Compile GRIT's kernels for one layer in training, with both kinds of dropout, of the given width."""
     from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, cuda, triton_kernels
     from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -71,9 +71,8 @@ def compile_grit(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[i
     u_PD, q_ND = (torch.zeros(n, dim, dtype=dtype, requires_grad=True) for n in (layout.num_pairs, layout.num_nodes))
     map_WD, logit_D = torch.zeros(2 * dim, dim, dtype=dtype), torch.zeros(dim)
     weights = PairWeights(map_WD, map_WD[:, 0], logit_D, map_WD[:dim], map_WD[0])
-    mask_PH = torch.ones(layout.num_pairs, heads, dtype=dtype)
     pairs = PairStream(u_PD)
-    given = GritInput(layout, heads, pairs, q_ND, q_ND, q_ND, weights, 5.0, mask_PH, None, with_statistics=True)
+    given = GritInput(layout, heads, pairs, q_ND, q_ND, q_ND, weights, 5.0, 0.5, 0.5, with_statistics=True)
     with compiling(triton_kernels, capabilities) as found:
         output = cuda.grit_pairs(given)
         torch.stack([part.float().sum() for part in output if part is not None]).sum().backward()
@@ -88,8 +87,8 @@ def compile_csa(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[in
     layout = PairLayout((2, 3))
     q_ND = torch.zeros(layout.num_nodes, dim, dtype=dtype, requires_grad=True)
     z_PC, pair_map = torch.zeros(layout.num_pairs, 3, dtype=dtype), PairMap(torch.zeros(dim, 3, dtype=dtype), q_ND[:0])
-    mask_P1, rows_E = torch.ones(layout.num_pairs, 1, dtype=dtype), torch.zeros(0, dtype=torch.int64)
-    given = ChromaticInput(layout, heads, q_ND, q_ND, q_ND, z_PC, rows_E, pair_map, pair_map, mask_P1)
+    rows_E = torch.zeros(0, dtype=torch.int64)
+    given = ChromaticInput(layout, heads, q_ND, q_ND, q_ND, z_PC, rows_E, pair_map, pair_map, 0.5)
     with compiling(triton_kernels, capabilities) as found:
         cuda.chromatic_attention(given).sum().backward()
     return found

@@ -1,4 +1,4 @@
-"""Dropout masks of the operations. Models draw masks and pass them to the operations."""
+"""Dropout masks and their seeds, drawn from torch's generator."""
 
 import torch
 from torch import Tensor

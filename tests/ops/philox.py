@@ -1,6 +1,9 @@
 """Dropout masks of Triton kernels, computed by NumPy from the definition of the generator, for comparison."""
 
+from types import ModuleType
+
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -26,3 +29,13 @@ def philox_mask(seed: Tensor, rows: int, columns: int, rate: float) -> Tensor:
     words = philox_words(int(seed), np.arange(rows * columns)).reshape(rows, columns)
     bound = round(rate * 2**32)
     return torch.from_numpy((words >= bound) * (2**32 / (2**32 - bound)))
+
+
+def use_philox_masks(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+    """Let modules that draw a mask take the one whose seed is its number of columns, in any floating-point type."""
+
+    def mask(rows: int, columns: int, rate: float, like: Tensor) -> Tensor:
+        return philox_mask(torch.tensor(columns), rows, columns, rate).to(like.dtype)
+
+    for module in modules:
+        monkeypatch.setattr(module, "draw_dropout_mask", mask)

@@ -22,7 +22,7 @@ from graphgps_spse.ops.pair_layout import PairLayout
 layout, wb, q = PairLayout((2, 3)), torch.zeros(13, 104), torch.zeros(5, 52)
 kernel = triton_kernels.attend
 with compiling(triton_kernels, (90,)) as found:
-    cuda._attend(wb, q, q, q, q[0], None, layout.query_rows_3N, *layout.key_tiles(2), 4, 5.0)
+    cuda._attend(wb, q, q, q, q[0], None, layout.query_rows_3N, *layout.key_tiles(2), 4, 5.0, 0.0, 0.0)
 assert triton_kernels.attend is kernel
 (usage,) = found
 assert usage[:2] == ("attend", 90) and 0 < usage.registers <= 255 and usage.spilled_bytes == 0, usage

@@ -22,7 +22,7 @@ def test_weights_of_grit():
     value_ND = given.layout.sum_keys(alpha_PH.repeat(1, DIM_HEAD) * given.layout.at_keys(given.v_ND))
     torch.testing.assert_close(value_ND, fused.value_ND)
     dropped, _ = pair_input("dropout")
-    kept = dropped._replace(attention_dropout_mask_PH=None)
+    kept = dropped._replace(attention_dropout_rate=0.0)
     assert torch.equal(grit_pairs.attention_weights(dropped), grit_pairs.attention_weights(kept)), "before dropout"
 
 

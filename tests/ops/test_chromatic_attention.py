@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from philox import philox_mask, use_philox_masks
 from torch import Tensor
 
-from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention, cpu
+from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention, cpu, reference
 from graphgps_spse.ops.dispatch import choose, prepare_operation
-from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.pair_layout import PairLayout
 
 HEADS, DIM_HEAD, CHANNELS = 2, 3, 4
@@ -32,10 +32,13 @@ def attention_input(name: str, dtype: torch.dtype = torch.float64) -> tuple[Chro
     nodes = [leaf(layout.num_nodes, DIM) for _ in range(3)]
     score, value = (PairMap(leaf(DIM, CHANNELS), leaf(len(rows), DIM)) for _ in range(2))
     z_PC = torch.randn(layout.num_pairs, CHANNELS, generator=generator, dtype=torch.float64)
-    torch.manual_seed(0)
-    mask = draw_dropout_mask(layout.num_pairs, 1, 0.4, z_PC).to(dtype) if dropout else None
-    rows_E = torch.tensor(rows, dtype=torch.int64)
-    return ChromaticInput(layout, HEADS, *nodes, z_PC.to(dtype), rows_E, score, value, mask), leaves
+    rows_E, rate = torch.tensor(rows, dtype=torch.int64), 0.4 if dropout else 0.0
+    return ChromaticInput(layout, HEADS, *nodes, z_PC.to(dtype), rows_E, score, value, rate), leaves
+
+
+@pytest.fixture(autouse=True)
+def philox_masks(monkeypatch):
+    use_philox_masks(monkeypatch, reference, cpu)
 
 
 def results(given: ChromaticInput, leaves: list[Tensor], kernels: str) -> list[Tensor]:
@@ -54,14 +57,14 @@ def equations(given: ChromaticInput) -> Tensor:
             mapped = mapped + torch.zeros_like(mapped).index_put((torch.tensor([row]),), more[None])
         maps.append(mapped)
     (a, b), first, row, out = maps, 0, 0, []
+    mask_P1 = philox_mask(torch.tensor(1), given.layout.num_pairs, 1, given.dropout_rate)
     for size in given.layout.sizes:
         for i in range(first, first + size):
             scores, values = [], []
             for j in range(size):
                 dot = (given.q_ND[i] * given.k_ND[first + j]).reshape(HEADS, DIM_HEAD).sum(1)
                 scores.append(dot.repeat_interleave(DIM_HEAD) + a[row + j])
-                mask = 1 if given.dropout_mask_P1 is None else given.dropout_mask_P1[row + j]
-                values.append(mask * (given.v_ND[first + j] + b[row + j]))
+                values.append(mask_P1[row + j] * (given.v_ND[first + j] + b[row + j]))
             out.append((torch.stack(scores).softmax(0) * torch.stack(values)).sum(0))
             row += size
         first += size

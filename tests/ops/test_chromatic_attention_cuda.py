@@ -1,19 +1,32 @@
 """CSA's Triton kernels, run by Triton's interpreter on the CPU: the reference's outputs and gradients in float64."""
 
 import math
+from unittest import mock
 
 import pytest
 import torch
+from philox import use_philox_masks
 from test_chromatic_attention import CASES, attention_input
 from torch import Tensor
 
 from graphgps_spse.ops import triton_launch
-from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention
+from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
 pytest.importorskip("triton", reason="the kernels need Triton")
 
 from graphgps_spse.ops.chromatic_attention import cuda  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def philox_masks(monkeypatch):
+    """NumPy computes the masks of the reference, from the seed that `fused` gives to the kernels."""
+    use_philox_masks(monkeypatch, reference)
+
+
+def fused(given: ChromaticInput) -> Tensor:
+    with mock.patch.object(cuda, "draw_dropout_seed", lambda count, device: torch.ones(1, dtype=torch.int64)):
+        return cuda.chromatic_attention(given)
 
 
 def outputs_and_gradients(function, given: ChromaticInput, leaves: list[Tensor]) -> list[Tensor]:
@@ -24,7 +37,7 @@ def outputs_and_gradients(function, given: ChromaticInput, leaves: list[Tensor])
 
 
 def assert_like_the_reference(given: ChromaticInput, leaves: list[Tensor]) -> None:
-    ours, theirs = (outputs_and_gradients(f, given, leaves) for f in (cuda.chromatic_attention, chromatic_attention))
+    ours, theirs = (outputs_and_gradients(f, given, leaves) for f in (fused, chromatic_attention))
     for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         tolerance = 1e-10 if number else 1e-12
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
@@ -42,8 +55,7 @@ def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, dtype=torch.f
     rows_E = layout.diagonal_rows[:2]
     score, value = (PairMap(leaf(dim, 3), leaf(len(rows_E), dim)) for _ in range(2))
     z_PC = torch.randn(layout.num_pairs, 3, generator=generator, dtype=torch.float64).to(dtype)
-    mask = (torch.rand(layout.num_pairs, 1, generator=generator) < 0.8).to(dtype) / 0.8
-    return ChromaticInput(layout, heads, *nodes, z_PC, rows_E, score, value, mask), leaves
+    return ChromaticInput(layout, heads, *nodes, z_PC, rows_E, score, value, 0.2), leaves
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "odd sizes"])  # slow; tiles are tested below
@@ -64,16 +76,24 @@ def test_tiles_end_within_and_between_graphs(monkeypatch):
         assert_like_the_reference(*layer_input((1, 3, 4), 3, 2))
 
 
+def test_dropout_comes_from_the_generator_of_torch():
+    (given, _), outputs = layer_input((9,), 3, 2), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        outputs.append(cuda.chromatic_attention(given))
+    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
+
+
 def test_no_graphs_at_all():
     given, leaves = layer_input((), 3, 2)
-    y_ND = cuda.chromatic_attention(given)
+    y_ND = fused(given)
     assert y_ND.shape == (0, 6) and all(not grad.any() for grad in torch.autograd.grad(y_ND.sum(), leaves))
 
 
 def test_nan_propagates():
     given, _ = layer_input((2, 3), 3, 2)
     spoilt = given._replace(q_ND=given.q_ND.detach().index_fill(0, torch.tensor([3]), math.nan))
-    assert cuda.chromatic_attention(spoilt).isnan().any(1).tolist() == [False, False, False, True, False]
+    assert fused(spoilt).isnan().any(1).tolist() == [False, False, False, True, False]
 
 
 def test_automatic_mixed_precision_of_a_layer():
@@ -81,7 +101,7 @@ def test_automatic_mixed_precision_of_a_layer():
     (given, leaves), (exact, wide) = (layer_input((4, 3), 8, 2, dtype) for dtype in (torch.float32, torch.float64))
     nodes = [x.bfloat16() for x in (given.q_ND, given.k_ND, given.v_ND)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        y_ND = cuda.chromatic_attention(given._replace(q_ND=nodes[0], k_ND=nodes[1], v_ND=nodes[2]))
+        y_ND = fused(given._replace(q_ND=nodes[0], k_ND=nodes[1], v_ND=nodes[2]))
     assert y_ND.dtype == torch.float32
     theirs = torch.autograd.grad(chromatic_attention(exact).sum(), wide)
     for a, b in zip(torch.autograd.grad(y_ND.sum(), leaves), theirs, strict=True):
@@ -94,8 +114,21 @@ def test_the_operator_follows_the_rules_of_pytorch(monkeypatch):
     given, _ = layer_input((2, 3), 3, 2)
     ab = torch.rand(given.layout.num_pairs, 12, dtype=torch.float64, requires_grad=True)
     nodes = [x.detach().requires_grad_() for x in (given.q_ND, given.k_ND, given.v_ND)]
-    mask, rows = given.dropout_mask_P1.flatten(), given.layout.query_rows_3N
-    arguments = (ab, *nodes, mask, rows, *given.layout.key_tiles(2), 2)
+    seed, rows = torch.tensor([5]), given.layout.query_rows_3N
+    arguments = (ab, *nodes, seed, rows, *given.layout.key_tiles(2), 2, 0.2)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(cuda._attend, arguments, test_utils=checks)
     assert torch.autograd.gradcheck(lambda *args: cuda._attend(*args)[0], arguments, fast_mode=True)
+
+
+def test_compiled_attention_has_one_graph():
+    given, _ = layer_input((2, 3), 3, 2)
+    given.layout.key_tiles(128), given.layout.query_rows_3N
+    results = []
+    for attention in (
+        torch.compile(cuda.chromatic_attention, backend="aot_eager", fullgraph=True),
+        cuda.chromatic_attention,
+    ):
+        torch.manual_seed(0)
+        results.append(attention(given))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)

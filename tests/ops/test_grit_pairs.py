@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from philox import philox_mask, use_philox_masks
 from torch import Tensor
 
 from graphgps_spse.ops.dispatch import choose, prepare_operation
-from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, cpu, grit_pairs, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -38,12 +38,13 @@ def pair_input(name: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> 
     nodes = [leaf(layout.num_nodes, DIM) for _ in range(3)]
     out = [leaf(DIM, DIM), leaf(DIM)] if updated else [None, None]
     weights = PairWeights(leaf(2 * DIM, DIM), leaf(2 * DIM), leaf(DIM), *out)
-    masks = [None, None]
-    if dropout:
-        torch.manual_seed(seed)
-        like = torch.zeros(0, dtype=torch.float64)
-        masks = [draw_dropout_mask(layout.num_pairs, width, 0.4, like).to(dtype) for width in (HEADS, DIM)]
-    return GritInput(layout, HEADS, pairs, *nodes, weights, clamp, *masks, statistics), leaves
+    rates = (0.4, 0.3) if dropout else (0.0, 0.0)
+    return GritInput(layout, HEADS, pairs, *nodes, weights, clamp, *rates, statistics), leaves
+
+
+@pytest.fixture(autouse=True)
+def philox_masks(monkeypatch):
+    use_philox_masks(monkeypatch, reference, cpu)
 
 
 def results(given: GritInput, leaves: list[Tensor], kernels: str) -> tuple[list[Tensor], list[Tensor]]:
@@ -57,6 +58,8 @@ def equations(given: GritInput) -> list[list[Tensor]]:
     """Return value, pair and the next u of contract.py from loops over queries, keys and heads."""
     u_PD, scale_D, shift_D = given.pairs
     weights, first, row, values, pairs, updates = given.weights, 0, 0, [], [], []
+    rates = {HEADS: given.attention_dropout_rate, DIM: given.pair_dropout_rate}
+    mask_PH, mask_PD = (philox_mask(torch.tensor(w), given.layout.num_pairs, w, rate) for w, rate in rates.items())
     by_head = lambda x: x.reshape(DIM_HEAD, HEADS)  # noqa: E731
     for size in given.layout.sizes:
         for i in range(first, first + size):
@@ -69,11 +72,8 @@ def equations(given: GritInput) -> list[list[Tensor]]:
                 hiddens.append(hidden)
                 logits.append(by_head(hidden * weights.logit_D).sum(0).clamp(-given.clamp, given.clamp))
                 if weights.out_DD is not None:
-                    mask = 1 if given.pair_dropout_mask_PD is None else given.pair_dropout_mask_PD[p]
-                    updates.append(e + weights.out_DD @ (mask * hidden) + weights.out_bias_D)
-            alpha = torch.stack(logits).softmax(0)
-            if given.attention_dropout_mask_PH is not None:
-                alpha = alpha * given.attention_dropout_mask_PH[row : row + size]
+                    updates.append(e + weights.out_DD @ (mask_PD[p] * hidden) + weights.out_bias_D)
+            alpha = torch.stack(logits).softmax(0) * mask_PH[row : row + size]
             v = given.v_ND[first : first + size]
             values.append(sum(by_head(v[j]) * alpha[j] for j in range(size)).flatten())
             pairs.append(sum(by_head(hiddens[j]) * alpha[j] for j in range(size)).flatten())

@@ -4,15 +4,17 @@ The interpreter proves arithmetic, indexing and masks. Registers and spills: tes
 """
 
 import math
+from unittest import mock
 
 import pytest
 import torch
 import torch.nn.functional as F
+from philox import use_philox_masks
 from test_grit_pairs import CASES, pair_input
 from torch import Tensor
 
 from graphgps_spse.ops import triton_launch
-from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, grit_pairs
+from graphgps_spse.ops.grit_pairs import GritInput, GritOutput, PairStream, PairWeights, grit_pairs, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
 pytest.importorskip("triton", reason="the kernels need Triton")
@@ -20,6 +22,18 @@ pytest.importorskip("triton", reason="the kernels need Triton")
 from graphgps_spse.ops.grit_pairs import cuda  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # rows beyond a tile's end divide by zero
+
+
+@pytest.fixture(autouse=True)
+def philox_masks(monkeypatch):
+    """NumPy computes the masks of the reference, from the seeds that `fused` gives to the kernels."""
+    use_philox_masks(monkeypatch, reference)
+
+
+def fused(given: GritInput) -> GritOutput:
+    seeds = torch.tensor([given.num_heads, given.q_ND.shape[1]])
+    with mock.patch.object(cuda, "draw_dropout_seed", lambda count, device: seeds):
+        return cuda.grit_pairs(given)
 
 
 def outputs_and_gradients(function, given: GritInput, leaves: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -30,14 +44,14 @@ def outputs_and_gradients(function, given: GritInput, leaves: list[Tensor]) -> t
 
 
 def assert_like_the_reference(given: GritInput, leaves: list[Tensor]) -> None:
-    ours, theirs = (outputs_and_gradients(f, given, leaves) for f in (cuda.grit_pairs, grit_pairs))
-    for tolerance, fused, plain in ((1e-12, ours[0], theirs[0]), (1e-10, ours[1], theirs[1])):
-        for a, b in zip(fused, plain, strict=True):
+    ours, theirs = (outputs_and_gradients(f, given, leaves) for f in (fused, grit_pairs))
+    for tolerance, of_kernels, of_reference in zip((1e-12, 1e-10), ours, theirs):
+        for a, b in zip(of_kernels, of_reference, strict=True):
             torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
 def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, clamp: float = 5.0, dtype=torch.float64):
-    """Return a layer's input with dropout of attention, and its tensors with a gradient."""
+    """Return a layer's input with dropout, and its tensors with a gradient."""
     layout, dim, generator, leaves = PairLayout(sizes), dim_head * heads, torch.Generator().manual_seed(1), []
 
     def leaf(*shape: int) -> Tensor:
@@ -48,8 +62,7 @@ def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, clamp: float 
     pairs = PairStream(leaf(layout.num_pairs, dim), leaf(dim), leaf(dim))
     nodes = [leaf(layout.num_nodes, dim) for _ in range(3)]
     weights = PairWeights(leaf(2 * dim, dim), leaf(2 * dim), leaf(dim), leaf(dim, dim), leaf(dim))
-    mask = (torch.rand(layout.num_pairs, heads, generator=generator) < 0.8).to(dtype) / 0.8
-    return GritInput(layout, heads, pairs, *nodes, weights, clamp, mask, None, with_statistics=True), leaves
+    return GritInput(layout, heads, pairs, *nodes, weights, clamp, 0.2, 0.3, with_statistics=True), leaves
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "odd sizes"])  # slow; tiles are tested below
@@ -72,9 +85,20 @@ def test_tiles_end_within_and_between_graphs(monkeypatch):
         assert_like_the_reference(*layer_input((1, 3, 4), 3, 2))
 
 
+def test_dropout_comes_from_the_generator_of_torch():
+    """And attention weights and hidden features have a seed each."""
+    given, _ = layer_input((9,), 3, 2)
+    for part, rates in (("value_ND", (0.5, 0.0)), ("u_PD", (0.0, 0.5))):
+        outputs, only = [], given._replace(attention_dropout_rate=rates[0], pair_dropout_rate=rates[1])
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            outputs.append(getattr(cuda.grit_pairs(only), part))
+        assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
+
+
 def test_no_graphs_at_all():
     given, leaves = layer_input((), 3, 2)
-    outputs = cuda.grit_pairs(given)
+    outputs = fused(given)
     assert [part.shape for part in outputs] == [(0, 6), (0, 6), (0, 6), (6,), (6,)]
     assert all(not grad.any() for grad in torch.autograd.grad(sum(part.sum() for part in outputs), leaves))
 
@@ -82,7 +106,7 @@ def test_no_graphs_at_all():
 def test_nan_propagates():
     given, _ = layer_input((2, 3), 3, 2)
     spoilt = given._replace(q_ND=given.q_ND.detach().index_fill(0, torch.tensor([3]), math.nan))
-    outputs = cuda.grit_pairs(spoilt)
+    outputs = fused(spoilt)
     assert outputs.value_ND.isnan().any(1).tolist() == [False, False, False, True, False]
     assert outputs.mean_D.isnan().all()
 
@@ -90,7 +114,7 @@ def test_nan_propagates():
 def test_bfloat16_pairs_are_summed_in_float32():
     (given, _), (exact, _) = (layer_input((9, 5), 8, 2, dtype=dtype) for dtype in (torch.bfloat16, torch.float64))
     given = given._replace(weights=given.weights._replace(logit_D=given.weights.logit_D.float()))
-    ours, theirs = cuda.grit_pairs(given), grit_pairs(exact)
+    ours, theirs = fused(given), grit_pairs(exact)
     assert [part.dtype for part in ours] == [torch.float32] * 2 + [torch.bfloat16] + [torch.float32] * 2
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=0.05, atol=0.05)
@@ -102,7 +126,7 @@ def test_automatic_mixed_precision_of_a_layer():
     exact, wide = layer_input((4, 3), 8, 2)
     nodes = [x.bfloat16() for x in (given.q_ND, given.k_ND, given.v_ND)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        outputs = cuda.grit_pairs(given._replace(q_ND=nodes[0], k_ND=nodes[1], v_ND=nodes[2]))
+        outputs = fused(given._replace(q_ND=nodes[0], k_ND=nodes[1], v_ND=nodes[2]))
     assert outputs.u_PD.dtype == torch.bfloat16 and outputs.value_ND.dtype == torch.float32
     ours = torch.autograd.grad(sum(part.float().sum() for part in outputs), leaves)
     theirs = torch.autograd.grad(sum(part.sum() for part in grit_pairs(exact)), wide)
@@ -115,10 +139,10 @@ def operator_arguments() -> dict[str, tuple]:
     given, _ = layer_input((2, 3), 3, 2)
     wb = F.linear(given.pairs.u_PD, given.weights.map_WD, given.weights.map_bias_W).detach().requires_grad_()
     nodes = [x.detach().requires_grad_() for x in (given.q_ND, given.k_ND, given.v_ND, given.weights.logit_D)]
-    rows, tiles = given.layout.query_rows_3N, given.layout.key_tiles(2)
+    seeds, rows, tiles = torch.tensor([5, 6]), given.layout.query_rows_3N, given.layout.key_tiles(2)
     mapped, u, scale = (torch.rand_like(wb[:, :6], requires_grad=True) for _ in range(3))
     return {
-        "attend": (wb, *nodes, given.attention_dropout_mask_PH, rows, *tiles, 2, 0.4),
+        "attend": (wb, *nodes, seeds, rows, *tiles, 2, 0.4, 0.2, 0.3),
         "update": (mapped, u, scale[0].detach().requires_grad_(), scale[1].detach().requires_grad_(), True),
     }
 
@@ -137,5 +161,9 @@ def test_a_compiled_layer_has_one_graph():
     given, leaves = layer_input((2, 3), 3, 2)
     given.layout.key_tiles(128), given.layout.query_rows_3N
     compiled = torch.compile(cuda.grit_pairs, backend="aot_eager", fullgraph=True)
-    for a, b in zip(compiled(given), grit_pairs(given), strict=True):
+    results = []
+    for layer in (compiled, cuda.grit_pairs):
+        torch.manual_seed(0)
+        results.append(layer(given))
+    for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from graphgps_spse.models.csa.pair_features import PairFeatures
 from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, attention_weights, chromatic_attention
 from graphgps_spse.ops.dispatch import choose, prepare_operation
-from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
@@ -35,9 +34,6 @@ class ChromaticAttention(nn.Module):
     def forward(self, x_ND: Tensor, pairs: CSAPairs, weights: list[Tensor] | None = None) -> Tensor:
         """Return [N, D]. Attention weights [P, D], one for each channel, are appended to `weights`."""
         layout, features = pairs.layout, pairs.features
-        dropout_mask_P1 = None
-        if self.training and self.dropout:
-            dropout_mask_P1 = draw_dropout_mask(layout.num_pairs, 1, self.dropout, x_ND)
         score, value = pairs.shared or (features.mapped(m) for m in (self.pair_score, self.pair_value) if m is not None)
         given = ChromaticInput(
             layout=layout,
@@ -49,7 +45,7 @@ class ChromaticAttention(nn.Module):
             rows_E=features.rows_E,
             score=score,
             value=value,
-            dropout_mask_P1=dropout_mask_P1,
+            dropout_rate=self.dropout if self.training else 0.0,
         )
         if weights is not None:
             weights.append(attention_weights(given))

@@ -5,7 +5,6 @@ from torch import Tensor, nn
 
 from graphgps_spse.models.grit.pair_norm import PairNorm
 from graphgps_spse.ops.dispatch import choose, prepare_operation
-from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, attention_weights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -65,8 +64,8 @@ class GritAttention(nn.Module):
             v_ND=v_ND,
             weights=weights,
             clamp=self.clamp,
-            attention_dropout_mask_PH=self._dropout_mask(layout.num_pairs, heads, self.dropout, x_ND),
-            pair_dropout_mask_PD=None if out is None else self._dropout_mask(layout.num_pairs, dim, dropout, x_ND),
+            attention_dropout_rate=self.dropout if self.training else 0.0,
+            pair_dropout_rate=dropout if self.training and out is not None else 0.0,
             with_statistics=out is not None and norm.training,
         )
         if attention is not None:
@@ -84,9 +83,6 @@ class GritAttention(nn.Module):
         Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
         """
         prepare_operation(grit_pairs, self.kernels, self.query.weight, self.num_heads)
-
-    def _dropout_mask(self, rows: int, columns: int, rate: float, like: Tensor) -> Tensor | None:
-        return draw_dropout_mask(rows, columns, rate, like) if self.training and rate else None
 
 
 def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:

@@ -9,6 +9,10 @@ For query i, key j and channel c of head h (Menegaux et al. 2023), each channel 
 A and B are linear maps of the pair features, given in parts: the map of few channels z of every pair, and more on the
 pairs that are edges. Columns are ordered (head, position in head).
 
+m is 0 with probability `dropout_rate` and otherwise 1 / (1 - dropout_rate). The implementation draws it from torch's
+generator: reference.py and cpu.py draw the same one; cuda.py draws a seed, from which its kernels compute each entry
+where they need it.
+
 Gradients flow to q, k, v and both maps; z has none, as it is data. What backward keeps is the implementation's choice:
 autograd keeps every step of the reference; cpu.py keeps arrays of the size of nodes and computes A, B and alpha again.
 """
@@ -42,5 +46,5 @@ class ChromaticInput(NamedTuple):
     """A."""
     value: PairMap
     """B."""
-    dropout_mask_P1: Tensor | None
-    """0 or 1 / (1 - rate) for each pair; None for no dropout."""
+    dropout_rate: float
+    """Of pairs; 0 for no dropout."""

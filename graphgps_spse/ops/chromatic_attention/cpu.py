@@ -17,6 +17,7 @@ from graphgps_spse.ops.chromatic_attention import cpu_kernels
 from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput, PairMap
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import ChromaticKernels, EdgeRows, Output
 from graphgps_spse.ops.chunks import Chunk, cut_into_chunks
+from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.ops.threads import Visit, shares_walk, walk
@@ -32,7 +33,7 @@ def chromatic_attention(given: ChromaticInput) -> Tensor:
     layout, heads = given.layout, given.num_heads
     q, k, v = (_by_position(x, 1, heads) for x in (given.q_ND, given.k_ND, given.v_ND))
     maps = [_by_position(x, dim, heads) for pair in (given.score, given.value) for dim, x in enumerate(pair)]
-    y_ND = _Attention.apply(layout, heads, given.z_PC, given.rows_E, given.dropout_mask_P1, q, k, v, *maps)
+    y_ND = _Attention.apply(layout, heads, given.z_PC, given.rows_E, given.dropout_rate, q, k, v, *maps)
     return y_ND.unflatten(1, (-1, heads)).transpose(1, 2).flatten(1)
 
 
@@ -41,7 +42,7 @@ def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
     x_ND = torch.zeros(2, dim, dtype=dtype, requires_grad=True)
     pair_map = PairMap(torch.zeros(dim, 1, dtype=dtype), x_ND[:0])
     z_PC, rows_E = torch.zeros(4, 1, dtype=dtype), torch.zeros(0, dtype=torch.int64)
-    given = ChromaticInput(PairLayout((2,)), num_heads, x_ND, x_ND, x_ND, z_PC, rows_E, pair_map, pair_map, None)
+    given = ChromaticInput(PairLayout((2,)), num_heads, x_ND, x_ND, x_ND, z_PC, rows_E, pair_map, pair_map, 0.0)
     chromatic_attention(given).sum().backward()
 
 
@@ -55,10 +56,10 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layout: PairLayout, heads: int, z: Tensor, rows: Tensor, mask: Tensor | None, q: Tensor, k: Tensor,
-        v: Tensor, map_a: Tensor, edge_a: Tensor, map_b: Tensor, edge_b: Tensor,
+        ctx: Any, layout: PairLayout, heads: int, z: Tensor, rows: Tensor, rate: float, q: Tensor, k: Tensor, v: Tensor,
+        map_a: Tensor, edge_a: Tensor, map_b: Tensor, edge_b: Tensor,
     ) -> Tensor:  # fmt: skip
-        mask = q.new_ones(layout.num_pairs) if mask is None else mask.flatten()
+        mask = draw_dropout_mask(layout.num_pairs, 1, rate, q).flatten() if rate else q.new_ones(layout.num_pairs)
         y, max_score, share = (torch.empty_like(q) for _ in range(3))
         kernel, output = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), Output(*arrays(y, share))
         q_array, k_array, v_array, mask_array = arrays(q, k, v, mask)

@@ -17,11 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput
+from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.segments import sum_rows
 from graphgps_spse.ops.triton_launch import (
     HeadColumns,
     accumulator,
     backward_tile,
+    dropout_bound,
     forward_tile,
     same_strides,
     triton_type,
@@ -39,18 +41,16 @@ def chromatic_attention(given: ChromaticInput) -> Tensor:
     ab_PW = ab_PW.index_add(0, given.rows_E, edge_EW.to(ab_PW.dtype))
     nodes = same_strides(given.q_ND, given.k_ND, given.v_ND)
     tile, _ = backward_tile(HeadColumns.of(given.q_ND.shape[1], given.num_heads), ab_PW.dtype)
-    layout, mask = given.layout, given.dropout_mask_P1
-    y_ND, _ = _attend(
-        ab_PW, *nodes, None if mask is None else mask.flatten(), layout.query_rows_3N, *layout.key_tiles(tile),
-        given.num_heads,
-    )  # fmt: skip
+    layout, rate = given.layout, given.dropout_rate
+    seed = draw_dropout_seed(1, ab_PW.device) if rate else None
+    y_ND, _ = _attend(ab_PW, *nodes, seed, layout.query_rows_3N, *layout.key_tiles(tile), given.num_heads, rate)
     return y_ND
 
 
 @torch.library.custom_op("graphgps_spse::csa_attend", mutates_args=())
 def _attend(
-    ab: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor, tiles: Tensor, parts: Tensor,
-    num_parts: int, num_heads: int,
+    ab: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, rows: Tensor, tiles: Tensor, parts: Tensor,
+    num_parts: int, num_heads: int, rate: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return y and the logarithm of the denominators, [N, D] each.
 
@@ -63,7 +63,7 @@ def _attend(
     tile, num_warps = forward_tile(columns)
     if len(q):
         triton_kernels.attend[(len(q),)](
-            ab, q, k, v, q.stride(0), mask, rows, y, lse, len(q), *columns, TILE=tile, HAS_MASK=mask is not None,
+            ab, q, k, v, q.stride(0), seed, rows, y, lse, len(q), *columns, TILE=tile, BOUND=dropout_bound(rate),
             ACC=triton_type(lse), num_warps=num_warps,
         )  # fmt: skip
     return y, lse
@@ -71,8 +71,8 @@ def _attend(
 
 @torch.library.custom_op("graphgps_spse::csa_attend_backward", mutates_args=())
 def _attend_backward(
-    ab: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tiles: Tensor, num_parts: int, y: Tensor,
-    lse: Tensor, grad_y: Tensor, num_heads: int,
+    ab: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, tiles: Tensor, num_parts: int, y: Tensor,
+    lse: Tensor, grad_y: Tensor, num_heads: int, rate: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients of ab, k and v, and that of q in parts, [num_parts, D]."""
     from graphgps_spse.ops.chromatic_attention import triton_kernels
@@ -82,8 +82,8 @@ def _attend_backward(
     tile, num_warps = backward_tile(columns, ab.dtype)
     if len(tiles):
         triton_kernels.attend_backward[(len(tiles),)](
-            ab, q, k, v, q.stride(0), mask, tiles, y, lse, grad_y, grad_ab, grad_q, grad_k, grad_v, *columns,
-            TILE=tile, HAS_MASK=mask is not None, ACC=triton_type(lse), num_warps=num_warps,
+            ab, q, k, v, q.stride(0), seed, tiles, y, lse, grad_y, grad_ab, grad_q, grad_k, grad_v, *columns,
+            TILE=tile, BOUND=dropout_bound(rate), ACC=triton_type(lse), num_warps=num_warps,
         )  # fmt: skip
     return grad_ab, grad_k, grad_v, grad_q
 
@@ -100,25 +100,25 @@ def _gradients(ab: Tensor, k: Tensor, v: Tensor, num_parts: int, lse: Tensor) ->
 
 
 @_attend.register_fake
-def _(ab, q, k, v, mask, rows, tiles, parts, num_parts, num_heads):
+def _(ab, q, k, v, seed, rows, tiles, parts, num_parts, num_heads, rate):
     return _attended(ab, q)
 
 
 @_attend_backward.register_fake
-def _(ab, q, k, v, mask, tiles, num_parts, y, lse, grad_y, num_heads):
+def _(ab, q, k, v, seed, tiles, num_parts, y, lse, grad_y, num_heads, rate):
     return _gradients(ab, k, v, num_parts, lse)
 
 
 def _save(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
-    ab, q, k, v, mask, _, tiles, parts, ctx.num_parts, ctx.num_heads = inputs
-    ctx.save_for_backward(ab, q, k, v, mask, tiles, parts, *output)
+    ab, q, k, v, seed, _, tiles, parts, ctx.num_parts, ctx.num_heads, ctx.rate = inputs
+    ctx.save_for_backward(ab, q, k, v, seed, tiles, parts, *output)
 
 
 @partial(_attend.register_autograd, setup_context=_save)
 def _differentiate(ctx: Any, grad_y: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
-    ab, q, k, v, mask, tiles, parts, y, lse = ctx.saved_tensors
+    ab, q, k, v, seed, tiles, parts, y, lse = ctx.saved_tensors
     grad_ab, grad_k, grad_v, grad_q = _attend_backward(
-        ab, q, k, v, mask, tiles, ctx.num_parts, y, lse, grad_y.contiguous(), ctx.num_heads
+        ab, q, k, v, seed, tiles, ctx.num_parts, y, lse, grad_y.contiguous(), ctx.num_heads, ctx.rate
     )
     grad_q = sum_rows(grad_q, parts).to(q.dtype)
-    return grad_ab, grad_q, grad_k, grad_v, None, None, None, None, None, None
+    return grad_ab, grad_q, grad_k, grad_v, *[None] * 7

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput, PairMap
+from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.segments import widened
 
 
@@ -12,7 +13,8 @@ def chromatic_attention(given: ChromaticInput) -> Tensor:
     layout, value_PD = given.layout, _mapped(given, given.value)
     alpha_PD = _exponentials(given)
     total_ND = layout.sum_keys(alpha_PD)
-    alpha_PD = alpha_PD if given.dropout_mask_P1 is None else alpha_PD * given.dropout_mask_P1
+    if given.dropout_rate:
+        alpha_PD = alpha_PD * draw_dropout_mask(layout.num_pairs, 1, given.dropout_rate, alpha_PD)
     return layout.sum_keys(alpha_PD * (layout.at_keys(given.v_ND) + value_PD)) / total_ND
 
 

@@ -3,24 +3,26 @@
 Columns of width D are ordered (head, position in head). A tile of columns is [CP, HP], the head width C and the number
 of heads H rounded up to powers of two. No kernel uses atomics: every sum has one order, so equal input gives equal
 bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates. A kernel handles TILE keys at a
-time. HAS_MASK is False where there is no dropout mask.
+time. BOUND is the rate of dropout in units of 2^-32.
 """
 
 import triton
 import triton.language as tl
 
+from graphgps_spse.ops.triton_dropout import dropout_mask
+
 
 @triton.jit
 def attend(
-    ab, q, k, v, stride, mask, rows, y, lse, num_nodes,
+    ab, q, k, v, stride, seed, rows, y, lse, num_nodes,
     C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,
-    HAS_MASK: tl.constexpr, ACC: tl.constexpr,
+    BOUND: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """One query: write y and the logarithm of each channel's denominator.
 
-    ab: [P, 2D] A and B. q, k, v: [N, D], rows `stride` values apart. mask: [P] dropout mask. rows: [3, N] first key,
-    number of keys and first pair row of each query. num_nodes: N. y, lse: [N, D] are written. The softmax is that of
-    one pass: sums are scaled down whenever a larger score is met.
+    ab: [P, 2D] A and B. q, k, v: [N, D], rows `stride` values apart. seed: [1] int64, None without dropout. rows:
+    [3, N] first key, number of keys and first pair row of each query. num_nodes: N. y, lse: [N, D] are written. The
+    softmax is that of one pass: sums are scaled down whenever a larger score is met.
     """
     D: tl.constexpr = C * H
     i = tl.program_id(0).to(tl.int64)
@@ -42,8 +44,8 @@ def attend(
         x = tl.exp(score - new_top[None, :, :])
         shrink = tl.exp(top - new_top)
         total = total * shrink + tl.sum(x, axis=0)
-        if HAS_MASK:
-            x *= tl.load(mask + row + j, mask=live, other=0).to(ACC)[:, None, None]
+        if BOUND > 0:
+            x *= dropout_mask(seed, row + j, BOUND, ACC)[:, None, None]
         shifted = tl.load(v + at_key, mask=there, other=0).to(ACC) + tl.load(ab + at + D, mask=there, other=0).to(ACC)
         sum_v = sum_v * shrink + tl.sum(x * shifted, axis=0)
         top = new_top
@@ -53,13 +55,13 @@ def attend(
 
 @triton.jit
 def attend_backward(
-    ab, q, k, v, stride, mask, tiles, y, lse, grad_y, grad_ab, grad_q_parts, grad_k, grad_v,
+    ab, q, k, v, stride, seed, tiles, y, lse, grad_y, grad_ab, grad_q_parts, grad_k, grad_v,
     C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,
-    HAS_MASK: tl.constexpr, ACC: tl.constexpr,
+    BOUND: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """One tile of keys of a graph, query by query: the gradients of what `attend` reads.
 
-    ab, q, k, v, stride, mask: as in `attend`. tiles: [T, 6] of PairLayout.key_tiles. y, lse: [N, D], results of
+    ab, q, k, v, stride, seed: as in `attend`. tiles: [T, 6] of PairLayout.key_tiles. y, lse: [N, D], results of
     `attend`. grad_y: [N, D] gradient of y. grad_ab: [P, 2D] and grad_k, grad_v: [N, D] are written. grad_q_parts:
     [Q, D] written, one row for each query and tile of its graph, to be added up.
     """
@@ -87,8 +89,8 @@ def attend_backward(
         alpha = tl.where(there, tl.exp(score - log_total[None, :, :]), 0.0)
         shifted = vj + tl.load(ab + at + D, mask=there, other=0).to(ACC)
         gm = g[None, :, :]
-        if HAS_MASK:
-            gm = gm * tl.load(mask + r, mask=live, other=0).to(ACC)[:, None, None]
+        if BOUND > 0:
+            gm = gm * dropout_mask(seed, r, BOUND, ACC)[:, None, None]
         gs = alpha * (gm * shifted - mean[None, :, :])
         gb = alpha * gm
         tl.store(grad_ab + at, gs.to(grad_ab.dtype.element_ty), mask=there)

@@ -16,7 +16,11 @@ The pair features of a layer are not stored: they are e = u * scale + shift, whe
 and scale and shift are its BatchNorm. Columns of width D are ordered (position in head, head), those of W = 2D
 (w then b, position in head, head).
 
-Gradients flow to every tensor but the masks. A logit that was clamped passes no gradient; the root has gradient 0 at 0.
+An entry of m is 0 with probability `attention_dropout_rate` and otherwise 1 / (1 - rate), and so is n with
+`pair_dropout_rate`. The implementation draws them from torch's generator: reference.py and cpu.py draw the same ones, m
+before n; cuda.py draws two seeds, from which its kernels compute each entry where they need it.
+
+Gradients flow to every tensor. A logit that was clamped passes no gradient; the root has gradient 0 at 0.
 What backward keeps is the implementation's choice: autograd keeps every step of the reference; cpu.py keeps u, the next
 u, alpha, which logits were clamped, and the inputs, and computes h again.
 """
@@ -61,10 +65,10 @@ class GritInput(NamedTuple):
     weights: PairWeights
     clamp: float
     """Bound of the logits, at least 0; infinity for none."""
-    attention_dropout_mask_PH: Tensor | None
-    """0 or 1 / (1 - rate) for each attention weight; None for no dropout."""
-    pair_dropout_mask_PD: Tensor | None
-    """0 or 1 / (1 - rate) for each hidden feature on its way into the update; None for no dropout."""
+    attention_dropout_rate: float
+    """Of attention weights; 0 for no dropout."""
+    pair_dropout_rate: float
+    """Of hidden features on their way into the update; 0 for no dropout."""
     with_statistics: bool
     """Whether to return mean and variance of the next u."""
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.ops.chunks import Chunk, cut_into_chunks
+from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs import cpu_kernels
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, linear, unsupported
@@ -43,9 +44,10 @@ def grit_pairs(given: GritInput) -> GritOutput:
     u, scale, shift, map_w, map_b, logit, q, k, v = (x.contiguous() for x in tensors)
     out_w = None if weights.out_DD is None else weights.out_DD.contiguous()
     with torch.no_grad():  # _Derivative has the derivative
-        (num_pairs, dim), mask, pair_mask = u.shape, given.attention_dropout_mask_PH, given.pair_dropout_mask_PD
+        (num_pairs, dim), rate, pair_rate = u.shape, given.attention_dropout_rate, given.pair_dropout_rate
+        mask = draw_dropout_mask(num_pairs, heads, rate, u) if rate else u.new_ones(num_pairs, heads)
+        pair_mask = draw_dropout_mask(num_pairs, dim, pair_rate, u) if pair_rate else None
         kernel, windows = cpu_kernels.grit_kernels(dim // heads, heads), cut_into_chunks(layout, CHUNK_ROWS)
-        mask = u.new_ones(num_pairs, heads) if mask is None else mask
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
         value, pair = torch.empty_like(q), torch.empty_like(q)
         u_next = None if out_w is None else torch.empty_like(u)
@@ -85,7 +87,7 @@ def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
     u_PD, map_WD, q_ND = (torch.zeros(rows, dim, dtype=dtype, requires_grad=True) for rows in (4, 2 * dim, 2))
     weights = PairWeights(map_WD, map_WD[:, 0], map_WD[0], map_WD[:dim], map_WD[0])
     pairs, layout = PairStream(u_PD), PairLayout((2,))
-    given = GritInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, None, None, with_statistics=True)
+    given = GritInput(layout, num_heads, pairs, q_ND, q_ND, q_ND, weights, 1.0, 0.0, 0.0, with_statistics=True)
     torch.stack([part.sum() for part in grit_pairs(given) if part is not None]).sum().backward()
 
 

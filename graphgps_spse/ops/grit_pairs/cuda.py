@@ -16,12 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
 from graphgps_spse.ops.segments import sum_rows
 from graphgps_spse.ops.triton_launch import (
     HeadColumns,
     accumulator,
     backward_tile,
+    dropout_bound,
     forward_tile,
     power_of_two,
     rows_for,
@@ -47,14 +49,15 @@ def grit_pairs(given: GritInput) -> GritOutput:
     wb_PW = F.linear(u_PD, map_WD, map_bias_W)
     tile, _ = backward_tile(HeadColumns.of(u_PD.shape[1], given.num_heads), wb_PW.dtype)
     nodes = same_strides(given.q_ND, given.k_ND, given.v_ND)
+    rates = given.attention_dropout_rate, given.pair_dropout_rate
+    seeds = draw_dropout_seed(2, u_PD.device) if any(rates) else None
     h_PD, value_ND, pair_ND, _ = _attend(
-        wb_PW, *nodes, weights.logit_D, given.attention_dropout_mask_PH, layout.query_rows_3N,
-        *layout.key_tiles(tile), given.num_heads, given.clamp,
+        wb_PW, *nodes, weights.logit_D, seeds, layout.query_rows_3N, *layout.key_tiles(tile), given.num_heads,
+        given.clamp, *rates,
     )  # fmt: skip
     if weights.out_DD is None or weights.out_bias_D is None:
         return GritOutput(value_ND, pair_ND, None, None, None)
-    dropped_PD = h_PD if given.pair_dropout_mask_PD is None else h_PD * given.pair_dropout_mask_PD
-    mapped_PD, bias_D = F.linear(dropped_PD, weights.out_DD), weights.out_bias_D
+    mapped_PD, bias_D = F.linear(h_PD, weights.out_DD), weights.out_bias_D
     if scale_D is None or shift_D is None:
         scale_D, shift_D = torch.ones_like(bias_D), torch.zeros_like(bias_D)
     next_PD, statistics = _update(mapped_PD, u_PD, scale_D, shift_D + bias_D, given.with_statistics)
@@ -64,12 +67,13 @@ def grit_pairs(given: GritInput) -> GritOutput:
 
 @torch.library.custom_op("graphgps_spse::grit_attend", mutates_args=())
 def _attend(
-    wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, mask: Tensor | None, rows: Tensor, tiles: Tensor,
-    parts: Tensor, num_parts: int, num_heads: int, clamp: float,
+    wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, seeds: Tensor | None, rows: Tensor, tiles: Tensor,
+    parts: Tensor, num_parts: int, num_heads: int, clamp: float, rate: float, pair_rate: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return h [P, D], the sums over keys [N, D] of values and of h, and the logarithm of the denominators [N, H].
+    """Return h after dropout [P, D], the sums over keys [N, D] of values and of h, and the log denominators [N, H].
 
-    rows: `query_rows_3N` of the layout; tiles, parts and num_parts: its `key_tiles`, for backward.
+    seeds: [2] of attention weights and of hidden features; None without dropout. rate, pair_rate: their rates of
+    dropout. rows: `query_rows_3N` of the layout; tiles, parts and num_parts: its `key_tiles`, for backward.
     """
     from graphgps_spse.ops.grit_pairs import triton_kernels
 
@@ -78,18 +82,18 @@ def _attend(
     tile, num_warps = forward_tile(columns)
     if len(q):
         triton_kernels.attend[(len(q),)](
-            wb, q, k, v, q.stride(0), logit, mask, rows, h, value, pair, lse, len(q), *columns,
-            TILE=tile, CLAMP=clamp, HAS_MASK=mask is not None, ACC=triton_type(lse),
-            num_warps=num_warps,
+            wb, q, k, v, q.stride(0), logit, seeds, rows, h, value, pair, lse, len(q), *columns,
+            TILE=tile, CLAMP=clamp, BOUND=dropout_bound(rate), PAIR_BOUND=dropout_bound(pair_rate),
+            ACC=triton_type(lse), num_warps=num_warps,
         )  # fmt: skip
     return h, value, pair, lse
 
 
 @torch.library.custom_op("graphgps_spse::grit_attend_backward", mutates_args=())
 def _attend_backward(
-    wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, mask: Tensor | None, tiles: Tensor, num_parts: int,
+    wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, seeds: Tensor | None, tiles: Tensor, num_parts: int,
     value: Tensor, pair: Tensor, lse: Tensor, grad_h: Tensor | None, grad_value: Tensor, grad_pair: Tensor,
-    num_heads: int, clamp: float,
+    num_heads: int, clamp: float, rate: float, pair_rate: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients of wb, k and v, and those of q and logit in parts: [num_parts, D] and [T, D]."""
     from graphgps_spse.ops.grit_pairs import triton_kernels
@@ -99,9 +103,10 @@ def _attend_backward(
     tile, num_warps = backward_tile(columns, wb.dtype)
     if len(tiles):
         triton_kernels.attend_backward[(len(tiles),)](
-            wb, q, k, v, q.stride(0), logit, mask, tiles, value, pair, lse, grad_h, grad_value, grad_pair, grads[0],
+            wb, q, k, v, q.stride(0), logit, seeds, tiles, value, pair, lse, grad_h, grad_value, grad_pair, grads[0],
             grads[3], grads[1], grads[2], grads[4], *columns, TILE=tile, CLAMP=clamp,
-            HAS_MASK=mask is not None, HAS_GRAD_H=grad_h is not None, ACC=triton_type(lse), num_warps=num_warps,
+            BOUND=dropout_bound(rate), PAIR_BOUND=dropout_bound(pair_rate), HAS_GRAD_H=grad_h is not None,
+            ACC=triton_type(lse), num_warps=num_warps,
         )  # fmt: skip
     return grads
 
@@ -171,12 +176,12 @@ def _update_gradients(out: Tensor, u: Tensor, statistics: Tensor) -> tuple[Tenso
 
 
 @_attend.register_fake
-def _(wb, q, k, v, logit, mask, rows, tiles, parts, num_parts, num_heads, clamp):
+def _(wb, q, k, v, logit, seeds, rows, tiles, parts, num_parts, num_heads, clamp, rate, pair_rate):
     return _attended(wb, q, num_heads)
 
 
 @_attend_backward.register_fake
-def _(wb, q, k, v, logit, mask, tiles, num_parts, value, pair, lse, *others):
+def _(wb, q, k, v, logit, seeds, tiles, num_parts, value, pair, lse, *others):
     return _attend_gradients(wb, k, v, tiles, num_parts, lse)
 
 
@@ -191,8 +196,8 @@ def _(grad_out, out, u, scale, statistics, grad_statistics):
 
 
 def _save_attend(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
-    wb, q, k, v, logit, mask, _, tiles, parts, ctx.num_parts, ctx.num_heads, ctx.clamp = inputs
-    ctx.save_for_backward(wb, q, k, v, logit, mask, tiles, parts, *output[1:])
+    wb, q, k, v, logit, seeds, _, tiles, parts, ctx.num_parts, *ctx.numbers = inputs
+    ctx.save_for_backward(wb, q, k, v, logit, seeds, tiles, parts, *output[1:])
     ctx.set_materialize_grads(False)
 
 
@@ -200,14 +205,14 @@ def _save_attend(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> N
 def _differentiate_attend(
     ctx: Any, grad_h: Tensor | None, grad_value: Tensor | None, grad_pair: Tensor | None, grad_lse: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    wb, q, k, v, logit, mask, tiles, parts, value, pair, lse = ctx.saved_tensors
+    wb, q, k, v, logit, seeds, tiles, parts, value, pair, lse = ctx.saved_tensors
     grads = [torch.zeros_like(value) if grad is None else grad.contiguous() for grad in (grad_value, grad_pair)]
     grad_h = None if grad_h is None else grad_h.contiguous()
     grad_wb, grad_k, grad_v, grad_q, grad_logit = _attend_backward(
-        wb, q, k, v, logit, mask, tiles, ctx.num_parts, value, pair, lse, grad_h, *grads, ctx.num_heads, ctx.clamp
+        wb, q, k, v, logit, seeds, tiles, ctx.num_parts, value, pair, lse, grad_h, *grads, *ctx.numbers
     )
     grad_q, grad_logit = sum_rows(grad_q, parts).to(q.dtype), grad_logit.sum(0).to(logit.dtype)
-    return grad_wb, grad_q, grad_k, grad_v, grad_logit, None, None, None, None, None, None, None
+    return grad_wb, grad_q, grad_k, grad_v, grad_logit, *[None] * 9
 
 
 def _save_update(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:

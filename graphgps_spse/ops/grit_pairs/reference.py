@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
 from graphgps_spse.ops.segments import widened
 
@@ -13,15 +14,16 @@ def grit_pairs(given: GritInput) -> GritOutput:
     layout, heads, weights = given.layout, given.num_heads, given.weights
     e_PD, h_PD = _features(given)
     alpha_PH = _softmax(given, h_PD)
-    if given.attention_dropout_mask_PH is not None:
-        alpha_PH = alpha_PH * given.attention_dropout_mask_PH
+    if given.attention_dropout_rate:
+        alpha_PH = alpha_PH * draw_dropout_mask(*alpha_PH.shape, given.attention_dropout_rate, alpha_PH)
     alpha_PD = alpha_PH.repeat(1, h_PD.shape[1] // heads)
     value_ND = layout.sum_keys(alpha_PD * layout.at_keys(given.v_ND))
     pair_ND = layout.sum_keys(alpha_PD * h_PD)
     if weights.out_DD is None:
         return GritOutput(value_ND, pair_ND, None, None, None)
-    dropped_PD = h_PD if given.pair_dropout_mask_PD is None else h_PD * given.pair_dropout_mask_PD
-    u_PD = e_PD + F.linear(dropped_PD, weights.out_DD, weights.out_bias_D)
+    if given.pair_dropout_rate:
+        h_PD = h_PD * draw_dropout_mask(*h_PD.shape, given.pair_dropout_rate, alpha_PH)
+    u_PD = e_PD + F.linear(h_PD, weights.out_DD, weights.out_bias_D)
     if not given.with_statistics:
         return GritOutput(value_ND, pair_ND, u_PD, None, None)
     var_D, mean_D = torch.var_mean(widened(u_PD), dim=0, correction=0)

@@ -3,26 +3,29 @@
 Columns of width D are ordered (position in head, head). A tile of columns is [CP, HP], the head width C and the number
 of heads H rounded up to powers of two. No kernel uses atomics: every sum has one order, so equal input gives equal
 bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates. A kernel handles TILE keys, or ROWS
-pairs, at a time; DP is D rounded up to a power of two. CLAMP bounds the logits. HAS_MASK, HAS_GRAD_H and HAS_STATISTICS
-are False where there is no dropout mask, no update of pairs, or no BatchNorm after the update.
+pairs, at a time; DP is D rounded up to a power of two. CLAMP bounds the logits. BOUND and PAIR_BOUND are the rates of
+dropout of attention weights and of hidden features, in units of 2^-32. HAS_GRAD_H and HAS_STATISTICS are False where
+there is no update of pairs, or no BatchNorm after the update.
 """
 
 import triton
 import triton.language as tl
 
+from graphgps_spse.ops.triton_dropout import dropout_mask
+
 
 @triton.jit
 def attend(
-    wb, q, k, v, stride, a, mask, rows, h, value, pair, lse, num_nodes,
+    wb, q, k, v, stride, a, seeds, rows, h, value, pair, lse, num_nodes,
     C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,
-    CLAMP: tl.constexpr, HAS_MASK: tl.constexpr, ACC: tl.constexpr,
+    CLAMP: tl.constexpr, BOUND: tl.constexpr, PAIR_BOUND: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """One query: write h of its pairs, both sums over its keys, and the logarithm of each head's denominator.
 
-    wb: [P, 2D] w and b. q, k, v: [N, D], rows `stride` values apart. a: [D] weights of the logits. mask: [P, H] dropout
-    mask. rows: [3, N] first key, number of keys and first pair row of each query. num_nodes: N. h: [P, D], value, pair:
-    [N, D] and lse: [N, H] are written. The softmax is that of one pass: sums are scaled down whenever a larger logit is
-    met.
+    wb: [P, 2D] w and b. q, k, v: [N, D], rows `stride` values apart. a: [D] weights of the logits. seeds: [2] int64, of
+    attention weights and of hidden features; None without dropout. rows: [3, N] first key, number of keys and first
+    pair row of each query. num_nodes: N. h: [P, D] after dropout, value, pair: [N, D] and lse: [N, H] are written. The
+    softmax is that of one pass: sums are scaled down whenever a larger logit is met.
     """
     D: tl.constexpr = C * H
     i = tl.program_id(0).to(tl.int64)
@@ -45,7 +48,10 @@ def attend(
         root = tl.where(s < 0, -root, root)
         e = root + tl.load(wb + r * (2 * D) + D + col[None, :, :], mask=there, other=0).to(ACC)
         e = tl.where(e <= 0, 0.0, e)
-        tl.store(h + r * D + col[None, :, :], e.to(h.dtype.element_ty), mask=there)
+        dropped = e
+        if PAIR_BOUND > 0:
+            dropped = e * dropout_mask(seeds + 1, r * D + col[None, :, :], PAIR_BOUND, ACC)
+        tl.store(h + r * D + col[None, :, :], dropped.to(h.dtype.element_ty), mask=there)
         y = tl.sum(e * weight_a[None, :, :], axis=1)
         y = tl.where(y > CLAMP, CLAMP, y)
         y = tl.where(y < -CLAMP, -CLAMP, y)
@@ -54,9 +60,8 @@ def attend(
         x = tl.exp(y - new_top[None, :])
         shrink = tl.exp(top - new_top)
         total = total * shrink + tl.sum(x, axis=0)
-        if HAS_MASK:
-            at_mask = (row + j)[:, None] * H + head[None, :]
-            x *= tl.load(mask + at_mask, mask=live[:, None] & (head[None, :] < H), other=0).to(ACC)
+        if BOUND > 0:
+            x *= dropout_mask(seeds, (row + j)[:, None] * H + head[None, :], BOUND, ACC)
         vj = tl.load(v + at_key, mask=there, other=0).to(ACC)
         sum_v = sum_v * shrink[None, :] + tl.sum(x[:, None, :] * vj, axis=0)
         sum_h = sum_h * shrink[None, :] + tl.sum(x[:, None, :] * e, axis=0)
@@ -68,15 +73,15 @@ def attend(
 
 @triton.jit
 def attend_backward(
-    wb, q, k, v, stride, a, mask, tiles, value, pair, lse, grad_h, grad_value, grad_pair,
+    wb, q, k, v, stride, a, seeds, tiles, value, pair, lse, grad_h, grad_value, grad_pair,
     grad_wb, grad_q_parts, grad_k, grad_v, grad_a_parts,
     C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,
-    CLAMP: tl.constexpr, HAS_MASK: tl.constexpr, HAS_GRAD_H: tl.constexpr, ACC: tl.constexpr,
+    CLAMP: tl.constexpr, BOUND: tl.constexpr, PAIR_BOUND: tl.constexpr, HAS_GRAD_H: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """One tile of keys of a graph, query by query: the gradients of what `attend` reads. h is computed again.
 
-    wb, q, k, v, stride, a, mask: as in `attend`. tiles: [T, 6] of PairLayout.key_tiles. value, pair: [N, D] and lse:
-    [N, H], results of `attend`. grad_h: [P, D] gradient of h from the update of pairs. grad_value, grad_pair: [N, D]
+    wb, q, k, v, stride, a, seeds: as in `attend`. tiles: [T, 6] of PairLayout.key_tiles. value, pair: [N, D] and lse:
+    [N, H], results of `attend`. grad_h: [P, D] gradient of h after dropout. grad_value, grad_pair: [N, D]
     gradients of both sums. grad_wb: [P, 2D] and grad_k, grad_v: [N, D] are written. grad_q_parts: [Q, D] written, one
     row for each query and tile of its graph, to be added up. grad_a_parts: [T, D] written, one row for each tile.
     """
@@ -116,9 +121,8 @@ def attend_backward(
         alpha = tl.where(live[:, None], tl.exp(y - log_total[None, :]), 0.0)
         gx = tl.sum(go[None, :, :] * vj + gt[None, :, :] * e, axis=1)
         weight = alpha
-        if HAS_MASK:
-            at_mask = (row + i * n + j)[:, None] * H + head[None, :]
-            m = tl.load(mask + at_mask, mask=live[:, None] & (head[None, :] < H), other=0).to(ACC)
+        if BOUND > 0:
+            m = dropout_mask(seeds, (row + i * n + j)[:, None] * H + head[None, :], BOUND, ACC)
             gx *= m
             weight = alpha * m
         gx = tl.where(cut, 0.0, alpha * (gx - mean[None, :]))
@@ -126,7 +130,10 @@ def attend_backward(
         ga += tl.sum(gx[:, None, :] * e, axis=0)
         gz = weight[:, None, :] * gt[None, :, :] + gx[:, None, :] * weight_a[None, :, :]
         if HAS_GRAD_H:
-            gz += tl.load(grad_h + r * D + col[None, :, :], mask=there, other=0).to(ACC)
+            gh = tl.load(grad_h + r * D + col[None, :, :], mask=there, other=0).to(ACC)
+            if PAIR_BOUND > 0:
+                gh *= dropout_mask(seeds + 1, r * D + col[None, :, :], PAIR_BOUND, ACC)
+            gz += gh
         gz = tl.where(e <= 0, 0.0, gz)
         gs = tl.where(root == 0, 0.0, gz * (0.5 / root))
         tl.store(grad_wb + r * (2 * D) + col[None, :, :], (gs * qk).to(grad_wb.dtype.element_ty), mask=there)
