@@ -36,6 +36,9 @@ __all__ = ["grit_pairs", "unsupported"]
 
 UPDATE_VALUES, MERGED_VALUES, UPDATE_WARPS = 2048, 2048, 4
 """Values of a tile and warps, which keep the kernels of the update within the registers of a multiprocessor."""
+BACKWARD_REGISTERS = {4: 168}
+"""Bound of the registers of a thread in the backward kernel of attention, by warps: three programs of 4 warps run side
+by side. Without a bound, the compiler spills a few registers to run four."""
 
 
 def grit_pairs(given: GritInput) -> GritOutput:
@@ -106,7 +109,7 @@ def _attend_backward(
             wb, q, k, v, q.stride(0), logit, seeds, tiles, value, pair, lse, grad_h, grad_value, grad_pair, grads[0],
             grads[3], grads[1], grads[2], grads[4], *columns, TILE=tile, CLAMP=clamp,
             BOUND=dropout_bound(rate), PAIR_BOUND=dropout_bound(pair_rate), HAS_GRAD_H=grad_h is not None,
-            ACC=triton_type(lse), num_warps=num_warps,
+            ACC=triton_type(lse), num_warps=num_warps, maxnreg=BACKWARD_REGISTERS.get(num_warps),
         )  # fmt: skip
     return grads
 
