@@ -87,7 +87,7 @@ def test_tiles_end_within_and_between_graphs(monkeypatch):
 
 def test_dropout_comes_from_the_generator_of_torch():
     """And attention weights and hidden features have a seed each."""
-    given, _ = layer_input((9,), 3, 2)
+    given, _ = layer_input((3,), 3, 2)
     for part, rates in (("value_ND", (0.5, 0.0)), ("u_PD", (0.0, 0.5))):
         outputs, only = [], given._replace(attention_dropout_rate=rates[0], pair_dropout_rate=rates[1])
         for seed in (1, 1, 2):
@@ -136,7 +136,7 @@ def test_automatic_mixed_precision_of_a_layer():
 
 
 def operator_arguments() -> dict[str, tuple]:
-    given, _ = layer_input((2, 3), 3, 2)
+    given, _ = layer_input((3,), 3, 2)
     wb = F.linear(given.pairs.u_PD, given.weights.map_WD, given.weights.map_bias_W).detach().requires_grad_()
     nodes = [x.detach().requires_grad_() for x in (given.q_ND, given.k_ND, given.v_ND, given.weights.logit_D)]
     seeds, rows, tiles = torch.tensor([5, 6]), given.layout.query_rows_3N, given.layout.key_tiles(2)

@@ -15,14 +15,14 @@ def grit_pairs(given: GritInput) -> GritOutput:
     e_PD, h_PD = _features(given)
     alpha_PH = _softmax(given, h_PD)
     if given.attention_dropout_rate:
-        alpha_PH = alpha_PH * draw_dropout_mask(*alpha_PH.shape, given.attention_dropout_rate, alpha_PH)
+        alpha_PH = alpha_PH * draw_dropout_mask(layout.num_pairs, heads, given.attention_dropout_rate, alpha_PH)
     alpha_PD = alpha_PH.repeat(1, h_PD.shape[1] // heads)
     value_ND = layout.sum_keys(alpha_PD * layout.at_keys(given.v_ND))
     pair_ND = layout.sum_keys(alpha_PD * h_PD)
     if weights.out_DD is None:
         return GritOutput(value_ND, pair_ND, None, None, None)
     if given.pair_dropout_rate:
-        h_PD = h_PD * draw_dropout_mask(*h_PD.shape, given.pair_dropout_rate, alpha_PH)
+        h_PD = h_PD * draw_dropout_mask(layout.num_pairs, h_PD.shape[1], given.pair_dropout_rate, alpha_PH)
     u_PD = e_PD + F.linear(h_PD, weights.out_DD, weights.out_bias_D)
     if not given.with_statistics:
         return GritOutput(value_ND, pair_ND, u_PD, None, None)
