@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError
+from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.seeding import derive_seed
 
 WAIT_HOURS = 12  # at most: the others wait while the first prepares data
@@ -153,6 +154,7 @@ class Processes(OneProcess):
                 elif callable(synchronise := getattr(child, "synchronise", None)):
                     synchronise(self.moments)
 
+    @not_compiled  # PyTorch 2.11 compiles the backward pass of this sum to none: gradients of one share only
     def moments(self, mean_D: Tensor, var_D: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean, biased variance and number of the rows of all processes from those of each; differentiable."""
         if not num_rows:  # no mean and no variance, but still a part of the graph that the others wait for

@@ -64,6 +64,7 @@ def test_each_method_equals_naive_enumeration(monkeypatch, method, directed):
             assert not chunk.status_GK.any()
 
 
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 adds an int and a uint64 as floats")
 def test_kernels_without_the_compiler():
     """Index errors that compiled code would not notice are raised here."""
     here = Path(__file__).parent
