@@ -48,7 +48,9 @@ LAYERS = {
     "ops": ({"errors", "jit"}, {"numpy", "torch", "triton"}),
     "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
     "training": (
-        CORE | {"config.identity", "files", "seeding", "data.base", "data.name_targets", "data.pair_targets"},
+        CORE
+        | {"config.identity", "files", "seeding", "data.base", "data.name_targets", "data.pair_targets"}
+        | {"ops.not_compiled"},
         {"numpy", "torch", "tqdm", "wandb"},
     ),
     "results": ({"errors", "files"}, STDLIB_ONLY),
