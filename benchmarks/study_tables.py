@@ -1,13 +1,15 @@
-"""Tables of the studies of molecules in docs/results.md, from their records.
+"""Tables and figures of the studies in docs/results.md, from their records.
 
     python benchmarks/study_tables.py benchmarks/results/molecules.json --runs results    # add runs
     python benchmarks/study_tables.py benchmarks/results/molecules.json    # print the tables
     python benchmarks/study_tables.py benchmarks/results/molecules.json --page docs/results.md    # renew them
+    python benchmarks/study_tables.py benchmarks/results/cycles.json --figure docs/pictures/cycles.png
 
 The first table of a study has the test scores, mean ± sample standard deviation over seeds, and the number of seeds.
 The second has the comparisons of the design: the difference, Hedges' g, the p-values of Student's, Welch's and the
 paired t-test, and Welch's with Holm's correction over all comparisons of the study. A complete study of several data
-sets ends with mean ranks, Friedman's test and Nemenyi's critical difference at 0.05.
+sets ends with mean ranks, Friedman's test and Nemenyi's critical difference at 0.05. The study of cycles adds the
+scores by cycle length. Its figure has the score of each seed, and the learning curves on validation.
 """
 
 import argparse
@@ -18,13 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from graphgps_spse.files import write_json
+from graphgps_spse.reports.curves import mean_curve
+from graphgps_spse.reports.figures import PATHS_COLOUR, WALKS_COLOUR, style_axes
 from graphgps_spse.reports.markdown import format_p, markdown_table
 from graphgps_spse.reports.stats import MIN_SEEDS, Comparison, compare_scores, holm, rank_models, summarize
-from graphgps_spse.results import RunResult
+from graphgps_spse.results import RunResult, read_history
 
 METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
-METRICS["Peptides-func"] = "ap"
+METRICS |= {"Peptides-func": "ap", "Cycles": "accuracy"}
 """Data set -> the metric of its design."""
 PACKAGES = ("python", "torch", "numpy", "chemprop")
 """What a record names with its version."""
@@ -49,6 +56,8 @@ class Study:
     """End of the names of cells that tables leave out."""
     ranked: tuple[str, ...] = ()
     """Cells that are ranked once all have `min_seeds` seeds on all data sets."""
+    record: str = "molecules.json"
+    """File in benchmarks/results/ with the scores."""
 
 
 ENCODINGS = ("bonds", "RRWP", "SPSE", "RRWP+SPSE")
@@ -72,6 +81,13 @@ def transformers(datasets: tuple[str, ...], suffix: str = "") -> Study:
     )
 
 
+def cycles() -> Study:
+    """Return the study of counting cycles, whose cells are named MODEL-ENCODING-CONFIGURATION."""
+    pairs = [(f"{model}-SPSE-{number}", f"{model}-RWSE-{number}") for model in ("CSA", "GRIT") for number in (1, 2, 3)]
+    cells = tuple(cell for paths, walks in pairs for cell in (walks, paths))
+    return Study(("Cycles",), cells, tuple(pairs), min_seeds=10, record="cycles.json")
+
+
 STUDIES = {
     "trees of peptides": Study(("Peptides-func",), TREES, TREE_COMPARISONS),
     "trees of molecules": Study(MOLECULENET, TREES, TREE_COMPARISONS, ranked=TREES),
@@ -83,6 +99,7 @@ STUDIES = {
     ),
     "transformers": transformers(("FreeSolv",)),
     "transformers, second design": transformers(MOLECULENET, suffix="-raw_norm_typenone"),
+    "cycles": cycles(),
 }
 
 Scores = Mapping[tuple[str, str], Mapping[int, float]]
@@ -136,7 +153,19 @@ def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
         assert (cell["config_hash"], cell["fingerprints"]) == (result.config_hash, result.fingerprints), path
         cell["commits"] = sorted({*cell["commits"], environment["commit"]})
         cell["scores"][str(result.seed)] = {split: result.best[split][metric] for split in ("train", "val", "test")}
+        if result.dataset == "Cycles":
+            cell["scores"][str(result.seed)] |= _details(result, path.parent)
     return record
+
+
+def _details(result: RunResult, run: Path) -> dict[str, Any]:
+    """Return the test accuracy by cycle length, and the validation accuracy by epoch."""
+    prefix = f"{result.metric}_"
+    lines = read_history(run, "val", result.history_digests.get("val", ""))
+    return {
+        "targets": {name.removeprefix(prefix): x for name, x in result.best["test"].items() if name.startswith(prefix)},
+        "curve": {str(line["epoch"]): line[result.metric] for line in lines},
+    }
 
 
 def read_scores(record: Mapping[str, Any]) -> Scores:
@@ -174,8 +203,9 @@ def ranks_line(scores: Scores, study: Study) -> str | None:
     )
 
 
-def tables(scores: Scores, study: Study) -> Iterator[str]:
-    """Yield the scores, the comparisons and the ranks of one study as Markdown."""
+def tables(record: Mapping[str, Any], study: Study) -> Iterator[str]:
+    """Yield the scores, the comparisons, the ranks and the scores by target of one study as Markdown."""
+    scores = read_scores(record)
     known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in study.cells)]
     head = ["", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
     rows = [
@@ -184,19 +214,71 @@ def tables(scores: Scores, study: Study) -> Iterator[str]:
     ]
     yield "\n".join(markdown_table(head, [row for row in rows if any(text != "-" for text in row[1:])]))
     head = ["data set", "comparison", "seeds", "difference", "g", "student", "welch", "paired", "holm", "finding"]
-    yield "\n".join(markdown_table(head, [_line(row, study.suffix) for row in compare(scores, study)]))
+    compared = [_line(row, study.suffix) for row in compare(scores, study)]
+    if compared:
+        yield "\n".join(markdown_table(head, compared))
     ranks = ranks_line(scores, study)
     if ranks is not None:
         yield "\n".join(textwrap.wrap(ranks, 118))
+    by_target = _target_rows(record, study)
+    if by_target:
+        yield "\n".join(markdown_table(by_target[0], by_target[1:]))
 
 
-def renew(page: str, scores: Scores) -> str:
-    """Return a page with the tables of all studies renewed, each between its marks."""
-    for name, study in STUDIES.items():
+def _target_rows(record: Mapping[str, Any], study: Study) -> list[list[str]]:
+    """Return a head and the mean score over seeds of each cell and target; no rows if the record has no targets."""
+    rows: list[list[str]] = []
+    for name in study.cells:
+        seeds = record.get(f"{study.datasets[0]}/{name}", {"scores": {}})["scores"].values()
+        if not any("targets" in seed for seed in seeds):
+            continue
+        values = {t: summarize([seed["targets"][t] for seed in seeds]).mean for t in next(iter(seeds))["targets"]}
+        rows = rows or [["", *values]]
+        rows.append([name, *(f"{value:.3f}" for value in values.values())])
+    return rows
+
+
+def renew(page: str, record: Mapping[str, Any], studies: Mapping[str, Study]) -> str:
+    """Return a page with the tables of these studies renewed, each between its marks."""
+    for name, study in studies.items():
         start, _, rest = page.partition(f"<!-- table: {name} -->\n")
         _, _, end = rest.partition("\n<!-- end -->")
-        page = f"{start}<!-- table: {name} -->\n" + "\n\n".join(tables(scores, study)) + f"\n<!-- end -->{end}"
+        page = f"{start}<!-- table: {name} -->\n" + "\n\n".join(tables(record, study)) + f"\n<!-- end -->{end}"
     return page
+
+
+def draw(record: Mapping[str, Any], study: Study) -> Figure:
+    """Return a figure with a column for each comparison: the scores of all seeds, and the learning curves below."""
+    known = [pair for pair in study.comparisons if all(f"{study.datasets[0]}/{cell}" in record for cell in pair)]
+    assert known, "no comparison has runs of both cells"
+    figure = Figure(figsize=(2.3 * len(known), 4.6), layout="constrained")
+    panels = figure.subplots(2, len(known), squeeze=False, sharey="row")
+    for pair, (above, below) in zip(known, panels.T):
+        above.set_title(pair[0].replace("-SPSE", ""), fontsize=9)
+        for x, (cell, colour) in enumerate(zip(reversed(pair), (WALKS_COLOUR, PATHS_COLOUR))):
+            _draw_cell(record[f"{study.datasets[0]}/{cell}"]["scores"], cell, x, colour, above, below)
+        above.set_xticks([0, 1], [cell.split("-")[1] for cell in reversed(pair)])
+        below.set_xlabel("epoch", fontsize=8)
+        for axes in (above, below):
+            style_axes(axes)
+    panels[0, 0].set_ylabel("test accuracy", fontsize=8)
+    panels[1, 0].set_ylabel("validation accuracy", fontsize=8)
+    return figure
+
+
+def _draw_cell(
+    seeds: Mapping[str, Mapping[str, Any]], cell: str, x: int, colour: str, above: Axes, below: Axes
+) -> None:
+    values = [seed["test"] for seed in seeds.values()]
+    summary = summarize(values)
+    above.scatter([x] * len(values), values, s=12, color=colour, alpha=0.6, linewidths=0)
+    above.errorbar([x + 0.18], [summary.mean], [summary.std], fmt="_", color="black", capsize=3, linewidth=1)
+    above.set_xlim(-0.5, 1.6)
+    curves = [{int(epoch): value for epoch, value in seed["curve"].items()} for seed in seeds.values()]
+    epochs, mean, std, _ = mean_curve(curves)
+    below.plot(epochs, mean, color=colour, linewidth=1.4, label=cell.split("-")[1])
+    below.fill_between(epochs, mean - std, mean + std, color=colour, alpha=0.18, linewidth=0)
+    below.legend(fontsize=7, frameon=False)
 
 
 def _line(row: Row, suffix: str) -> Sequence[str]:
@@ -226,13 +308,17 @@ if __name__ == "__main__":
     parser.add_argument("record", type=Path, help="JSON file of scores")
     parser.add_argument("--runs", type=Path, help="folder of runs, whose results are added to the record")
     parser.add_argument("--page", type=Path, help="Markdown file in which the tables are renewed, instead of printed")
+    parser.add_argument("--figure", type=Path, help="PNG file for the figure of the record")
     args = parser.parse_args()
     if args.runs:
         known = json.loads(args.record.read_text()) if args.record.exists() else {}
         write_json(args.record, add_runs(known, args.runs))
-    scores = read_scores(json.loads(args.record.read_text()))
+    record = json.loads(args.record.read_text())
+    studies = {name: study for name, study in STUDIES.items() if study.record == args.record.name}
+    if args.figure:
+        draw(record, next(iter(studies.values()))).savefig(args.figure, dpi=130)
     if args.page:
-        args.page.write_text(renew(args.page.read_text(), scores))
-    else:
-        for name, study in STUDIES.items():
-            print(f"## {name}", *tables(scores, study), sep="\n\n", end="\n\n")
+        args.page.write_text(renew(args.page.read_text(), record, studies))
+    elif not args.figure:
+        for name, study in studies.items():
+            print(f"## {name}", *tables(record, study), sep="\n\n", end="\n\n")

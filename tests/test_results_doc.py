@@ -99,19 +99,31 @@ def test_published_baselines_are_those_of_the_command():
 
 
 @pytest.mark.parametrize(
-    "name", ["trees of peptides", "trees of molecules", "chemprop", "transformers", "transformers, second design"]
+    "name",
+    ["trees of peptides", "trees of molecules", "chemprop", "transformers", "transformers, second design", "cycles"],
 )
-def test_tables_of_molecules_are_those_of_the_record(name):
+def test_tables_of_studies_are_those_of_the_record(name):
     page = (ROOT / "docs" / "results.md").read_text()
     shown = re.search(rf"<!-- table: {name} -->\n(.*?)\n<!-- end -->", page, re.S)[1]
     study_tables = load_script("study_tables", "benchmarks")
-    scores = study_tables.read_scores(json.loads((RECORDS.parent / "molecules.json").read_text()))
-    assert shown == "\n\n".join(study_tables.tables(scores, study_tables.STUDIES[name]))
+    study = study_tables.STUDIES[name]
+    record = json.loads((RECORDS.parent / study.record).read_text())
+    assert shown == "\n\n".join(study_tables.tables(record, study))
 
 
 def test_a_record_of_molecules_keeps_what_it_has(tmp_path):
     kept = json.loads((RECORDS.parent / "molecules.json").read_text())
     assert load_script("study_tables", "benchmarks").add_runs(json.loads(json.dumps(kept)), tmp_path) == kept
+
+
+def test_runs_of_cycles_become_tables_and_a_figure():
+    study_tables = load_script("study_tables", "benchmarks")
+    record, study = study_tables.add_runs({}, RECORDS.parent / "synthetic"), study_tables.STUDIES["cycles"]
+    scores, by_length = study_tables.tables(record, study)  # three seeds are not compared
+    assert "| CSA-SPSE-1 | 0.7704 ± 0.0216 (3) |" in scores and "| CSA-SPSE-1 | 0.989 | 0.810 |" in by_length
+    panels = study_tables.draw(record, study).axes
+    assert [axes.get_title() for axes in panels[:6]] == ["CSA-1", "CSA-2", "CSA-3", "GRIT-1", "GRIT-2", "GRIT-3"]
+    assert [len(axes.lines) for axes in panels[6:]] == [2] * 6
 
 
 @pytest.mark.parametrize(
