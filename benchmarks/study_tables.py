@@ -56,6 +56,8 @@ class Study:
     """End of the names of cells that tables leave out."""
     ranked: tuple[str, ...] = ()
     """Cells that are ranked once all have `min_seeds` seeds on all data sets."""
+    only_complete: bool = False
+    """Compare on data sets of which all cells have `min_seeds` seeds, and on no others."""
     record: str = "molecules.json"
     """File in benchmarks/results/ with the scores."""
 
@@ -77,6 +79,7 @@ def transformers(datasets: tuple[str, ...], suffix: str = "") -> Study:
         (*compared, (cells["GRIT", "RRWP+SPSE"], "chemprop")),
         min_seeds=10,
         ranked=tuple(cells.values()) if len(datasets) > 1 else (),
+        only_complete=len(datasets) > 1,
         suffix=suffix,
     )
 
@@ -182,7 +185,10 @@ def compare(scores: Scores, study: Study) -> list[Row]:
         (dataset, first, second)
         for dataset in study.datasets
         for first, second in study.comparisons
-        if min(len(scores.get((dataset, cell), ())) for cell in (first, second)) >= study.min_seeds
+        if all(
+            len(scores.get((dataset, cell), ())) >= study.min_seeds
+            for cell in (study.cells if study.only_complete else (first, second))
+        )
     ]
     found = [compare_scores(scores[dataset, second], scores[dataset, first]) for dataset, first, second in cases]
     corrected = holm([comparison.welch_p for comparison in found])

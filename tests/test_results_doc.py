@@ -116,6 +116,16 @@ def test_a_record_of_molecules_keeps_what_it_has(tmp_path):
     assert load_script("study_tables", "benchmarks").add_runs(json.loads(json.dumps(kept)), tmp_path) == kept
 
 
+def test_a_data_set_is_compared_when_all_its_cells_are_complete():
+    study_tables = load_script("study_tables", "benchmarks")
+    study = study_tables.STUDIES["transformers, second design"]
+    seeds = {seed: float(seed) for seed in range(10)}
+    scores = {("BACE", cell): seeds for cell in study.cells}
+    assert len(study_tables.compare(scores, study)) == 10
+    scores["BACE", "chemprop"] = {0: 1.0}
+    assert not study_tables.compare(scores, study)
+
+
 def test_runs_of_cycles_become_tables_and_a_figure():
     study_tables = load_script("study_tables", "benchmarks")
     record, study = study_tables.add_runs({}, RECORDS.parent / "synthetic"), study_tables.STUDIES["cycles"]
