@@ -130,6 +130,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         log.info("failed runs are done again with --retry failed: %s", ", ".join(summary.failed))
         return 1
     found = [states.read_state(run, live_jobs) for run in runs]
+    report_unusable(runs, found)
     if summary.elsewhere:
         log.info("%d of %d runs are done; the same command does what others leave undone", count_done(found), len(runs))
     return exit_code_for(found)
@@ -149,6 +150,13 @@ def start_run(
 
     run = runs[task.folder]
     return Attempt.start(task, environment, is_wanted=lambda: read_state(run, live_jobs).needs_running(retry))
+
+
+def report_unusable(runs: "Sequence[PlannedRun]", found: "Sequence[RunState]") -> None:
+    """Log an error for each run whose result is unusable after the sweep: its file cannot be read, for example."""
+    for run, state in zip(runs, found):
+        if state.kind in ("failed", "differs"):
+            log.error("error: %s: %s (%s)", run.run_dir, state.kind, state.detail)
 
 
 def count_done(found: "Sequence[RunState]") -> int:

@@ -209,6 +209,7 @@ def test_sweep_on_one_machine(lab, call):
     assert "2 runs: 1 failed, 1 missing" in planned and "loss is nan" in planned and not good.exists()
     code, told = call("--jobs", "2")
     assert code == 1 and "1 done now, 0 failed" in told and "left as it is" in told, told
+    assert "error: results/s/A/tiny-base_lr1e-30/0: failed (exit code 1: loss is nan)" in told, told
     assert (good / "result.json").is_file() and not (bad / "result.json").exists()
     assert len(json.loads((lab / "results/s/sweep.json").read_text())["runs"]) == 2
     assert "num_threads=" in read_attempts(good)[0]["command"][-1]
