@@ -11,7 +11,7 @@ from graphgps_spse.files import move_aside, remove_leftovers, write_atomic
 from graphgps_spse.training.archive import pack, unpack
 
 LATEST, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
-NEXT = "checkpoint-next.pt"  # complete, but not renamed to LATEST yet; exists only after a kill in between
+NEXT = "checkpoint-next.pt"  # complete, but not renamed to LATEST yet; exists only after a kill or failure in between
 MAX_MISSES = 3
 """Saves that may fail in a row (a full disk) before training stops."""
 
@@ -46,6 +46,8 @@ class CheckpointStore:
         content = pack(state)  # in memory first: torch.save hides a full disk behind a RuntimeError
         try:
             if name == LATEST:
+                if (self.run_dir / NEXT).exists():
+                    self._complete_save()
                 write_atomic(self.run_dir / NEXT, content)
                 self._put_in_place()
             else:
@@ -109,7 +111,10 @@ class CheckpointStore:
         (self.run_dir / NEXT).replace(latest)
 
     def _complete_save(self) -> None:
-        """Complete a save that was killed. A damaged latest file is moved aside, so that the previous one stays."""
+        """Complete a save that was killed, or whose folder could not be flushed or its files renamed.
+
+        A damaged latest file is moved aside, so that the previous one stays.
+        """
         latest = self.run_dir / LATEST
         if latest.exists():
             try:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from tiny_run import assert_same_state, make_trainer
 
+from graphgps_spse import files
 from graphgps_spse.errors import CheckpointError
 from graphgps_spse.registry import optimizers, schedulers
 from graphgps_spse.training.checkpoint import (
@@ -144,8 +145,14 @@ def test_lists_and_tuples_of_a_signature_are_the_same(tmp_path):
     assert store.load_latest({"steps": (1, 2)})
 
 
-def full_disk(*args):
-    raise OSError(errno.ENOSPC, "No space left on device")
+def refuse(error):
+    def operation(*args):
+        raise OSError(error, os.strerror(error))
+
+    return operation
+
+
+full_disk = refuse(errno.ENOSPC)
 
 
 def test_a_full_disk_is_survived_and_then_not(store, tmp_path, caplog, monkeypatch):
@@ -177,6 +184,22 @@ def test_one_good_save_forgives_the_misses(store, monkeypatch):
             patched.setattr(os, "fsync", full_disk)
             assert not store.save(state(3)) and not store.save(state(3))
         assert store.save(state(4))
+
+
+@pytest.mark.parametrize("renames", ["0 of 2", "1 of 2"])
+def test_a_save_that_failed_midway_is_completed_by_the_next(store, tmp_path, monkeypatch, renames):
+    """The file is whole, but the folder is not flushed or only one file is renamed. No checkpoint is left out."""
+    with monkeypatch.context() as patched:
+        if renames == "0 of 2":
+            patched.setattr(files, "_flush_folder", refuse(errno.EIO))
+        else:
+            rename, failing = Path.replace, refuse(errno.EIO)
+            patched.setattr(Path, "replace", lambda a, b: failing() if b.name == LATEST else rename(a, b))
+        assert not store.save(state(3))
+    assert (tmp_path / NEXT).exists()
+    assert store.save(state(4))
+    assert [read_verified(tmp_path / name)["epoch"] for name in (LATEST, PREVIOUS)] == [4, 3]
+    assert not (tmp_path / NEXT).exists()
 
 
 def test_a_limit_of_the_kernel_on_file_size(store, tmp_path):
