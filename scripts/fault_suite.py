@@ -57,16 +57,18 @@ def main(words: Sequence[str] | None = None) -> int:
         from graphgps_spse.files import write_json
 
         outcomes, names = [], arguments.only or PARTS
-        with stop_at_once(), tempfile.TemporaryDirectory() as folder:
-            for outcome in suite.run_suite(names, arguments.minutes, arguments.seed, Path(folder)):
-                outcomes.append(outcome)
-                if outcome.kind in ("lost", "wrong"):
-                    print(f"{outcome.kind}: {outcome.part}, {outcome.fault}: {outcome.note}", flush=True)
-        print(suite.format_table(suite.summarise(outcomes)))
-        if arguments.out is not None:
-            about = {"minutes": arguments.minutes, "seed": arguments.seed}
-            environment = describe_environment(pick_device("cpu"), 1)
-            write_json(arguments.out, suite.as_record(outcomes, **about, environment=environment))
+        try:
+            with stop_at_once(), tempfile.TemporaryDirectory() as folder:
+                for outcome in suite.run_suite(names, arguments.minutes, arguments.seed, Path(folder)):
+                    outcomes.append(outcome)
+                    if outcome.kind in ("lost", "wrong"):
+                        print(f"{outcome.kind}: {outcome.part}, {outcome.fault}: {outcome.note}", flush=True)
+        finally:  # also if a signal stops the suite: hours of faults are worth their table
+            print(suite.format_table(suite.summarise(outcomes)))
+            if arguments.out is not None:
+                about = {"minutes": arguments.minutes, "seed": arguments.seed}
+                environment = describe_environment(pick_device("cpu"), 1)
+                write_json(arguments.out, suite.as_record(outcomes, **about, environment=environment))
         return int(any(outcome.kind in ("lost", "wrong") for outcome in outcomes))
 
     return run_command(work, level=logging.WARNING, line="warning: %(message)s")

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import signal
 import sys
 from contextlib import nullcontext
 from itertools import islice
@@ -122,6 +123,19 @@ def test_script_tells_what_was_lost_and_fails(tmp_path, monkeypatch, capsys):
     assert "lost: kills, a moment: result.json is gone" in capsys.readouterr().out
     record = json.loads((tmp_path / "r.json").read_text())
     assert record["parts"]["kills"]["lost"] == 1 and record["failures"][0]["note"] == "result.json is gone"
+
+
+def test_a_suite_that_is_stopped_still_reports_what_it_has_seen(tmp_path, monkeypatch, capsys):
+    def outcomes(*args):
+        yield Outcome("kills", "a", "survived")
+        signal.raise_signal(signal.SIGTERM)
+        yield Outcome("kills", "b", "survived")
+
+    monkeypatch.setattr(suite, "run_suite", outcomes)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    assert load_script("fault_suite").main(["--minutes", "1", "--out", str(tmp_path / "r.json")]) == 75
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["kills", "1", "1", "0", "0", "0"]
+    assert json.loads((tmp_path / "r.json").read_text())["parts"]["kills"]["injected"] == 1
 
 
 def test_crossed_cases_are_parts_of_those_that_were_drawn():
