@@ -147,7 +147,10 @@ def lost_files(folder: Path, before: dict[str, bytes]) -> list[str]:
 
 
 def complaint(command: ForkedCommand) -> str:
-    """Return what is wrong with the end of a command: it may be done, stopped, refused with one line, or killed."""
+    """Return what is wrong with the end of a command: it may be done, stopped, refused with one line, or killed.
+
+    A sweep names what it stopped or failed to do, each run with its reason, and how to go on.
+    """
     code, output = command.returncode, command.output
     if code < 0:
         return "" if code == -9 else f"ended by signal {-code}: {last_line(output)}"
@@ -156,9 +159,8 @@ def complaint(command: ForkedCommand) -> str:
         return f"a traceback: {last_line(output)}"
     if code not in (0, 1, 2, 75):
         return f"exit code {code}: {last_line(output)}"
-    return (
-        "" if code == 0 or len(errors) == 1 or "continue with" in output else f"exit code {code} and no line of error"
-    )
+    said = len(errors) == 1 or any(words in output for words in ("continue with: ", "done again with --retry failed: "))
+    return "" if code == 0 or said else f"exit code {code} and no line of error"
 
 
 def last_line(output: str) -> str:
