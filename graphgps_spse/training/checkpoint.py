@@ -29,38 +29,55 @@ class CheckpointStore:
         """`extendable`: accept checkpoints of this run from before an extension (see `check_origin`)."""
         self.run_dir, self.extendable = Path(run_dir), extendable
         self._misses = 0
+        self._unwritten: dict[str, bytes] = {}  # what the disk refused so far, oldest first
 
     def save(self, state: dict[str, Any]) -> bool:
         """Write the latest checkpoint; the earlier one becomes the previous. Return False if the disk refused it.
 
+        A best state that the disk refused before is written first, so that a resumed run can always write it again.
         Raises CheckpointError after MAX_MISSES failures in a row. Earlier checkpoints stay as they are.
         """
         return self._write(LATEST, state)
 
     def save_best(self, state: dict[str, Any]) -> bool:
-        """Write the state of the best epoch, with the same guarantees."""
+        """Write the state of the best epoch, with the same guarantees. If the disk refuses it, later saves write it."""
         return self._write(BEST, state)
 
+    def complete(self) -> bool:
+        """Write what the disk has refused so far; return True. Raises CheckpointError if it refuses again."""
+        return self._write_all(max_misses=1)
+
     def _write(self, name: str, state: dict[str, Any]) -> bool:
-        path = self.run_dir / name
-        content = pack(state)  # in memory first: torch.save hides a full disk behind a RuntimeError
-        try:
-            if name == LATEST:
-                if (self.run_dir / NEXT).exists():
-                    self._complete_save()
-                write_atomic(self.run_dir / NEXT, content)
-                self._put_in_place()
-            else:
-                write_atomic(path, content)
-        except OSError as err:
-            self._misses += 1
-            message = f"could not write {path}: {err}; {self._what_is_left()}"
-            if self._misses >= MAX_MISSES:
-                raise CheckpointError(f"{message}. {MAX_MISSES} saves in a row failed, so training stops here") from err
-            log.warning("%s. Training continues (failure %d of %d in a row)", message, self._misses, MAX_MISSES)
-            return False
+        self._unwritten.pop(name, None)
+        self._unwritten[name] = pack(state)  # in memory first: torch.save hides a full disk behind a RuntimeError
+        return self._write_all(MAX_MISSES)
+
+    def _write_all(self, max_misses: int) -> bool:
+        for name, content in list(self._unwritten.items()):
+            try:
+                self._put(name, content)
+            except OSError as err:
+                self._misses += 1
+                message = f"could not write {self.run_dir / name}: {err}; {self._what_is_left()}"
+                if self._misses >= max_misses:
+                    count = "The last save" if max_misses == 1 else f"{max_misses} saves in a row"
+                    raise CheckpointError(f"{message}. {count} failed, so training stops here") from err
+                log.warning("%s. Training continues (failure %d of %d in a row)", message, self._misses, max_misses)
+                return False
+            del self._unwritten[name]
         self._misses = 0
         return True
+
+    def _put(self, name: str, content: bytes) -> None:
+        path = self.run_dir / (NEXT if name == LATEST else name)
+        if name == LATEST and path.exists():  # an earlier save failed between the file and its name
+            is_this = path.read_bytes() == content
+            self._complete_save()
+            if is_this:
+                return
+        write_atomic(path, content)
+        if name == LATEST:
+            self._put_in_place()
 
     def _what_is_left(self) -> str:
         if not self.run_dir.is_dir():

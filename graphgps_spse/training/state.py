@@ -111,6 +111,10 @@ class TrainingState:
         state = self.state()
         return self.processes.broadcast(self.processes.is_first and self.checkpoints.save(state))
 
+    def complete_saves(self) -> None:
+        """Write the checkpoints that the disk has refused so far. Raises CheckpointError if it refuses again."""
+        self.processes.broadcast(self.processes.is_first and self.checkpoints.complete())
+
     def save_best(self) -> None:
         """Write best.pt: the weights after the last finished epoch, which is the best one.
 

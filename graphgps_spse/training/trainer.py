@@ -122,6 +122,7 @@ class Trainer(TrainingState):
                     splits = [split for split in ("val", "test") if split in self.loaders and self._evaluates()]
                     evaluations = {split: self.evaluate(split) for split in splits}
                     self._finish_epoch(train, evaluations)
+                self.complete_saves()
                 result = FitResult.of(self.history, self.extended_from, self.initial_weights)
                 for logger in self.loggers:
                     logger.finish(result)

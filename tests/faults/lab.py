@@ -15,7 +15,7 @@ import torch
 import yaml
 from fork_server import ROOT, ForkedCommand, ForkServer
 
-from graphgps_spse.training.checkpoint import read_verified
+from graphgps_spse.training.checkpoint import PREVIOUS, read_verified
 from graphgps_spse.training.history import WALL_TIME_KEYS
 
 TINY = {
@@ -202,9 +202,10 @@ def plain(value: Any) -> Any:
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """Name the files in which two folders differ."""
+    """Name the files in which two folders differ. After a save that failed, the last checkpoint may be the only one."""
     states = {name: "new" if name not in theirs else "missing" if name not in ours else "different"
               for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)}  # fmt: skip
+    states = {name: state for name, state in states.items() if (Path(name).name, state) != (PREVIOUS, "missing")}
     return [f"{name} is {state}" for name, state in states.items()]
 
 

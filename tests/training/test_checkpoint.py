@@ -18,6 +18,7 @@ from tiny_run import assert_same_state, make_trainer
 from graphgps_spse import files
 from graphgps_spse.errors import CheckpointError
 from graphgps_spse.registry import optimizers, schedulers
+from graphgps_spse.training import checkpoint
 from graphgps_spse.training.checkpoint import (
     BEST,
     LATEST,
@@ -200,6 +201,37 @@ def test_a_save_that_failed_midway_is_completed_by_the_next(store, tmp_path, mon
     assert store.save(state(4))
     assert [read_verified(tmp_path / name)["epoch"] for name in (LATEST, PREVIOUS)] == [4, 3]
     assert not (tmp_path / NEXT).exists()
+
+
+def test_the_end_of_training_completes_what_the_disk_refused(store, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full_disk)
+        assert not store.save(state(3)) and not store.save_best(state(3))
+        with pytest.raises(CheckpointError, match="The last save failed"):
+            store.complete()
+    assert store.complete() and store.complete()
+    assert [read_verified(tmp_path / name)["epoch"] for name in (LATEST, PREVIOUS, BEST)] == [3, 2, 3]
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_flush_folder", refuse(errno.EIO))
+        assert not store.save(state(4))
+    assert store.complete()
+    assert [read_verified(tmp_path / name)["epoch"] for name in (LATEST, PREVIOUS)] == [4, 3]
+
+
+def test_the_best_state_is_written_before_a_later_checkpoint(store, tmp_path, monkeypatch):
+    """Otherwise, a run that is killed in between could not make it again."""
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_atomic", refuse(errno.ENOSPC))
+        assert not store.save_best(state(2))
+    write = checkpoint.write_atomic
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            checkpoint, "write_atomic", lambda path, x: full_disk() if path.name == BEST else write(path, x)
+        )
+        assert not store.save(state(3))
+    assert store.load_latest()["epoch"] == 2
+    assert store.save(state(4))
+    assert [read_verified(tmp_path / name)["epoch"] for name in (LATEST, BEST)] == [4, 2]
 
 
 def test_a_limit_of_the_kernel_on_file_size(store, tmp_path):
