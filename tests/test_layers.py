@@ -25,6 +25,7 @@ LAYERS = {
     "files": ({"errors"}, STDLIB_ONLY),
     "jit": ({"kernel_cache"}, set()),
     "byte_copies": (set(), STDLIB_ONLY),
+    "blas": (set(), {"scipy", "threadpoolctl"}),
     "kernel_cache": ({"byte_copies", "files"}, {"numba"}),
     "seeding": ({"errors", "options"}, {"numpy", "torch"}),
     "config": (CORE, STDLIB_ONLY),
@@ -37,7 +38,7 @@ LAYERS = {
     "row_runs": ({"byte_copies", "jit"}, {"numpy", "torch"}),
     "counting": ({"errors", "jit", "options"}, {"numpy"}),
     "encodings": (
-        CORE | {"counting", "files", "human_readable", "jit", "row_runs"},
+        CORE | {"blas", "counting", "files", "human_readable", "jit", "row_runs"},
         {"numpy", "torch", "pyarrow", "scipy"},
     ),
     "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
@@ -45,7 +46,7 @@ LAYERS = {
         CORE | {"cores", "files", "jit", "memory", "row_runs", "seeding"},
         {"numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"},
     ),
-    "ops": ({"errors", "jit"}, {"numpy", "torch", "triton"}),
+    "ops": ({"blas", "errors", "jit"}, {"numpy", "torch", "triton"}),
     "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
     "training": (
         CORE

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from graphgps_spse.blas import single_threaded_blas
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.encodings.laplacian import (
     SCRATCH_BYTES_OF_LAPLACIAN,
     pseudoinverse,
     simple_graphs,
-    single_threaded_lapack,
 )
 from graphgps_spse.jit import kernel
 from graphgps_spse.registry import encodings
@@ -45,7 +45,7 @@ class ElstaticSE(Encoding):
         """
         simple = simple_graphs(graphs, self.name)
         node_NC = np.empty((simple.num_nodes, self.dim_node), np.float32)
-        with single_threaded_lapack().limit():
+        with single_threaded_blas().limit():
             _summarise(simple.node_ptr, *simple.undirected_edges, node_NC)
         return EncodingArrays(node=node_NC)
 

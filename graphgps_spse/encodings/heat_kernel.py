@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphgps_spse.blas import single_threaded_blas
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.encodings.laplacian import (
     SCRATCH_BYTES_OF_LAPLACIAN,
     dense_laplacian,
     eigenpairs,
     simple_graphs,
-    single_threaded_lapack,
 )
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
@@ -57,7 +57,7 @@ def heat_kernels(
     simple = simple_graphs(graphs, name)
     node_NC = np.empty((simple.num_nodes, len(times)), np.float32)
     pair_PC = np.empty((int(simple.pair_ptr[-1]) if pairs else 0, len(times)), np.float32)
-    with single_threaded_lapack().limit():
+    with single_threaded_blas().limit():
         _diffuse(
             simple.node_ptr,
             simple.pair_ptr,

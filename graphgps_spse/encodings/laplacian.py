@@ -4,11 +4,6 @@ LAPACK computes them on one thread. With several threads, rounding depends on th
 eigenvalue, which many symmetric graphs have, turns this rounding into a different basis of its eigenspace.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from threading import Lock
-
 import numpy as np
 
 from graphgps_spse.counting.graphs import SimpleGraphs, check_graphs, simplify
@@ -20,38 +15,6 @@ MAX_NODES = 20_000
 """Most nodes of one graph. The dense float64 Laplacian, its eigenvectors and LAPACK's scratch then take 12.8 GB."""
 SCRATCH_BYTES_OF_LAPLACIAN = 4 * 8
 """Scratch memory per pair of one graph, in bytes: the Laplacian, its eigenvectors and LAPACK's scratch in float64."""
-
-
-class _SingleThreadedLapack:
-    """Limits BLAS and LAPACK to one thread while any thread of this process is inside `limit`."""
-
-    def __init__(self) -> None:
-        # numba calls the LAPACK of SciPy. ThreadpoolController finds only libraries that are already loaded.
-        import scipy.linalg.cython_lapack  # noqa: F401
-        from threadpoolctl import ThreadpoolController
-
-        self._libraries = ThreadpoolController()
-        self._lock, self._inside, self._limit = Lock(), 0, None
-
-    @contextmanager
-    def limit(self) -> Iterator[None]:
-        with self._lock:
-            if not self._inside:
-                self._limit = self._libraries.limit(limits=1, user_api="blas")
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._inside -= 1
-                if not self._inside and self._limit is not None:
-                    self._limit.restore_original_limits()
-
-
-@cache
-def single_threaded_lapack() -> _SingleThreadedLapack:
-    """Return the object whose `limit()` is a context in which LAPACK uses one thread."""
-    return _SingleThreadedLapack()
 
 
 def simple_graphs(graphs: GraphArrays, name: str, *, directed: bool = False) -> SimpleGraphs:

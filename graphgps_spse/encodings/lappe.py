@@ -4,13 +4,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from graphgps_spse.blas import single_threaded_blas
 from graphgps_spse.encodings.base import EigenpairEncoderOptions, Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.encodings.laplacian import (
     SCRATCH_BYTES_OF_LAPLACIAN,
     dense_laplacian,
     eigenpairs,
     simple_graphs,
-    single_threaded_lapack,
 )
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import Options, option
@@ -76,7 +76,7 @@ class LapPE(Encoding):
         simple = simple_graphs(graphs, self.name)
         node_NC = np.full((int(simple.node_ptr[-1]), self.dim_node), np.nan, np.float32)
         laplacian, norm = LAPLACIANS.index(self.laplacian_norm), NORMS.index(self.eigvec_norm)
-        with single_threaded_lapack().limit():
+        with single_threaded_blas().limit():
             _encode(simple.node_ptr, *simple.undirected_edges, laplacian, norm, node_NC)
         return EncodingArrays(node=node_NC)
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from graphgps_spse.blas import single_threaded_blas
 from graphgps_spse.counting.graphs import check_graphs, pair_offsets
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
-from graphgps_spse.encodings.laplacian import SCRATCH_BYTES_OF_LAPLACIAN, check_matrix_sizes, single_threaded_lapack
+from graphgps_spse.encodings.laplacian import SCRATCH_BYTES_OF_LAPLACIAN, check_matrix_sizes
 from graphgps_spse.encodings.random_walks import WeightedWalkOptions, edge_weights
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
@@ -52,7 +53,7 @@ class PPR(Encoding):
         pair_ptr, alphas = pair_offsets(node_ptr), np.array(self.alphas)
         node_NC = np.empty((int(node_ptr[-1]), self.dim_node), np.float32)
         pair_PC = np.empty((int(pair_ptr[-1]), self.dim_pair), np.float32)
-        with single_threaded_lapack().limit():
+        with single_threaded_blas().limit():
             _rank(node_ptr, edge_ptr, pair_ptr, edges, weight_E, alphas, pair_PC, node_NC)
         return EncodingArrays(pair_PC, node_NC)
 

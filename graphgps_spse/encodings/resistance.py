@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from graphgps_spse.blas import single_threaded_blas
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
 from graphgps_spse.encodings.laplacian import (
     SCRATCH_BYTES_OF_LAPLACIAN,
     pseudoinverse,
     simple_graphs,
-    single_threaded_lapack,
 )
 from graphgps_spse.jit import kernel
 from graphgps_spse.registry import encodings
@@ -43,7 +43,7 @@ class Resistance(Encoding):
         """
         simple = simple_graphs(graphs, self.name)
         pair_P2 = np.empty((int(simple.pair_ptr[-1]), 2), np.float32)
-        with single_threaded_lapack().limit():
+        with single_threaded_blas().limit():
             _resist(simple.node_ptr, simple.pair_ptr, *simple.undirected_edges, pair_P2)
         return EncodingArrays(pair=pair_P2)
 

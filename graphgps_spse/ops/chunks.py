@@ -1,46 +1,115 @@
-"""Chunks of pair rows that fit into the cache of a CPU."""
+"""The pair rows of a batch in chunks that fit into the cache of a CPU, and in shares that threads take."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from torch import Tensor
 
+from graphgps_spse.jit import kernel
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.threads import Visit, walk
+
+Scratch = TypeVar("Scratch")
+
+FEWEST_SHARES, MOST_SHARES = 8, 16
+"""Numbers of shares of a batch with several chunks: so many threads can work at once."""
 
 
 class Chunk(NamedTuple):
-    """Consecutive queries, first..last-1, whose pair rows start..stop-1 lie in a window of fixed length.
-
-    All windows of a layout have the same length, so that matrix products see one shape.
-    """
+    """Consecutive queries, first..last-1, whose pair rows are start..stop-1."""
 
     first: int
     last: int
     start: int
     stop: int
-    window: int
-    """First row of the window."""
-    rows: int
-    """Length of the window."""
-
-    def of(self, x_PD: Tensor) -> Tensor:
-        """Return the window's rows of x."""
-        return x_PD[self.window : self.window + self.rows]
-
-    def clear_rest(self, x_RD: Tensor) -> None:
-        """Set the rows of a window-sized x that belong to other queries to zero."""
-        x_RD[: self.start - self.window] = 0
-        x_RD[self.stop - self.window :] = 0
 
 
-def cut_into_chunks(layout: PairLayout, max_rows: int) -> list[Chunk]:
-    """Cut the queries into runs of at most `max_rows` pair rows each (or one query, if that alone has more)."""
-    rows = max(min(max_rows, layout.num_pairs), max(layout.sizes))
-    ends = np.append(layout.query_rows.first_row, layout.num_pairs)
-    chunks, first = [], 0
-    while first < layout.num_nodes:
-        last = int(np.searchsorted(ends, ends[first] + rows, side="right")) - 1
-        start, stop = int(ends[first]), int(ends[last])
-        chunks.append(Chunk(first, last, start, stop, min(start, layout.num_pairs - rows), rows))
-        first = last
-    return chunks
+class Share(NamedTuple):
+    """Consecutive chunks, first..last-1, that one thread takes."""
+
+    number: int
+    first: int
+    last: int
+
+
+class Shares:
+    """The chunks of a batch, about equal in length, and the shares. Neither depends on the number of threads."""
+
+    def __init__(self, layout: PairLayout, max_rows: int) -> None:
+        """A chunk has at most `max_rows` pair rows, or twice the longest query if that is more."""
+        rows, longest = layout.query_rows, max(layout.sizes)
+        ends, number, num_shares = np.append(rows.first_row, layout.num_pairs), 1, 1
+        if layout.num_pairs > max_rows:
+            number = -(-layout.num_pairs // max(max_rows - longest, longest))
+            num_shares = MOST_SHARES if number >= MOST_SHARES else FEWEST_SHARES
+            number = num_shares * -(-number // num_shares)
+        goals = np.arange(number + 1) * layout.num_pairs // number
+        queries = np.unique(np.searchsorted(ends, goals, side="right") - 1)
+        bounds, number = ends[queries], len(queries) - 1
+        self.chunks_C4 = np.stack([queries[:-1], queries[1:], bounds[:-1], bounds[1:]], axis=1)
+        """First and last query, first and last pair row of each chunk, int64; the last ones are excluded."""
+        self.max_rows = int(np.diff(bounds).max())
+        """Rows of the longest chunk."""
+        cuts = np.unique(np.arange(num_shares + 1) * number // num_shares).tolist()
+        self._scratch: dict[tuple, list] = {}
+        self.shares = [Share(*cut) for cut in zip(range(len(cuts)), cuts, cuts[1:])]
+        first_query_S = self.chunks_C4[cuts[:-1], 0]
+        first_key_S, num_keys_S = rows.first_key[first_query_S], rows.num_keys[first_query_S]
+        self.late_S2 = np.stack([first_key_S, np.where(first_key_S < first_query_S, num_keys_S, 0)], axis=1)
+        """The graph that begins before a share and has queries in it: first node and number of nodes, or 0, int64."""
+
+    def walk(
+        self,
+        visit: Callable[[Share, Scratch], None],
+        make_scratch: Callable[[], Scratch],
+        key: tuple,
+        before: Callable[[Share], None] = lambda share: None,
+    ) -> None:
+        """Let threads visit the shares as `ops.threads.walk` does, each with scratch buffers of its own.
+
+        The buffers are kept for the next walk with the same `key`, which must determine their shapes.
+        """
+        kept, used = self._scratch.setdefault(key, []), []
+
+        def start() -> Visit[Share]:
+            try:
+                scratch = kept.pop()
+            except IndexError:
+                scratch = make_scratch()
+            used.append(scratch)
+            return lambda share: visit(share, scratch)
+
+        walk(self.shares, start, before)
+        kept.extend(used)
+
+    def rows(self, share: Share) -> slice:
+        """Return the pair rows of a share."""
+        return slice(int(self.chunks_C4[share.first, 2]), int(self.chunks_C4[share.last - 1, 3]))
+
+    @cached_property
+    def most_late(self) -> int:
+        """Nodes of the largest graph of `late_S2`, at least 1."""
+        return max(1, int(self.late_S2[:, 1].max()))
+
+
+def shares_of(layout: PairLayout, max_rows: int) -> Shares:
+    """Return the shares of a batch, computed once."""
+    found = layout.shares.get(max_rows)
+    if found is None:
+        found = layout.shares[max_rows] = Shares(layout, max_rows)
+    return found
+
+
+@kernel
+def add_late_keys(late_S2, late_k, late_v, grad_k, grad_v):
+    """Add gradients of keys that shares kept to themselves, in the order of the shares.
+
+    late_S2: as in Shares. late_k, late_v: [S, nodes, D] of the graph of late_S2. grad_k, grad_v: [N, D] added to.
+    """
+    for s in range(len(late_S2)):
+        first, count = late_S2[s]
+        for j in range(count):
+            for d in range(grad_k.shape[1]):
+                grad_k[first + j, d] += late_k[s, j, d]
+                grad_v[first + j, d] += late_v[s, j, d]

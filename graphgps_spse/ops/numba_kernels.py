@@ -6,12 +6,10 @@ vectorised; scratch buffers are arguments for the same reason. NaN propagates: n
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from graphgps_spse.jit import kernel
@@ -51,14 +49,33 @@ def arrays(*tensors: Tensor) -> list[np.ndarray]:
     return [tensor.detach().numpy() for tensor in tensors]
 
 
-def linear(x_RD: Tensor, weight_WD: Tensor, bias_W: Tensor | None = None) -> Tensor:
-    """F.linear, by oneDNN where that can: MKL, which PyTorch calls for float32, leaves AVX-512 unused on AMD."""
-    if x_RD.dtype == torch.float32 and _has_onednn():
-        return torch.ops.mkldnn._linear_pointwise(x_RD, weight_WD, bias_W, "none", [], "")
-    return F.linear(x_RD, weight_WD, bias_W)
+def numbers(like: Tensor, *shape: int) -> np.ndarray:
+    """Return zeros of the type of a tensor, [shape]."""
+    return like.new_zeros(shape).numpy()
 
 
-@cache  # not asked again for each chunk of each layer
-def _has_onednn() -> bool:
-    """Whether this build of PyTorch has oneDNN and its private operation; where it has not, MKL serves."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+def scratch(like: Tensor, *shape: int) -> np.ndarray:
+    """Return memory for numbers of the type of a tensor, [shape]."""
+    return like.new_empty(shape).numpy()
+
+
+@jit
+def exp(x):
+    """e^x of a float32 x <= 0 with an error below 2 units in the last place, and 2^-126 where it would be less.
+
+    Unlike np.exp, a loop over it becomes vector instructions. x = n ln 2 + r: the Taylor series of r times 2^n.
+    """
+    x = np.float32(-87.336) if x < np.float32(-87.336) else np.float32(x)
+    shifted = x * np.float32(1.4426950408889634) + np.float32(12582912)  # n, from the lowest bit on
+    n = shifted - np.float32(12582912)
+    r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+    y = np.float32(1 / 5040)
+    y = y * r + np.float32(1 / 720)
+    y = y * r + np.float32(1 / 120)
+    y = y * r + np.float32(1 / 24)
+    y = y * r + np.float32(1 / 6)
+    y = y * r + np.float32(0.5)
+    y = y * r + np.float32(1)
+    y = y * r + np.float32(1)
+    power = np.int32((np.int64(np.float32(shifted).view(np.int32)) << 23) + 0x3F800000)
+    return y * np.int32(power).view(np.float32)

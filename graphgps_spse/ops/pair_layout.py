@@ -8,7 +8,7 @@ padding, as in GraphBatch. So the rows of a query are consecutive.
 """
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +53,8 @@ class PairLayout:
         first_N = np.repeat(np.cumsum(size_B) - size_B, size_B)
         self.query_rows = QueryRows(first_N, size_N, np.cumsum(size_N) - size_N)
         self._key_tiles: dict[int, KeyTiles] = {}
+        self.shares: dict[int, Any] = {}
+        """What `ops.chunks.shares_of` has made for this batch."""
 
     def edge_rows(self, edge_index_2E: Tensor) -> Tensor:
         """Return the pair row (u, v) of each edge u -> v, [E]."""

@@ -1,31 +1,57 @@
 import numpy as np
 import pytest
-import torch
 
-from graphgps_spse.ops.chunks import cut_into_chunks
+from graphgps_spse.ops.chunks import FEWEST_SHARES, MOST_SHARES, Shares, add_late_keys, shares_of
 from graphgps_spse.ops.pair_layout import PairLayout
 
-SIZES = (1, 2, 3)
+SIZES = (1, 2, 3, 5, 9, 4, 4)
 
 
-@pytest.mark.parametrize("max_rows", [1, 2, 3, 5, 9, 14, 100])
-def test_chunks_cover_every_query_once_within_windows_of_one_length(max_rows):
+@pytest.mark.parametrize("max_rows", [1, 2, 7, 20, 60, 151, 152, 1000])
+def test_chunks_cover_every_query_once_and_are_bounded(max_rows):
     layout = PairLayout(SIZES)
-    windows = cut_into_chunks(layout, max_rows)
+    shares = Shares(layout, max_rows)
     ends = np.append(layout.query_rows.first_row, layout.num_pairs)
-    assert [c.first for c in windows] == [0, *(c.last for c in windows[:-1])] and windows[-1].last == 6
-    for chunk in windows:
-        assert (chunk.start, chunk.stop) == (ends[chunk.first], ends[chunk.last])
-        assert 0 <= chunk.window <= chunk.start
-        assert chunk.stop <= chunk.window + chunk.rows <= layout.num_pairs
-        assert chunk.rows == max(3, min(max_rows, 14))
-        assert chunk.stop - chunk.start <= chunk.rows
+    first, last, start, stop = shares.chunks_C4.T
+    assert first[0] == 0 and last[-1] == layout.num_nodes and (first[1:] == last[:-1]).all() and (first < last).all()
+    assert (start == ends[first]).all() and (stop == ends[last]).all()
+    assert shares.max_rows == (stop - start).max() <= max(max_rows, 2 * max(SIZES))
 
 
-def test_clear_rest_leaves_only_the_chunks_own_rows():
+@pytest.mark.parametrize("max_rows", [1, 2, 7, 20, 60, 151, 152, 1000])
+def test_shares_cover_every_chunk_once(max_rows):
     layout = PairLayout(SIZES)
-    last = cut_into_chunks(layout, 8)[-1]
-    assert (last.start, last.stop, last.window) == (8, 14, 6)
-    x_RD = torch.ones(8, 1)
-    last.clear_rest(x_RD)
-    assert x_RD[:, 0].tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+    shares = Shares(layout, max_rows)
+    assert [share.number for share in shares.shares] == list(range(len(shares.shares)))
+    assert [share.first for share in shares.shares] == [0, *(share.last for share in shares.shares[:-1])]
+    assert shares.shares[-1].last == len(shares.chunks_C4)
+    assert len(shares.shares) <= MOST_SHARES and (layout.num_pairs > max_rows or len(shares.shares) == 1)
+    rows = [shares.rows(share) for share in shares.shares]
+    assert [r.start for r in rows] == [0, *(r.stop for r in rows[:-1])] and rows[-1].stop == layout.num_pairs
+
+
+def test_shares_have_about_equal_numbers_of_pairs():
+    layout = PairLayout((20,) * 40)
+    shares = Shares(layout, 2048)
+    assert len(shares.shares) == FEWEST_SHARES
+    counts = [shares.rows(share).stop - shares.rows(share).start for share in shares.shares]
+    assert max(counts) - min(counts) <= 2 * 20
+    assert shares_of(layout, 2048) is shares_of(layout, 2048)
+
+
+def test_gradients_of_keys_of_an_earlier_graph_are_added_to_its_nodes():
+    layout = PairLayout((2, 6))
+    shares = Shares(layout, 6)
+    assert shares.late_S2[0].tolist() == [0, 0] and (shares.late_S2[2:] == [2, 6]).all() and shares.most_late == 6
+    late = np.ones((len(shares.shares), 6, 3))
+    grad_k, grad_v = np.zeros((2, 8, 3))
+    add_late_keys(shares.late_S2, late, 2 * late, grad_k, grad_v)
+    number = (shares.late_S2[:, 1] > 0).sum()
+    assert number > 1 and (grad_k[:2] == 0).all() and (grad_k[2:] == number).all() and (grad_v[2:] == 2 * number).all()
+
+
+def test_scratch_buffers_are_kept_for_the_next_walk_with_the_same_key():
+    shares, used = Shares(PairLayout((4, 4)), 8), []
+    for key in (("a",), ("a",), ("b",)):
+        shares.walk(lambda share, buffers: used.append(buffers), lambda: object(), key)
+    assert len(set(used)) == 2 and len(used) == 3 * len(shares.shares)

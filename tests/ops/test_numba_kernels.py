@@ -5,6 +5,7 @@ import pkgutil
 from collections import defaultdict
 
 import numba
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from graphgps_spse.ops.chromatic_attention import cpu as chromatic_attention_cpu
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import chromatic_kernels
 from graphgps_spse.ops.grit_pairs import cpu as grit_pairs_cpu
 from graphgps_spse.ops.grit_pairs.cpu_kernels import grit_kernels
+from graphgps_spse.ops.numba_kernels import exp
 
 DIM, HEADS = 6, 2
 CPU = {"grit_pairs": grit_pairs_cpu, "chromatic_attention": chromatic_attention_cpu}
@@ -44,3 +46,11 @@ def test_calls_after_the_first_take_the_fast_path(order, monkeypatch):
         CPU[name].prepare(DIM, HEADS, torch.float64)
     assert not slow
     assert all(len(kernel.dispatcher.signatures) <= 2 for kernel in kernels)
+
+
+def test_exp_is_right_to_the_last_places():
+    x = np.concatenate([np.linspace(-87, 0, 2001), -np.logspace(-9, 1.9, 500)]).astype(np.float32)
+    ours, theirs = np.array([exp(value) for value in x]), np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(ours, theirs, rtol=2.4e-7)
+    assert exp(np.float32(0)) == 1 and np.isnan(exp(np.float32(np.nan)))
+    assert 0 < exp(np.float32(-np.inf)) < 2e-38 and 0 < exp(np.float32(-200)) < 2e-38

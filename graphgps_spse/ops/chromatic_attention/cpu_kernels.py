@@ -1,9 +1,11 @@
-"""Compiled kernels of chromatic self-attention for the CPU; cpu.py calls them chunk by chunk.
+"""Compiled kernels of chromatic self-attention for the CPU.
 
-Shapes: N nodes, P pairs, R rows of a chunk's window, E edges, H heads, D = dim_head * H columns. Columns are ordered
-(position in head, head), so that all loops over D are elementwise, and a sum over a head's positions adds rows of H
-values. Row p of the batch is row r = p - chunk.window of the window. Symbols are those of contract.py; a name with
-`grad_` is the gradient of the loss by that symbol.
+cpu.py calls `forward` and `backward` for each share of the chunks.
+
+Shapes: N nodes, P pairs, C chunks, S shares, R rows of the longest chunk, F features z of a pair, E edges, H heads, D =
+dim_head * H columns. Columns are ordered (position in head, head), so that all loops over D are elementwise, and a sum
+over a head's positions adds rows of H values. Row p of the batch is row r = p - chunk.start of the chunk. Symbols are
+those of contract.py; a name with `grad_` is the gradient of the loss by that symbol.
 """
 
 from functools import cache
@@ -11,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphgps_spse.ops.numba_kernels import jit
+from graphgps_spse.ops.chunks import Chunk
+from graphgps_spse.ops.numba_kernels import exp, jit
 
 
 class EdgeRows(NamedTuple):
@@ -32,31 +35,123 @@ class Output(NamedTuple):
     """1 / sum_j exp(score_ij - max_score_i): alpha_ij is exp(score_ij - max_score_i) times it."""
 
 
+class Map(NamedTuple):
+    """A or B as a map of the pairs, or the sums over the pairs of each share that are its gradient."""
+
+    map: np.ndarray
+    """[D, F], or [S, D, F]."""
+    edge: np.ndarray
+    """[E, D]"""
+
+
+class Maps(NamedTuple):
+    """A and B."""
+
+    a: Map
+    b: Map
+
+
+class LateNodes(NamedTuple):
+    """Gradients of the keys of a graph that begins before a share, by the queries of the share: [S, nodes, D]."""
+
+    late_k: np.ndarray
+    late_v: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Scratch buffers."""
+
+    a: np.ndarray
+    """[R, D] A, then scores, then their gradient."""
+    b: np.ndarray
+    """[R, D] B, then its gradient."""
+    grad_map: np.ndarray
+    """[D, F] of a chunk."""
+    dot: np.ndarray
+    """[H] <q_i, k_j>, then its gradient."""
+    product: np.ndarray
+    """[D] gradient of y_i times its share."""
+
+
 class ChromaticKernels(NamedTuple):
     """The kernels for one head layout."""
 
-    add_edges: Any
-    take_edges: Any
-    score: Any
-    attend: Any
-    attend_backward: Any
-    add_late_keys: Any
+    forward: Any
+    backward: Any
 
 
 @cache
-def chromatic_kernels(dim_head: int, num_heads: int, is_shared: bool = False) -> ChromaticKernels:
-    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths.
+def chromatic_kernels(dim_head: int, num_heads: int) -> ChromaticKernels:
+    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
+    return ChromaticKernels(_forward_kernel(dim_head, num_heads), _backward_kernel(dim_head, num_heads))
 
-    With `is_shared`, several threads visit the chunks, and `add_late_keys` must follow each `attend_backward`.
-    """
-    return ChromaticKernels(
-        add_edges=_add_edges_kernel(dim_head, num_heads),
-        take_edges=_take_edges_kernel(dim_head, num_heads),
-        score=_score_kernel(dim_head, num_heads),
-        attend=_attend_kernel(dim_head, num_heads),
-        attend_backward=_attend_backward_kernel(dim_head, num_heads, is_shared),
-        add_late_keys=_add_late_keys_kernel(dim_head, num_heads),
-    )
+
+def _forward_kernel(dim_head: int, num_heads: int) -> Any:
+    add_edges, score = _add_edges_kernel(dim_head, num_heads), _score_kernel(dim_head, num_heads)
+    attend = _attend_kernel(dim_head, num_heads)
+
+    @jit
+    def forward(share, chunks, rows, edge_rows, edge_ends, nodes, z, maps, mask, max_score, output, scratch):
+        """Write the output of the queries of a share, and their largest scores.
+
+        share: Share. chunks: [C, 4]. rows: QueryRows. edge_rows: [E] ascending pair rows of the edges, of which
+        edge_ends[c]..edge_ends[c + 1] - 1 are in chunk c. nodes: NodeArrays. z: [P, F]. maps: Maps. mask: [P] dropout
+        mask. max_score: [N, D] written. output: Output, written. scratch: Scratch.
+        """
+        for c in range(share.first, share.last):
+            chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
+            edges = EdgeRows(edge_rows, edge_ends[c], edge_ends[c + 1])
+            x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
+            a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
+            np.dot(x, maps.a.map.T, a)
+            add_edges(chunk, edges, maps.a.edge, a)
+            score(chunk, rows, nodes.q, nodes.k, a, True, max_score, scratch.dot)
+            np.dot(x, maps.b.map.T, b)
+            add_edges(chunk, edges, maps.b.edge, b)
+            attend(chunk, rows, nodes.v, a, b, mask, output)
+
+    return forward
+
+
+def _backward_kernel(dim_head: int, num_heads: int) -> Any:
+    add_edges, score = _add_edges_kernel(dim_head, num_heads), _score_kernel(dim_head, num_heads)
+    attend_backward = _attend_backward_kernel(dim_head, num_heads)
+    take_edges = _take_edges_kernel(dim_head, num_heads)
+
+    @jit
+    def backward(
+        share, chunks, rows, edge_rows, edge_ends, nodes, z, maps, mask, max_score, output, grad_y, grad_nodes, late,
+        grad_maps, scratch,
+    ):  # fmt: skip
+        """Write or add up the gradients of what `forward` reads, for a share; it has written max_score and output.
+
+        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to. late: LateNodes, added
+        to. grad_maps: Maps, of which `edge` is written and `map` added to. scratch: Scratch. The rest is as for
+        `forward`.
+        """
+        s = share.number
+        for c in range(share.first, share.last):
+            chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
+            edges = EdgeRows(edge_rows, edge_ends[c], edge_ends[c + 1])
+            x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
+            a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
+            np.dot(x, maps.a.map.T, a)
+            add_edges(chunk, edges, maps.a.edge, a)
+            score(chunk, rows, nodes.q, nodes.k, a, False, max_score, scratch.dot)
+            np.dot(x, maps.b.map.T, b)
+            add_edges(chunk, edges, maps.b.edge, b)
+            attend_backward(
+                chunk, chunks[share.first, 0], rows, nodes, a, b, mask, output, grad_y, grad_nodes, late.late_k[s],
+                late.late_v[s], scratch.product, scratch.dot,
+            )  # fmt: skip
+            take_edges(chunk, edges, a, grad_maps.a.edge)
+            np.dot(a.T, x, scratch.grad_map)
+            grad_maps.a.map[s] += scratch.grad_map
+            take_edges(chunk, edges, b, grad_maps.b.edge)
+            np.dot(b.T, x, scratch.grad_map)
+            grad_maps.b.map[s] += scratch.grad_map
+
+    return backward
 
 
 def _add_edges_kernel(dim_head: int, num_heads: int) -> Any:
@@ -69,7 +164,7 @@ def _add_edges_kernel(dim_head: int, num_heads: int) -> Any:
         chunk: Chunk. edges: EdgeRows. edge: [E, D]. pairs: [R, D] added to.
         """
         for e in range(edges.first, edges.last):
-            x, y = pairs[edges.rows[e] - chunk.window], edge[e]
+            x, y = pairs[edges.rows[e] - chunk.start], edge[e]
             for d in range(D):
                 x[d] += y[d]
 
@@ -86,7 +181,7 @@ def _take_edges_kernel(dim_head: int, num_heads: int) -> Any:
         chunk: Chunk. edges: EdgeRows. pairs: [R, D]. edge: [E, D] written.
         """
         for e in range(edges.first, edges.last):
-            x, y = pairs[edges.rows[e] - chunk.window], edge[e]
+            x, y = pairs[edges.rows[e] - chunk.start], edge[e]
             for d in range(D):
                 y[d] = x[d]
 
@@ -98,14 +193,14 @@ def _score_kernel(dim_head: int, num_heads: int) -> Any:
 
     @jit
     def score(chunk, rows, q, k, a, find_max, max_score, dot):
-        """Turn A of a chunk into scores less the largest score of the query, by channel.
+        """Turn A of a chunk into e^(score less the largest score of the query), by channel.
 
         chunk: Chunk. rows: QueryRows. q, k: [N, D]. a: [R, D] A, overwritten. find_max: whether to write the largest
         scores, or to read what an earlier call wrote. max_score: [N, D]. dot: [H] scratch.
         """
         zero = q.dtype.type(0)
         for i in range(chunk.first, chunk.last):
-            f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i] - chunk.window
+            f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i] - chunk.start
             qi, ti = q[i], max_score[i]
             for j in range(n):
                 kj, x = k[f + j], a[p + j]
@@ -126,8 +221,12 @@ def _score_kernel(dim_head: int, num_heads: int) -> Any:
                         ti[d] = ti[d] if ti[d] >= x[d] else x[d]
             for j in range(n):
                 x = a[p + j]
-                for d in range(D):
-                    x[d] -= ti[d]
+                if a.itemsize == 4:
+                    for d in range(D):
+                        x[d] = exp(x[d] - ti[d])
+                else:
+                    for d in range(D):
+                        x[d] = np.exp(x[d] - ti[d])
 
     return score
 
@@ -150,7 +249,7 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                 yi[d] = zero
                 si[d] = zero
             for j in range(n):
-                r = p - chunk.window + j
+                r = p - chunk.start + j
                 vj, x, bj, m = v[f + j], w[r], b[r], mask[p + j]
                 for d in range(D):
                     si[d] += x[d]
@@ -162,21 +261,22 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
     return attend
 
 
-def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> Any:
+def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
-    def attend_backward(chunk, rows, nodes, w, b, mask, output, grad_y, grad_nodes, grad_product, dots):
+    def attend_backward(
+        chunk, first_query, rows, nodes, w, b, mask, output, grad_y, grad_nodes, late_k, late_v, grad_product, dot
+    ):
         """Write or add up the gradients of what `score` and `attend` read.
 
         With o_ij = m_ij (v_j + B_ij), the gradient of a score is alpha_ij (o_ij - y_i) grad_y_i, as y_i is the sum of
         alpha_ij o_ij over j.
-        chunk: Chunk. rows: QueryRows. nodes: NodeArrays.
+        chunk: Chunk of a share that begins with the query `first_query`. rows: QueryRows. nodes: NodeArrays.
         w: [R, D] exp(score - max_score), overwritten with the gradient of the scores.
         b: [R, D] B, overwritten with its gradient. mask: [P] dropout mask. output: Output of the forward pass.
-        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to; with `is_shared`, except
-        by the queries of a graph that begins before the chunk: `add_late_keys` adds theirs.
-        grad_product: [D] scratch. dots: [R, H] gradients of <q_i, k_j>, written.
+        grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to, but late_k and late_v
+        for a graph that begins before the share: [nodes, D]. grad_product: [D], dot: [H] scratch.
         """
         q, k, v = nodes
         grad_q, grad_k, grad_v = grad_nodes
@@ -184,22 +284,20 @@ def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> A
         for i in range(chunk.first, chunk.last):
             f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
             qi, yi, si, gy, gq = q[i], output.y[i], output.share[i], grad_y[i], grad_q[i]
-            is_late = is_shared and f < chunk.first
+            to_k, to_v, own = (late_k, late_v, 0) if f < first_query else (grad_k, grad_v, f)
             for d in range(D):
                 g[d] = gy[d] * si[d]
                 gq[d] = zero
             for j in range(n):
-                r = p - chunk.window + j
-                kj, vj, x, bj, m, gk, gv = k[f + j], v[f + j], w[r], b[r], mask[p + j], grad_k[f + j], grad_v[f + j]
-                dot = dots[r]
+                r = p - chunk.start + j
+                kj, vj, x, bj, m, gk, gv = k[f + j], v[f + j], w[r], b[r], mask[p + j], to_k[own + j], to_v[own + j]
                 for d in range(D):
                     weight = x[d] * g[d]
                     o = m * (vj[d] + bj[d])
                     x[d] = weight * (o - yi[d])
                     bj[d] = weight * m
-                if not is_late:
-                    for d in range(D):
-                        gv[d] += bj[d]
+                for d in range(D):
+                    gv[d] += bj[d]
                 for h in range(H):
                     s = zero
                     for c in range(C):
@@ -208,35 +306,8 @@ def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> A
                 for c in range(C):
                     for h in range(H):
                         gq[c * H + h] += dot[h] * kj[c * H + h]
-                if not is_late:
-                    for c in range(C):
-                        for h in range(H):
-                            gk[c * H + h] += dot[h] * qi[c * H + h]
-
-    return attend_backward
-
-
-def _add_late_keys_kernel(dim_head: int, num_heads: int) -> Any:
-    D, H, C = dim_head * num_heads, num_heads, dim_head
-
-    @jit
-    def add_late_keys(chunk, rows, q, dots, grad_b, grad_k, grad_v):
-        """Add up what `attend_backward` leaves out: gradients of the keys of a graph that begins before the chunk.
-
-        The chunks of a graph do this in their order. chunk: Chunk. rows: QueryRows. q: [N, D]. dots: [R, H] and
-        grad_b: [R, D] as `attend_backward` writes them. grad_k, grad_v: [N, D] added to.
-        """
-        for i in range(chunk.first, chunk.last):
-            f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i] - chunk.window
-            if f >= chunk.first:
-                break
-            qi = q[i]
-            for j in range(n):
-                dot, bj, gk, gv = dots[p + j], grad_b[p + j], grad_k[f + j], grad_v[f + j]
-                for d in range(D):
-                    gv[d] += bj[d]
                 for c in range(C):
                     for h in range(H):
                         gk[c * H + h] += dot[h] * qi[c * H + h]
 
-    return add_late_keys
+    return attend_backward

@@ -1,9 +1,9 @@
-"""Compiled kernels of GRIT's pairs for the CPU; cpu.py calls them chunk by chunk.
+"""Compiled kernels of GRIT's pairs for the CPU; cpu.py calls `forward` and `backward` for each share of the chunks.
 
-Shapes: N nodes, P pairs, R rows of a chunk's window, H heads, D = dim_head * H columns. Columns are ordered
-(position in head, head), so that all loops over D are elementwise, and a sum over a head's positions adds rows of H
-values. Row p of the batch is row r = p - chunk.window of the window. Symbols are those of contract.py; a name with
-`grad_` is the gradient of the loss by that symbol.
+Shapes: N nodes, P pairs, C chunks, S shares, R rows of the longest chunk, H heads, D = dim_head * H columns. Columns
+are ordered (position in head, head), so that all loops over D are elementwise, and a sum over a head's positions adds
+rows of H values. Row p of the batch is row r = p - chunk.start of the chunk. Symbols are those of contract.py; a name
+with `grad_` is the gradient of the loss by that symbol.
 """
 
 from functools import cache
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphgps_spse.ops.chunks import Chunk
 from graphgps_spse.ops.numba_kernels import jit
 
 
@@ -34,9 +35,48 @@ class Sums(NamedTuple):
     """sum_j m alpha h"""
 
 
-class ForwardScratch(NamedTuple):
-    """Scratch buffers of `attend`, one query at a time."""
+class Weights(NamedTuple):
+    """The weights of one layer."""
 
+    map: np.ndarray
+    """[2D, D] of u to w and b, whose bias is `map_bias`, [2D]."""
+    map_bias: np.ndarray
+    logit: np.ndarray
+    """[D]"""
+    out: np.ndarray
+    """[D, D] of h to the next u; [0, D] in a layer without a next u."""
+    scale: np.ndarray
+    """[D] of e = u * scale + shift; the bias of `out` is part of `shift`, [D]."""
+    shift: np.ndarray
+
+
+class WeightGradients(NamedTuple):
+    """Sums over the pairs of a share, the gradients of the fields of Weights: [S, ...]."""
+
+    map: np.ndarray
+    map_bias: np.ndarray
+    logit: np.ndarray
+    out: np.ndarray
+    scale: np.ndarray
+    shift: np.ndarray
+
+
+class LateKeys(NamedTuple):
+    """Gradients of the keys of a graph that begins before a share, by the queries of the share: [S, nodes, D]."""
+
+    k: np.ndarray
+    v: np.ndarray
+
+
+class ForwardScratch(NamedTuple):
+    """Scratch buffers of `forward`."""
+
+    wb: np.ndarray
+    """[R, 2D] w and b without bias."""
+    h: np.ndarray
+    """[R, D]"""
+    mapped: np.ndarray
+    """[R, D] h out^T."""
     product: np.ndarray
     """[D] h * a of a pair."""
     max_logit: np.ndarray
@@ -47,18 +87,23 @@ class ForwardScratch(NamedTuple):
     """[H] m alpha of a pair."""
 
 
-class WeightGradients(NamedTuple):
-    """Gradients of weights, to which a chunk adds its own."""
-
-    map_bias: np.ndarray
-    """[2D]"""
-    logit: np.ndarray
-    """[D]"""
-
-
 class BackwardScratch(NamedTuple):
-    """Scratch buffers of `attend_backward`, one query at a time."""
+    """Scratch buffers of `backward`."""
 
+    wb: np.ndarray
+    """[R, 2D] w and b without bias."""
+    h: np.ndarray
+    """[R, D]"""
+    grad: np.ndarray
+    """[R, D] gradient of the next u; zeros in a layer without."""
+    grad_h: np.ndarray
+    """[R, D] its gradient through `out`; zeros in a layer without a next u."""
+    grad_wb: np.ndarray
+    """[R, 2D]"""
+    grad_map: np.ndarray
+    """[2D, D] of a chunk."""
+    grad_out: np.ndarray
+    """[D, D] of a chunk."""
     product: np.ndarray
     """[D] gradient of alpha, before the sum over a head's positions."""
     grad_s: np.ndarray
@@ -89,48 +134,117 @@ class Update(NamedTuple):
 class GritKernels(NamedTuple):
     """The kernels for one head layout."""
 
-    attend: Any
-    update: Any
-    add_moments: Any
-    update_backward: Any
-    attend_backward: Any
-    add_late_keys: Any
-    residual_backward: Any
+    forward: Any
+    backward: Any
+    fold_moments: Any
 
 
 @cache
-def grit_kernels(dim_head: int, num_heads: int, is_shared: bool = False) -> GritKernels:
-    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths.
-
-    With `is_shared`, several threads visit the chunks, and `add_late_keys` must follow each `attend_backward`.
-    """
+def grit_kernels(dim_head: int, num_heads: int) -> GritKernels:
+    """Return the kernels with the head layout compiled in, so that inner loops have constant lengths."""
     return GritKernels(
-        attend=_attend_kernel(dim_head, num_heads),
-        update=_update_kernel(dim_head, num_heads),
-        add_moments=_add_moments_kernel(dim_head, num_heads),
-        update_backward=_update_backward_kernel(dim_head, num_heads),
-        attend_backward=_attend_backward_kernel(dim_head, num_heads, is_shared),
-        add_late_keys=_add_late_keys_kernel(dim_head, num_heads),
-        residual_backward=_residual_backward_kernel(dim_head, num_heads),
+        forward=_forward_kernel(dim_head, num_heads),
+        backward=_backward_kernel(dim_head, num_heads),
+        fold_moments=_fold_moments_kernel(dim_head, num_heads),
     )
+
+
+def _forward_kernel(dim_head: int, num_heads: int) -> Any:
+    attend, update = _attend_kernel(dim_head, num_heads), _update_kernel(dim_head, num_heads)
+
+    @jit
+    def forward(
+        share, chunks, rows, nodes, u, weights, clamp, attention, pair_mask, sums, u_next, mean, square, scratch
+    ):
+        """Write attention weights, sums over keys, the next u and its column statistics for a share.
+
+        share: Share. chunks: [C, 4]. rows: QueryRows. nodes: NodeArrays. u: [P, D]. weights: Weights.
+        clamp: bound of the logits. attention: Attention, of which `mask` is read and the rest written. pair_mask:
+        [P, D] dropout mask of h in the update, or [0, D] for no dropout. sums: Sums, written. u_next: [P, D] written,
+        or [0, D] where `weights.out` has no rows. mean, square: [C, D] zeros; on return, column means and sums of
+        squared deviations of each chunk's rows of u_next. scratch: ForwardScratch.
+        """
+        for c in range(share.first, share.last):
+            chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
+            num_rows = chunk.stop - chunk.start
+            wb, h, mapped = scratch.wb[:num_rows], scratch.h[:num_rows], scratch.mapped[:num_rows]
+            np.dot(u[chunk.start : chunk.stop], weights.map.T, wb)
+            attend(chunk, rows, nodes, wb, weights.map_bias, weights.logit, clamp, attention, h, sums, scratch)
+            if len(weights.out):
+                if len(pair_mask):
+                    h *= pair_mask[chunk.start : chunk.stop]
+                np.dot(h, weights.out.T, mapped)
+                update(chunk, mapped, u, weights.scale, weights.shift, u_next, mean[c], square[c])
+
+    return forward
+
+
+def _backward_kernel(dim_head: int, num_heads: int) -> Any:
+    update_backward = _update_backward_kernel(dim_head, num_heads)
+    attend_backward = _attend_backward_kernel(dim_head, num_heads)
+    residual_backward = _residual_backward_kernel(dim_head, num_heads)
+
+    @jit
+    def backward(
+        share, chunks, rows, nodes, u, weights, attention, pair_mask, grad_sums, update, grad_u, grad_nodes, late,
+        grad_weights, scratch,
+    ):  # fmt: skip
+        """Write or add up the gradients of what `forward` reads, for a share.
+
+        attention: Attention of the forward pass. grad_sums: Sums. update: Update. grad_u: [P, D] written.
+        grad_nodes: NodeArrays, of which q is written and k and v are added to. late: LateKeys, added to.
+        grad_weights: WeightGradients, added to. scratch: BackwardScratch. The rest is as for `forward`.
+        """
+        s, has_next = share.number, len(weights.out) > 0
+        for c in range(share.first, share.last):
+            chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
+            num_rows = chunk.stop - chunk.start
+            x, wb, h, grad_h = (
+                u[chunk.start : chunk.stop], scratch.wb[:num_rows], scratch.h[:num_rows], scratch.grad_h[:num_rows]
+            )  # fmt: skip
+            grad, grad_wb = scratch.grad[:num_rows], scratch.grad_wb[:num_rows]
+            np.dot(x, weights.map.T, wb)
+            if has_next:
+                update_backward(chunk, update, u, grad, grad_weights.shift[s], grad_weights.scale[s])
+                np.dot(grad, weights.out, grad_h)
+                if len(pair_mask):
+                    grad_h *= pair_mask[chunk.start : chunk.stop]
+            else:
+                grad[:] = 0
+                grad_h[:] = 0
+            attend_backward(
+                chunk, share, chunks[share.first, 0], rows, nodes, wb, weights.map_bias, weights.logit, attention,
+                grad_sums, grad_h, h, grad_nodes, late, grad_wb, grad_weights.map_bias[s], grad_weights.logit[s],
+                scratch,
+            )  # fmt: skip
+            np.dot(grad_wb.T, x, scratch.grad_map)
+            grad_weights.map[s] += scratch.grad_map
+            if has_next:
+                if len(pair_mask):
+                    h *= pair_mask[chunk.start : chunk.stop]
+                np.dot(grad.T, h, scratch.grad_out)
+                grad_weights.out[s] += scratch.grad_out
+            np.dot(grad_wb, weights.map, h)
+            residual_backward(chunk, h, grad, weights.scale, grad_u)
+
+    return backward
 
 
 def _attend_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
-    def attend(chunk, rows, nodes, wb, a, clamp, attention, h, sums, scratch):
+    def attend(chunk, rows, nodes, wb, bias, a, clamp, attention, h, sums, scratch):
         """Write h, attention weights and both sums for the queries of a chunk.
 
-        chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the window.
-        a: [D] weights of the logits. clamp: bound of the logits.
-        attention: Attention, of which `mask` is read and the rest written.
-        h: [R, D] written. sums: Sums, written. scratch: ForwardScratch.
+        chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the chunk without their bias, [2D].
+        a: [D] weights of the logits. clamp: bound of the logits. attention: Attention, of which `mask` is read and the
+        rest written. h: [R, D] written. sums: Sums, written. scratch: ForwardScratch.
         """
         q, k, v = nodes
         alpha, clamped, mask = attention
         value, pair = sums
-        product, max_logit, total, weight = scratch
+        product, max_logit, total, weight = scratch.product, scratch.max_logit, scratch.total, scratch.weight
         zero, one = q.dtype.type(0), q.dtype.type(1)
         limit = q.dtype.type(clamp)
         for i in range(chunk.first, chunk.last):
@@ -140,12 +254,12 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                 max_logit[head] = -limit
                 total[head] = zero
             for j in range(n):
-                r = p - chunk.window + j
+                r = p - chunk.start + j
                 kj, w, b, e, x, cut = k[f + j], wb[r, :D], wb[r, D:], h[r], alpha[p + j], clamped[p + j]
                 for d in range(D):
-                    s = (qi[d] + kj[d]) * w[d]
+                    s = (qi[d] + kj[d]) * (w[d] + bias[d])
                     root = np.sqrt(abs(s))
-                    z = (-root if s < zero else root) + b[d]
+                    z = (-root if s < zero else root) + (b[d] + bias[D + d])
                     e[d] = zero if z <= zero else z
                 for d in range(D):
                     product[d] = e[d] * a[d]
@@ -170,7 +284,7 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                 oi[d] = zero
                 ti[d] = zero
             for j in range(n):
-                x, m, e, vj = alpha[p + j], mask[p + j], h[p - chunk.window + j], v[f + j]
+                x, m, e, vj = alpha[p + j], mask[p + j], h[p - chunk.start + j], v[f + j]
                 for head in range(H):
                     x[head] *= total[head]
                     weight[head] = x[head] * m[head]
@@ -196,7 +310,7 @@ def _update_kernel(dim_head: int, num_heads: int) -> Any:
         """
         num_rows = chunk.stop - chunk.start
         for p in range(chunk.start, chunk.stop):
-            x, y, z = u[p], mapped[p - chunk.window], out[p]
+            x, y, z = u[p], mapped[p - chunk.start], out[p]
             for d in range(D):
                 value = x[d] * scale[d] + shift[d] + y[d]
                 z[d] = value
@@ -213,23 +327,24 @@ def _update_kernel(dim_head: int, num_heads: int) -> Any:
     return update
 
 
-def _add_moments_kernel(dim_head: int, num_heads: int) -> Any:
+def _fold_moments_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
     @jit
-    def add_moments(chunk, local, square, mean, squares):
-        """Fold the column statistics of a chunk's rows into those of the rows before it (Chan et al. 1983).
+    def fold_moments(chunks, local, square, mean, squares):
+        """Write the column statistics of all rows from those of each chunk (Chan et al. 1983).
 
-        chunk: Chunk. local, square: [D] as `update` writes them. mean, squares: [D] float64, column means and sums of
-        squared deviations of the rows before the chunk; on return, those of its own rows as well.
+        chunks: [C, 4]. local, square: [C, D] as `update` writes them. mean, squares: [D] float64 zeros; on return,
+        column means and sums of squared deviations.
         """
-        count, num_rows = chunk.start, chunk.stop - chunk.start
-        for d in range(D):
-            delta = local[d] - mean[d]
-            mean[d] += delta * (num_rows / (count + num_rows))
-            squares[d] += square[d] + delta * delta * (count * num_rows / (count + num_rows))
+        for c in range(len(chunks)):
+            count, num_rows = chunks[c, 2], chunks[c, 3] - chunks[c, 2]
+            for d in range(D):
+                delta = local[c, d] - mean[d]
+                mean[d] += delta * (num_rows / (count + num_rows))
+                squares[d] += square[c, d] + delta * delta * (count * num_rows / (count + num_rows))
 
-    return add_moments
+    return fold_moments
 
 
 def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
@@ -243,7 +358,7 @@ def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
         chunk: Chunk. update: Update. u: [P, D]. grad: [R, D] written. grad_shift, grad_scale: [D], added to.
         """
         for p in range(chunk.start, chunk.stop):
-            g_out, y, x, g = update.grad_u[p], update.u[p], u[p], grad[p - chunk.window]
+            g_out, y, x, g = update.grad_u[p], update.u[p], u[p], grad[p - chunk.start]
             for d in range(D):
                 value = g_out[d] + update.offset[d] + update.slope[d] * y[d]
                 g[d] = value
@@ -253,45 +368,47 @@ def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
     return update_backward
 
 
-def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> Any:
+def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
     @jit
     def attend_backward(
-        chunk, rows, nodes, wb, a, attention, grad_sums, grad_h, h, grad_nodes, grad_wb, grad_weights, late, scratch
-    ):
+        chunk, share, first_query, rows, nodes, wb, bias, a, attention, grad_sums, grad_h, h, grad_nodes, late,
+        grad_wb, grad_bias, grad_a, scratch,
+    ):  # fmt: skip
         """Write or add up the gradients of what `attend` reads; h is computed again.
 
-        chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the window.
-        a: [D] weights of the logits. attention: Attention of the forward pass.
-        grad_sums: Sums. grad_h: [R, D] gradient from the update of pairs. h: [R, D] written.
-        grad_nodes: NodeArrays, of which q is written and k and v are added to; with `is_shared`, except by the queries
-        of a graph that begins before the chunk: `add_late_keys` adds theirs.
-        grad_wb: [R, 2D] written; its first half holds the signed roots until their gradient takes their place.
-        grad_weights: WeightGradients, added to. late: [R, D] written, for `add_late_keys`. scratch: BackwardScratch.
+        chunk: Chunk. share: Share, which begins with the query `first_query`. rows: QueryRows. nodes: NodeArrays.
+        wb: [R, 2D] w and b of the chunk without their bias, [2D]. a: [D] weights of the logits. attention: Attention
+        of the forward pass. grad_sums: Sums. grad_h: [R, D] gradient from the update of pairs. h: [R, D] written.
+        grad_nodes: NodeArrays, of which q is written and k and v are added to, but `late` for a graph that begins
+        before the share. grad_wb: [R, 2D] written; its first half holds the signed roots until their gradient takes
+        their place. grad_bias: [2D], grad_a: [D], added to. scratch: BackwardScratch.
         """
         q, k, v = nodes
         alpha, clamped, mask = attention
         grad_q, grad_k, grad_v = grad_nodes
-        grad_bias, grad_a = grad_weights
-        product, gs, gq, mean, weight, grad_logit = scratch
+        product, gs, gq, mean = scratch.product, scratch.grad_s, scratch.grad_q, scratch.mean
+        weight, grad_logit = scratch.weight, scratch.grad_logit
+        late_k, late_v = late.k[share.number], late.v[share.number]
         zero, half = q.dtype.type(0), q.dtype.type(0.5)
         for i in range(chunk.first, chunk.last):
             f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
             qi, go, gt, gqi = q[i], grad_sums.value[i], grad_sums.pair[i], grad_q[i]
-            is_late = is_shared and f < chunk.first
+            is_late = f < first_query
+            to_k, to_v, own = (late_k, late_v, 0) if is_late else (grad_k, grad_v, f)
             for head in range(H):
                 mean[head] = zero
             for j in range(n):
-                r = p - chunk.window + j
+                r = p - chunk.start + j
                 kj, vj, w, b, e, root = k[f + j], v[f + j], wb[r, :D], wb[r, D:], h[r], grad_wb[r, :D]
                 gx, x, m = grad_logit[j], alpha[p + j], mask[p + j]
                 for d in range(D):
-                    s = (qi[d] + kj[d]) * w[d]
+                    s = (qi[d] + kj[d]) * (w[d] + bias[d])
                     y = np.sqrt(abs(s))
                     root[d] = -y if s < zero else y
                 for d in range(D):
-                    z = root[d] + b[d]
+                    z = root[d] + (b[d] + bias[D + d])
                     e[d] = zero if z <= zero else z
                 for d in range(D):
                     product[d] = go[d] * vj[d] + gt[d] * e[d]
@@ -306,18 +423,17 @@ def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> A
             for d in range(D):
                 gq[d] = zero
             for j in range(n):
-                r = p - chunk.window + j
+                r = p - chunk.start + j
                 kj, w, e, ge = k[f + j], wb[r, :D], h[r], grad_h[r]
                 gx, x, m, cut = grad_logit[j], alpha[p + j], mask[p + j], clamped[p + j]
-                root, gz, gk, gv, wait = grad_wb[r, :D], grad_wb[r, D:], grad_k[f + j], grad_v[f + j], late[r]
+                root, gz, gk, gv = grad_wb[r, :D], grad_wb[r, D:], to_k[own + j], to_v[own + j]
                 for head in range(H):
                     y = x[head] * (gx[head] - mean[head])
                     gx[head] = zero if cut[head] else y
                     weight[head] = x[head] * m[head]
-                if not is_late:
-                    for head in range(H):
-                        for c in range(C):
-                            gv[c * H + head] += weight[head] * go[c * H + head]
+                for head in range(H):
+                    for c in range(C):
+                        gv[c * H + head] += weight[head] * go[c * H + head]
                 for head in range(H):
                     for c in range(C):
                         grad_a[c * H + head] += gx[head] * e[c * H + head]
@@ -332,15 +448,11 @@ def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> A
                 for d in range(D):
                     root[d] = gs[d] * (qi[d] + kj[d])
                 for d in range(D):
-                    gs[d] *= w[d]
+                    gs[d] *= w[d] + bias[d]
                 for d in range(D):
                     gq[d] += gs[d]
-                if is_late:
-                    for d in range(D):
-                        wait[d] = gs[d]
-                else:
-                    for d in range(D):
-                        gk[d] += gs[d]
+                for d in range(D):
+                    gk[d] += gs[d]
                 both = grad_wb[r]
                 for d in range(2 * D):
                     grad_bias[d] += both[d]
@@ -348,35 +460,6 @@ def _attend_backward_kernel(dim_head: int, num_heads: int, is_shared: bool) -> A
                 gqi[d] = gq[d]
 
     return attend_backward
-
-
-def _add_late_keys_kernel(dim_head: int, num_heads: int) -> Any:
-    D, H, C = dim_head * num_heads, num_heads, dim_head
-
-    @jit
-    def add_late_keys(chunk, rows, attention, grad_value, late, grad_k, grad_v, weight):
-        """Add up what `attend_backward` leaves out: gradients of the keys of a graph that begins before the chunk.
-
-        The chunks of a graph do this in their order. chunk: Chunk. rows: QueryRows. attention: Attention.
-        grad_value: [N, D]. late: [R, D]. grad_k, grad_v: [N, D] added to. weight: [H] scratch.
-        """
-        for i in range(chunk.first, chunk.last):
-            f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
-            if f >= chunk.first:
-                break
-            go = grad_value[i]
-            for j in range(n):
-                x, m, gs = attention.alpha[p + j], attention.mask[p + j], late[p - chunk.window + j]
-                gk, gv = grad_k[f + j], grad_v[f + j]
-                for head in range(H):
-                    weight[head] = x[head] * m[head]
-                for head in range(H):
-                    for c in range(C):
-                        gv[c * H + head] += weight[head] * go[c * H + head]
-                for d in range(D):
-                    gk[d] += gs[d]
-
-    return add_late_keys
 
 
 def _residual_backward_kernel(dim_head: int, num_heads: int) -> Any:
@@ -390,7 +473,7 @@ def _residual_backward_kernel(dim_head: int, num_heads: int) -> Any:
         grad_u: [P, D] written.
         """
         for p in range(chunk.start, chunk.stop):
-            g, y, x = grad[p - chunk.window], mapped[p - chunk.window], grad_u[p]
+            g, y, x = grad[p - chunk.start], mapped[p - chunk.start], grad_u[p]
             for d in range(D):
                 x[d] = g[d] * scale[d] + y[d]
 
