@@ -154,6 +154,7 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
     return backward
 
 
+@cache  # compiled once for both directions
 def _add_edges_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
@@ -188,6 +189,7 @@ def _take_edges_kernel(dim_head: int, num_heads: int) -> Any:
     return take_edges
 
 
+@cache  # compiled once for both directions
 def _score_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
