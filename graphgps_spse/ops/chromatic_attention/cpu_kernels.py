@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import exp, jit
+from graphgps_spse.ops.numba_kernels import exp, jit, multiply
 
 
 class EdgeRows(NamedTuple):
@@ -103,10 +103,10 @@ def _forward_kernel(dim_head: int, num_heads: int) -> Any:
             edges = EdgeRows(edge_rows, edge_ends[c], edge_ends[c + 1])
             x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
-            np.dot(x, maps.a.map.T, a)
+            multiply(x, maps.a.map.T, a)
             add_edges(chunk, edges, maps.a.edge, a)
             score(chunk, rows, nodes.q, nodes.k, a, True, max_score, scratch.dot)
-            np.dot(x, maps.b.map.T, b)
+            multiply(x, maps.b.map.T, b)
             add_edges(chunk, edges, maps.b.edge, b)
             attend(chunk, rows, nodes.v, a, b, mask, output)
 
@@ -135,20 +135,20 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
             edges = EdgeRows(edge_rows, edge_ends[c], edge_ends[c + 1])
             x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
-            np.dot(x, maps.a.map.T, a)
+            multiply(x, maps.a.map.T, a)
             add_edges(chunk, edges, maps.a.edge, a)
             score(chunk, rows, nodes.q, nodes.k, a, False, max_score, scratch.dot)
-            np.dot(x, maps.b.map.T, b)
+            multiply(x, maps.b.map.T, b)
             add_edges(chunk, edges, maps.b.edge, b)
             attend_backward(
                 chunk, chunks[share.first, 0], rows, nodes, a, b, mask, output, grad_y, grad_nodes, late.late_k[s],
                 late.late_v[s], scratch.product, scratch.dot,
             )  # fmt: skip
             take_edges(chunk, edges, a, grad_maps.a.edge)
-            np.dot(a.T, x, scratch.grad_map)
+            multiply(a.T, x, scratch.grad_map)
             grad_maps.a.map[s] += scratch.grad_map
             take_edges(chunk, edges, b, grad_maps.b.edge)
-            np.dot(b.T, x, scratch.grad_map)
+            multiply(b.T, x, scratch.grad_map)
             grad_maps.b.map[s] += scratch.grad_map
 
     return backward

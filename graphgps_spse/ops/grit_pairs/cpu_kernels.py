@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import jit
+from graphgps_spse.ops.numba_kernels import jit, multiply
 
 
 class Attention(NamedTuple):
@@ -168,12 +168,12 @@ def _forward_kernel(dim_head: int, num_heads: int) -> Any:
             chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
             num_rows = chunk.stop - chunk.start
             wb, h, mapped = scratch.wb[:num_rows], scratch.h[:num_rows], scratch.mapped[:num_rows]
-            np.dot(u[chunk.start : chunk.stop], weights.map.T, wb)
+            multiply(u[chunk.start : chunk.stop], weights.map.T, wb)
             attend(chunk, rows, nodes, wb, weights.map_bias, weights.logit, clamp, attention, h, sums, scratch)
             if len(weights.out):
                 if len(pair_mask):
                     h *= pair_mask[chunk.start : chunk.stop]
-                np.dot(h, weights.out.T, mapped)
+                multiply(h, weights.out.T, mapped)
                 update(chunk, mapped, u, weights.scale, weights.shift, u_next, mean[c], square[c])
 
     return forward
@@ -203,10 +203,10 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
                 u[chunk.start : chunk.stop], scratch.wb[:num_rows], scratch.h[:num_rows], scratch.grad_h[:num_rows]
             )  # fmt: skip
             grad, grad_wb = scratch.grad[:num_rows], scratch.grad_wb[:num_rows]
-            np.dot(x, weights.map.T, wb)
+            multiply(x, weights.map.T, wb)
             if has_next:
                 update_backward(chunk, update, u, grad, grad_weights.shift[s], grad_weights.scale[s])
-                np.dot(grad, weights.out, grad_h)
+                multiply(grad, weights.out, grad_h)
                 if len(pair_mask):
                     grad_h *= pair_mask[chunk.start : chunk.stop]
             else:
@@ -217,14 +217,14 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
                 grad_sums, grad_h, h, grad_nodes, late, grad_wb, grad_weights.map_bias[s], grad_weights.logit[s],
                 scratch,
             )  # fmt: skip
-            np.dot(grad_wb.T, x, scratch.grad_map)
+            multiply(grad_wb.T, x, scratch.grad_map)
             grad_weights.map[s] += scratch.grad_map
             if has_next:
                 if len(pair_mask):
                     h *= pair_mask[chunk.start : chunk.stop]
-                np.dot(grad.T, h, scratch.grad_out)
+                multiply(grad.T, h, scratch.grad_out)
                 grad_weights.out[s] += scratch.grad_out
-            np.dot(grad_wb, weights.map, h)
+            multiply(grad_wb, weights.map, h)
             residual_backward(chunk, h, grad, weights.scale, grad_u)
 
     return backward

@@ -1,9 +1,9 @@
 """CSA against its dense twin and against itself, on both formulations of its attention."""
 
-from dataclasses import itertools
+import itertools
+from dataclasses import replace
 
 import pytest
-import replace
 import torch
 from dense_gps import dense_csa
 from model_graphs import (
