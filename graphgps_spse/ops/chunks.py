@@ -64,7 +64,6 @@ class Shares:
         visit: Callable[[Share, Scratch], None],
         make_scratch: Callable[[], Scratch],
         key: tuple,
-        before: Callable[[Share], None] = lambda share: None,
     ) -> None:
         """Let threads visit the shares as `ops.threads.walk` does, each with scratch buffers of its own.
 
@@ -80,7 +79,7 @@ class Shares:
             used.append(scratch)
             return lambda share: visit(share, scratch)
 
-        walk(self.shares, start, before)
+        walk(self.shares, start)
         kept.extend(used)
 
     def rows(self, share: Share) -> slice:

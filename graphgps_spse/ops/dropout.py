@@ -9,12 +9,7 @@ def draw_dropout_mask(rows: int, columns: int, rate: float, like: Tensor) -> Ten
 
     An array is dropped out by multiplying it with its mask. Type and device are those of `like`.
     """
-    return fill_dropout_mask(like.new_empty(rows, columns), rate)
-
-
-def fill_dropout_mask(mask: Tensor, rate: float) -> Tensor:
-    """Draw a mask into a contiguous tensor and return it. On a CPU, its rows can be drawn in parts, in their order."""
-    return mask.uniform_().ge_(rate).mul_(1 / (1 - rate))
+    return like.new_empty(rows, columns).uniform_().ge_(rate).mul_(1 / (1 - rate))
 
 
 def draw_dropout_seed(count: int, device: torch.device) -> Tensor:

@@ -15,7 +15,7 @@ from graphgps_spse.ops.chromatic_attention import cpu_kernels
 from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput, PairMap
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import LateNodes, Map, Maps, Output, Scratch
 from graphgps_spse.ops.chunks import Share, Shares, add_late_keys, shares_of
-from graphgps_spse.ops.dropout import fill_dropout_mask
+from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, numbers, scratch, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -53,20 +53,16 @@ class _Attention(torch.autograd.Function):
         ctx: Any, layout: PairLayout, heads: int, z: Tensor, rows: Tensor, rate: float, q: Tensor, k: Tensor, v: Tensor,
         map_a: Tensor, edge_a: Tensor, map_b: Tensor, edge_b: Tensor,
     ) -> Tensor:  # fmt: skip
-        mask = q.new_ones(layout.num_pairs)
+        mask = draw_dropout_mask(layout.num_pairs, 1, rate, q).flatten() if rate else q.new_ones(layout.num_pairs)
         y, max_score, share = (torch.empty_like(q) for _ in range(3))
         kernel, shares = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), shares_of(layout, CHUNK_ROWS)
         given = _given(layout, shares, (z, rows, q, k, v, map_a, edge_a, map_b, edge_b, mask))
         max_array, output = max_score.numpy(), Output(*arrays(y, share))
 
-        def draw(share: Share) -> None:
-            if rate:
-                fill_dropout_mask(mask[shares.rows(share)], rate)
-
         def visit(share: Share, buffers: Scratch) -> None:
             kernel.forward(share, *given, max_array, output, buffers)
 
-        shares.walk(visit, lambda: _scratch(shares, z, heads, q), _key(z, heads, q), draw)
+        shares.walk(visit, lambda: _scratch(shares, z, heads, q), _key(z, heads, q))
         ctx.layout, ctx.heads = layout, heads
         ctx.save_for_backward(z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share)
         return y

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.ops.chunks import Share, add_late_keys, shares_of
-from graphgps_spse.ops.dropout import draw_dropout_mask, fill_dropout_mask
+from graphgps_spse.ops.chunks import add_late_keys, shares_of
+from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.grit_pairs import cpu_kernels
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, numbers, scratch, unsupported
@@ -40,9 +40,7 @@ def grit_pairs(given: GritInput) -> GritOutput:
     out_w = None if weights.out_DD is None else weights.out_DD.contiguous()
     with torch.no_grad():  # _Derivative has the derivative
         (num_pairs, dim), rate, pair_rate = u.shape, given.attention_dropout_rate, given.pair_dropout_rate
-        mask, is_drawn_late = u.new_ones(num_pairs, heads), bool(rate) and not pair_rate
-        if rate and pair_rate:
-            fill_dropout_mask(mask, rate)
+        mask = draw_dropout_mask(num_pairs, heads, rate, u) if rate else u.new_ones(num_pairs, heads)
         pair_mask = draw_dropout_mask(num_pairs, dim, pair_rate, u) if pair_rate else u.new_empty(0, dim)
         kernel, shares = cpu_kernels.grit_kernels(dim // heads, heads), shares_of(layout, CHUNK_ROWS)
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
@@ -55,10 +53,6 @@ def grit_pairs(given: GritInput) -> GritOutput:
         sums, (u_array, next_array, mask_array) = cpu_kernels.Sums(*arrays(value, pair)), arrays(u, u_next, pair_mask)
         moments = [numbers(u, len(shares.chunks_C4), dim) for _ in range(2)]
 
-        def draw(share: Share) -> None:
-            if is_drawn_late:
-                fill_dropout_mask(mask[shares.rows(share)], rate)
-
         shares.walk(
             lambda share, buffers: kernel.forward(
                 share, shares.chunks_C4, layout.query_rows, nodes, u_array, weights, given.clamp, attention, mask_array,
@@ -66,7 +60,6 @@ def grit_pairs(given: GritInput) -> GritOutput:
             ),
             lambda: _forward_scratch(u, shares.max_rows, heads),
             ("GRIT forward", dim, heads, u.dtype),
-            draw,
         )  # fmt: skip
         mean_D = var_D = None
         if out_w is not None and given.with_statistics:
