@@ -48,23 +48,17 @@ def threads_restored() -> Iterator[None]:
         _num_threads.set(of_walks)
 
 
-def walk(
-    items: Sequence[Item], start: Callable[[], Visit[Item]], before: Callable[[Item], None] = lambda item: None
-) -> None:
+def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
     """Visit all items, several at a time and in any order, without recording gradients.
 
-    Each thread calls `start` once and its result for the items that it takes. `before` is called for each item before
-    its visit, for one item at a time and in their order. BLAS, which kernels call for matrix
+    Each thread calls `start` once and its result for the items that it takes. BLAS, which kernels call for matrix
     products, has one thread meanwhile. An exception of any visit ends the walk and is raised.
     """
     remaining, taking = iter(items), Lock()
 
     def take() -> Item | None:
         with taking:
-            item = next(remaining, None)
-            if item is not None:
-                before(item)
-            return item
+            return next(remaining, None)
 
     def work() -> None:
         nonlocal remaining
