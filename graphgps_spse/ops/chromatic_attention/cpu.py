@@ -103,8 +103,8 @@ def _given(layout: PairLayout, shares: Shares, tensors: tuple[Tensor, ...]) -> t
 
 def _scratch(shares: Shares, z: Tensor, heads: int, q: Tensor) -> Scratch:
     dim = q.shape[1]
-    of_chunk = (scratch(q, shares.max_rows, dim) for _ in range(2))
-    return Scratch(*of_chunk, scratch(q, dim, z.shape[1]), scratch(q, heads), scratch(q, dim))
+    a, b = (scratch(q, shares.max_rows, dim) for _ in range(2))
+    return Scratch(a, b, scratch(q, dim, z.shape[1]), scratch(q, heads), scratch(q, dim))
 
 
 def _key(z: Tensor, heads: int, q: Tensor) -> tuple:

@@ -46,16 +46,14 @@ def grit_pairs(given: GritInput) -> GritOutput:
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
         value, pair = torch.empty_like(q), torch.empty_like(q)
         u_next = u.new_empty(0, dim) if out_w is None else torch.empty_like(u)
-        weights = cpu_kernels.Weights(
-            *arrays(map_w, map_b, logit, u_next[:0] if out_w is None else out_w, scale, shift)
-        )
+        layer = cpu_kernels.Weights(*arrays(map_w, map_b, logit, u_next[:0] if out_w is None else out_w, scale, shift))
         nodes, attention = NodeArrays(*arrays(q, k, v)), cpu_kernels.Attention(*arrays(alpha, clamped, mask))
         sums, (u_array, next_array, mask_array) = cpu_kernels.Sums(*arrays(value, pair)), arrays(u, u_next, pair_mask)
         moments = [numbers(u, len(shares.chunks_C4), dim) for _ in range(2)]
 
         shares.walk(
             lambda share, buffers: kernel.forward(
-                share, shares.chunks_C4, layout.query_rows, nodes, u_array, weights, given.clamp, attention, mask_array,
+                share, shares.chunks_C4, layout.query_rows, nodes, u_array, layer, given.clamp, attention, mask_array,
                 sums, next_array, *moments, buffers,
             ),
             lambda: _forward_scratch(u, shares.max_rows, heads),
@@ -152,9 +150,7 @@ def _forward_scratch(u: Tensor, rows: int, heads: int) -> cpu_kernels.ForwardScr
 
 def _backward_scratch(u: Tensor, rows: int, heads: int, most_keys: int) -> cpu_kernels.BackwardScratch:
     dim = u.shape[1]
-    return cpu_kernels.BackwardScratch(
-        *(scratch(u, rows, width) for width in (2 * dim, dim, dim, dim, 2 * dim)),
-        *(scratch(u, height, dim) for height in (2 * dim, dim)),
-        *(scratch(u, width) for width in (dim, dim, dim, heads, heads)),
-        scratch(u, most_keys, heads),
-    )
+    of_chunk = [scratch(u, rows, width) for width in (2 * dim, dim, dim, dim, 2 * dim)]
+    of_weights = [scratch(u, height, dim) for height in (2 * dim, dim)]
+    of_pair = [scratch(u, width) for width in (dim, dim, dim, heads, heads)]
+    return cpu_kernels.BackwardScratch(*[*of_chunk, *of_weights, *of_pair, scratch(u, most_keys, heads)])
