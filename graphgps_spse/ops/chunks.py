@@ -59,12 +59,7 @@ class Shares:
         self.late_S2 = np.stack([first_key_S, np.where(first_key_S < first_query_S, num_keys_S, 0)], axis=1)
         """The graph that begins before a share and has queries in it: first node and number of nodes, or 0, int64."""
 
-    def walk(
-        self,
-        visit: Callable[[Share, Scratch], None],
-        make_scratch: Callable[[], Scratch],
-        key: tuple,
-    ) -> None:
+    def walk(self, visit: Callable[[Share, Scratch], None], make_scratch: Callable[[], Scratch], key: tuple) -> None:
         """Let threads visit the shares as `ops.threads.walk` does, each with scratch buffers of its own.
 
         The buffers are kept for the next walk with the same `key`, which must determine their shapes.
@@ -81,10 +76,6 @@ class Shares:
 
         walk(self.shares, start)
         kept.extend(used)
-
-    def rows(self, share: Share) -> slice:
-        """Return the pair rows of a share."""
-        return slice(int(self.chunks_C4[share.first, 2]), int(self.chunks_C4[share.last - 1, 3]))
 
     @cached_property
     def most_late(self) -> int:
