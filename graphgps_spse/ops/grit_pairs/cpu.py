@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphgps_spse.ops.chunks import add_late_keys, shares_of
 from graphgps_spse.ops.dropout import draw_dropout_mask
-from graphgps_spse.ops.grit_pairs import cpu_kernels
+from graphgps_spse.ops.grit_pairs import cpu_arrays, cpu_kernels
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, numbers, scratch, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -46,9 +46,9 @@ def grit_pairs(given: GritInput) -> GritOutput:
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
         value, pair = torch.empty_like(q), torch.empty_like(q)
         u_next = u.new_empty(0, dim) if out_w is None else torch.empty_like(u)
-        layer = cpu_kernels.Weights(*arrays(map_w, map_b, logit, u_next[:0] if out_w is None else out_w, scale, shift))
-        nodes, attention = NodeArrays(*arrays(q, k, v)), cpu_kernels.Attention(*arrays(alpha, clamped, mask))
-        sums, (u_array, next_array, mask_array) = cpu_kernels.Sums(*arrays(value, pair)), arrays(u, u_next, pair_mask)
+        layer = cpu_arrays.Weights(*arrays(map_w, map_b, logit, u_next[:0] if out_w is None else out_w, scale, shift))
+        nodes, attention = NodeArrays(*arrays(q, k, v)), cpu_arrays.Attention(*arrays(alpha, clamped, mask))
+        sums, (u_array, next_array, mask_array) = cpu_arrays.Sums(*arrays(value, pair)), arrays(u, u_next, pair_mask)
         moments = [numbers(u, len(shares.chunks_C4), dim) for _ in range(2)]
 
         shares.walk(
@@ -117,15 +117,15 @@ class _Derivative(torch.autograd.Function):
         offset = torch.zeros_like(scale) if mean is None else grad_mean / num_pairs - slope * mean
         has_next, none = u_next is not None, u[:0]
         nodes, grad_nodes = NodeArrays(*arrays(q, k, v)), NodeArrays(*arrays(grad_q, grad_k, grad_v))
-        weights = cpu_kernels.Weights(*arrays(map_w, map_b, logit, out_w if has_next else none, scale, shift))
-        attention = cpu_kernels.Attention(*arrays(alpha, clamped, mask))
-        grad_sums = cpu_kernels.Sums(*arrays(grad_value.contiguous(), grad_pair.contiguous()))
-        update = cpu_kernels.Update(
+        weights = cpu_arrays.Weights(*arrays(map_w, map_b, logit, out_w if has_next else none, scale, shift))
+        attention = cpu_arrays.Attention(*arrays(alpha, clamped, mask))
+        grad_sums = cpu_arrays.Sums(*arrays(grad_value.contiguous(), grad_pair.contiguous()))
+        update = cpu_arrays.Update(
             *arrays(*((grad_next.contiguous(), u_next) if has_next else (none, none)), offset, slope)
         )
         num_shares = len(shares.shares)
-        sums = cpu_kernels.WeightGradients(*(numbers(u, num_shares, *weight.shape) for weight in weights))
-        late = cpu_kernels.LateKeys(*(numbers(u, num_shares, shares.most_late, dim) for _ in range(2)))
+        sums = cpu_arrays.WeightGradients(*(numbers(u, num_shares, *weight.shape) for weight in weights))
+        late = cpu_arrays.LateKeys(*(numbers(u, num_shares, shares.most_late, dim) for _ in range(2)))
         u_array, grad_u_array, mask_array = arrays(u, grad_u, pair_mask)
 
         shares.walk(
@@ -142,15 +142,15 @@ class _Derivative(torch.autograd.Function):
         return *first, of_logit, grad_q, grad_k, grad_v
 
 
-def _forward_scratch(u: Tensor, rows: int, heads: int) -> cpu_kernels.ForwardScratch:
+def _forward_scratch(u: Tensor, rows: int, heads: int) -> cpu_arrays.ForwardScratch:
     dim = u.shape[1]
     of_chunk = (scratch(u, rows, width) for width in (2 * dim, dim, dim))
-    return cpu_kernels.ForwardScratch(*of_chunk, *(scratch(u, width) for width in (dim, heads, heads, heads)))
+    return cpu_arrays.ForwardScratch(*of_chunk, *(scratch(u, width) for width in (dim, heads, heads, heads)))
 
 
-def _backward_scratch(u: Tensor, rows: int, heads: int, most_keys: int) -> cpu_kernels.BackwardScratch:
+def _backward_scratch(u: Tensor, rows: int, heads: int, most_keys: int) -> cpu_arrays.BackwardScratch:
     dim = u.shape[1]
     of_chunk = [scratch(u, rows, width) for width in (2 * dim, dim, dim, dim, 2 * dim)]
     of_weights = [scratch(u, height, dim) for height in (2 * dim, dim)]
     of_pair = [scratch(u, width) for width in (dim, dim, dim, heads, heads)]
-    return cpu_kernels.BackwardScratch(*[*of_chunk, *of_weights, *of_pair, scratch(u, most_keys, heads)])
+    return cpu_arrays.BackwardScratch(*[*of_chunk, *of_weights, *of_pair, scratch(u, most_keys, heads)])
