@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection
 from functools import cache, cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numba
 from numba.core import cgutils
@@ -203,9 +203,19 @@ class _Folder(FunctionCache):
     def __init__(self, function: Callable, options: str) -> None:
         """Raise RuntimeError if no folder is writable."""
         super().__init__(function)
-        source = self._impl.locator.get_source_stamp(), options, dependencies(function)
+        uses = dependencies(function)
+        source = self._impl.locator.get_source_stamp(), options, uses
+        self._identity = hashlib.sha256(function.__code__.co_code).hexdigest(), uses.enclosed
         base = Path(self.cache_path) / self._impl.filename_base
         self._cache_file, self._lock = _CheckedFiles(base, source), base.with_name(f"{base.name}.lock")
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple:
+        """Return the key of one compiled version.
+
+        numba's own key contains the pickled variables of the enclosing function. If one of them is a kernel, its bytes
+        differ between processes, and no process would find what another has compiled.
+        """
+        return sig, codegen.magic_tuple(), self._identity
 
     def wait_for_turn(self) -> IO[str] | None:
         """Lock the kernel, waiting for other processes; None without a file to lock. Closing the file unlocks it.
@@ -223,26 +233,42 @@ class _Folder(FunctionCache):
         return file
 
 
-def dependencies(function: Callable) -> list[tuple[str, str]]:
-    """Return the dependencies of a kernel, sorted: digests of the files of kernels that it calls, and its constants.
+class Dependencies(NamedTuple):
+    """What the code of a kernel depends on, apart from its own file, which numba checks. All sorted."""
 
-    numba itself checks only the kernel's own file.
+    files: list[tuple[str, str]]
+    """Names and digests of the files of kernels that it calls."""
+    constants: list[tuple[str, str]]
+    """Names and values of the constants that it and these kernels use."""
+    enclosed: list[tuple[str, str]]
+    """Those of the constants that belong to an enclosing function, which can make several kernels of one source."""
+
+
+def dependencies(function: Callable) -> Dependencies:
+    """Return what a kernel depends on.
+
+    Raises TypeError for a variable of an enclosing function that is neither a constant nor a kernel.
     """
-    found, seen, todo = set(), {function}, [function]
+    files, constants, enclosed, seen, todo = set(), set(), set(), {function}, [function]
     while todo:
         variables = inspect.getclosurevars(todo.pop())
         for name, value in {**variables.globals, **variables.nonlocals}.items():
             called = getattr(value, "py_func", None)
             if called is None:
                 value = getattr(value, "_fields", value)  # the kernel constructs this NamedTuple
-                if isinstance(value, bool | int | float | str | tuple):
-                    found.add((name, repr(value)))
+                is_constant = isinstance(value, bool | int | float | str | tuple)
+                if is_constant:
+                    constants.add((name, repr(value)))
+                if name in variables.nonlocals:
+                    if not is_constant:
+                        raise TypeError(f"{name} of {function.__qualname__} is a {type(value).__name__}: not cacheable")
+                    enclosed.add((name, repr(value)))
             elif called not in seen:
                 seen.add(called)
                 todo.append(called)
                 path = Path(called.__code__.co_filename)
-                found.add((path.name, hashlib.sha256(path.read_bytes()).hexdigest()))
-    return sorted(found)
+                files.add((path.name, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return Dependencies(sorted(files), sorted(constants), sorted(enclosed))
 
 
 class _SpareLocator(UserWideCacheLocator):

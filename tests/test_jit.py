@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from graphgps_spse.files import try_lock
-from graphgps_spse.kernel_cache import _CheckedFiles
+from graphgps_spse.kernel_cache import _CheckedFiles, dependencies
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = """
@@ -308,3 +308,30 @@ def test_a_kernel_is_compiled_again_when_what_it_uses_changes(tmp_path, forks):
         (tmp_path / "end.py").write_text(f"{kernel}@kernel\ndef last(x):\n    return x + {added}\n")
         found, _ = run_toy(toy, f"assert toy.double(10) == {factor * (10 + added)}; assert toy.triple(1) == 3")
         assert found == ("[0, 0]" if (factor, added) == (2, 0) else "[0, 1]")  # what did not change is read
+
+
+def test_kernels_made_by_a_function_are_found_by_later_processes(tmp_path, forks):
+    """A kernel that calls another one of the same enclosing function, and one source with two constants."""
+    (tmp_path / "tmp").mkdir()
+    toy = Toy(tmp_path, tmp_path, forks)
+    (tmp_path / "toy.py").write_text(
+        "from graphgps_spse.jit import kernel\n"
+        "def make(factor):\n    @kernel\n    def inner(x):\n        return factor * x\n"
+        "    @kernel\n    def outer(x):\n        return inner(x)\n    return outer\n"
+        "double, triple = make(2), make(3)\n"
+    )
+    for found in ("[0, 0]", "[1, 1]"):
+        assert run_toy(toy) == (found, "")
+    names = [path.name.split(".")[3] for path in compiled_files(tmp_path)]
+    assert sorted(name.split("-")[0] for name in names) == ["inner", "inner", "outer", "outer"]
+
+
+def test_a_variable_that_no_key_can_contain_is_refused():
+    """Kernels of one source with different lists would otherwise share a file."""
+    numbers = [1, 2]
+
+    def first():
+        return numbers[0]
+
+    with pytest.raises(TypeError, match=r"numbers of .*first is a list: not cacheable"):
+        dependencies(first)

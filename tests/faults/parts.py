@@ -21,7 +21,7 @@ LONG_RUN = Task(
 def system_calls(
     lab: Lab, chance: random.Random, tasks: tuple[str, ...] = ("train", "encode", "report")
 ) -> Iterator[Outcome]:
-    """Every kind of fault at every file operation of every command, in random order."""
+    """Every kind of fault at every file operation of every command, in random order; ends after the last."""
     faults = []
     for name in tasks:
         reads, others = (count_operations(lab, TASKS[name], word) for word in ("unread", "none"))
@@ -46,7 +46,7 @@ def strike(lab: Lab, task: Task, kind: str, number: int) -> Outcome | None:
         return None
     place = re.sub(r"\.[0-9a-f]{16}\.tmp", ".*.tmp", struck[2].removeprefix(f"{folder}/"))
     fault = f"{kind} at operation {number}, {struck[1]} of {place}"
-    return lab.judge("system calls", fault, task, folder, before, complaint(command))
+    return lab.judge(f"calls of {task.name}", fault, task, folder, before, complaint(command))
 
 
 def count_operations(lab: Lab, task: Task, word: str) -> int:

@@ -1,5 +1,10 @@
 """Sizes that no model can have are refused when they are read; `train.kernels` reaches every layer."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from model_graphs import ENCODINGS, SPEC
@@ -11,6 +16,7 @@ from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import build_model, prepare_kernels
 from graphgps_spse.models.options import TransformerOptions
 
+TESTS = Path(__file__).resolve().parents[1]
 MODELS = {
     "GRIT": (grit_config, ["RRWP"]),
     "CSA": (csa_config, ["walks"]),
@@ -34,6 +40,26 @@ def test_kernels_are_prepared_for_the_device_of_the_model(name):
     prepare_kernels(build(name, "auto").to("meta"))
     with pytest.raises(ConfigError, match=r"train\.kernels: fused, but for \w+ there is no kernel for meta"):
         prepare_kernels(build(name, "fused").to("meta"))
+
+
+def test_kernels_of_models_are_compiled_once_for_all_processes():
+    """A process after one that has compiled them reads all kernels from the cache."""
+    code = """
+import gc, sys
+sys.path.append("models")
+from test_model_options import MODELS, build, prepare_kernels
+from graphgps_spse.jit import Kernel
+for name in MODELS:
+    prepare_kernels(build(name, "fused"))
+called = [k.dispatcher.stats for k in gc.get_objects() if isinstance(k, Kernel) and "dispatcher" in vars(k)]
+print(sum(map(len, (s.cache_hits for s in called))), sum(map(len, (s.cache_misses for s in called))))
+"""
+    words, path = [sys.executable, "-c", code], os.pathsep.join([str(TESTS.parent), str(TESTS)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    for _ in range(2):  # the first compiles what no other test has compiled before
+        output = subprocess.check_output(words, cwd=TESTS, env=environment, text=True, timeout=600)
+    hits, misses = map(int, output.split())
+    assert hits >= 5 and misses == 0
 
 
 @pytest.mark.parametrize(
