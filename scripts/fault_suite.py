@@ -21,7 +21,7 @@ from graphgps_spse.command import run_command
 from graphgps_spse.training.signals import stop_at_once
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
-PARTS = ("calls", "sweep", "kills", "disks", "pairs", "bits", "fuzz")
+PARTS = ("calls", "sweep", "runs", "kills", "disks", "pairs", "bits", "fuzz")
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -97,7 +97,8 @@ def sweep(arguments: argparse.Namespace) -> int:
     todo = [run for run, state in zip(runs, found) if state.needs_running(retry)]
     for run, state in zip(runs, found):
         if state.kind != "done" and not state.needs_running(retry):
-            log.warning("%s: %s, left as it is (%s)", run.run_dir, state.kind, state.detail)
+            how = "; --retry failed does it again" if state.kind == "failed" else ""
+            log.warning("%s: %s, left as it is (%s)%s", run.run_dir, state.kind, state.detail, how)
     tasks = [run.task(num_threads) for run in todo]
     if arguments.dry_run and options and tasks:
         print(slurm.sbatch_script(tasks, options, name))

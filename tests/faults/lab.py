@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,10 @@ class Task:
     name: str
     words: tuple[str, ...]
     prepare: "Callable[[Lab, Path], None]"
+    programs: int = 0
+    """Number of programs that the command starts, if faults strike each of them and not the command itself."""
+    cure: tuple[str, ...] = ()
+    """Words that the command names as a remedy where it refuses to do again what has failed."""
 
 
 @dataclass(frozen=True)
@@ -112,19 +116,24 @@ class Lab:
         return self.references[task.name]
 
     def judge(self, part: str, fault: str, task: Task, folder: Path, before: dict[str, bytes], first: str) -> Outcome:
-        """Run the command again, without a fault, and compare. `first`: why the first run was at fault, or empty."""
+        """Run the command again, without a fault, and compare. `first`: why the first run was at fault, or empty.
+
+        If it refuses and names the task's cure, run it once more with the cure.
+        """
         again = self.run(task, folder)
-        where = f"{task.name}: {fault}"
-        problems = [first, complaint(again), *lost_files(folder, before)]
+        problems, kind = [first, complaint(again)], "refused" if again.returncode else "survived"
+        if again.returncode and task.cure and " ".join(task.cure) in again.output:
+            again = self.run(replace(task, words=(*task.words, *task.cure)), folder)
+            problems.append(f"the cure failed: {last_line(again.output)}" if again.returncode else "")
+        problems += lost_files(folder, before)
         if again.returncode == 0:
             problems += differences(contents(folder), self.reference(task))
-        kind = "survived" if again.returncode == 0 else "refused"
         if any(problems):
             kind = "wrong" if again.returncode == 0 and not any(lost_files(folder, before)) else "lost"
         note = "; ".join(filter(None, problems)) or (last_line(again.output) if again.returncode else "")
         if not any(problems):
             shutil.rmtree(folder.parent)
-        return Outcome(part, where, kind, note)
+        return Outcome(part, f"{task.name}: {fault}", kind, note)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -159,7 +168,7 @@ def complaint(command: ForkedCommand) -> str:
         return f"a traceback: {last_line(output)}"
     if code not in (0, 1, 2, 75):
         return f"exit code {code}: {last_line(output)}"
-    said = len(errors) == 1 or any(words in output for words in ("continue with: ", "done again with --retry failed: "))
+    said = len(errors) == 1 or any(words in output for words in ("continue with: ", "--retry failed"))
     return "" if code == 0 or said else f"exit code {code} and no line of error"
 
 
@@ -237,12 +246,14 @@ def copy_results(lab: Lab, folder: Path, task: Task) -> None:
 
 TRAINING = ("main.py", "--cfg", "tiny.yaml")
 FINISHED_SEED = Task("seed", (*TRAINING, "seed=1"), with_nothing)
-SWEPT = Task("sweep", ("scripts/sweep.py", "sweep.yaml", "--jobs", "1"), with_nothing)
+SWEEPING = ("scripts/sweep.py", "sweep.yaml", "--jobs", "1")
+SWEPT = Task("sweep", SWEEPING, with_nothing, cure=("--retry", "failed"))
 TASKS = {
     "train": Task("train", TRAINING, with_finished_seed),
     "encode": Task("encode", ("scripts/encode.py", "--cfg", "tiny.yaml"), with_nothing),
     "report": Task("report", ("scripts/report.py", "results", "--out", "report"), with_finished_seed),
     "sweep": SWEPT,
+    "runs": Task("runs of a sweep", SWEEPING, with_nothing, programs=2, cure=SWEPT.cure),
 }
 
 

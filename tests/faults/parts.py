@@ -39,7 +39,7 @@ def strike(lab: Lab, task: Task, kind: str, number: int) -> Outcome | None:
     """Inject one fault into a command. None if it never struck: a short write, say, after the last write."""
     folder = lab.lay(task)
     before, trace = files_of(folder), folder.with_suffix(".trace")
-    command = lab.run(task, folder, fault=[str(folder), kind, number, str(trace)])
+    command = run_armed(lab, task, folder, kind, number)
     struck = re.search(r"^struck (\w+) (.*)$", trace.read_text(), re.MULTILINE)
     if struck is None:
         shutil.rmtree(folder.parent)
@@ -52,11 +52,19 @@ def strike(lab: Lab, task: Task, kind: str, number: int) -> Outcome | None:
 def count_operations(lab: Lab, task: Task, word: str) -> int:
     """Return how many operations a fault could strike in an undisturbed run: "unread" reading, "none" all others."""
     folder = lab.lay(task)
-    trace = folder.with_suffix(".trace")
-    lab.run(task, folder, fault=[str(folder), word, 1 << 40, str(trace)])
-    count = len(trace.read_text().splitlines())
+    run_armed(lab, task, folder, word, 1 << 40)
+    count = len(folder.with_suffix(".trace").read_text().splitlines())
     shutil.rmtree(folder.parent)
-    return count
+    return -(-count // max(task.programs, 1))
+
+
+def run_armed(lab: Lab, task: Task, folder: Path, kind: str, number: int) -> ForkedCommand:
+    """Run a command with a fault at the n-th operation, of the command itself or of each program that it starts."""
+    trace = str(folder.with_suffix(".trace"))
+    if not task.programs:
+        return lab.run(task, folder, fault=[str(folder), kind, number, trace])
+    values = {"FOLDER": folder, "KIND": kind, "AT": number, "TRACE": trace}
+    return lab.run(task, folder, environment={f"FAULT_{name}": str(value) for name, value in values.items()})
 
 
 def kills(lab: Lab, chance: random.Random) -> Iterator[Outcome]:

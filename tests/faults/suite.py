@@ -18,13 +18,14 @@ Part = Callable[[Lab, random.Random], Iterator[Outcome]]
 PARTS: dict[str, Part] = {
     "calls": parts.system_calls,
     "sweep": partial(parts.system_calls, tasks=("sweep",)),
+    "runs": partial(parts.system_calls, tasks=("runs",)),
     "kills": parts.kills,
     "disks": parts.full_disks,
     "pairs": parts.pairs,
     "bits": bit_flips,
 }
 FUZZ = "fuzz"
-NEED_COMPILER = ("calls", "sweep", "bits")
+NEED_COMPILER = ("calls", "sweep", "runs", "bits")
 
 
 def run_suite(names: Sequence[str], minutes: float, seed: int, folder: Path) -> Iterator[Outcome]:
