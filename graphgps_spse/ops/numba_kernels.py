@@ -66,6 +66,16 @@ def multiply(a, b, out):
 
 
 @jit
+def add_product(a, b, product, total):
+    """Add the product of two matrices to `total`, by way of `product`, which has its shape.
+
+    In a calling kernel, `totals[s] += product` would copy the sum to itself and compile for seconds.
+    """
+    multiply(a, b, product)
+    total += product
+
+
+@jit
 def exp(x):
     """e^x of a float32 x <= 0 with an error below 2 units in the last place, and 2^-126 where it would be less.
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import exp, jit, multiply
+from graphgps_spse.ops.numba_kernels import add_product, exp, jit, multiply
 
 
 class EdgeRows(NamedTuple):
@@ -145,11 +145,9 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
                 late.late_v[s], scratch.product, scratch.dot,
             )  # fmt: skip
             take_edges(chunk, edges, a, grad_maps.a.edge)
-            multiply(a.T, x, scratch.grad_map)
-            grad_maps.a.map[s] += scratch.grad_map
+            add_product(a.T, x, scratch.grad_map, grad_maps.a.map[s])
             take_edges(chunk, edges, b, grad_maps.b.edge)
-            multiply(b.T, x, scratch.grad_map)
-            grad_maps.b.map[s] += scratch.grad_map
+            add_product(b.T, x, scratch.grad_map, grad_maps.b.map[s])
 
     return backward
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import jit, multiply
+from graphgps_spse.ops.numba_kernels import add_product, jit, multiply
 
 
 class GritKernels(NamedTuple):
@@ -101,13 +101,11 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
                 grad_sums, grad_h, h, grad_nodes, late, grad_wb, grad_weights.map_bias[s], grad_weights.logit[s],
                 scratch,
             )  # fmt: skip
-            multiply(grad_wb.T, x, scratch.grad_map)
-            grad_weights.map[s] += scratch.grad_map
+            add_product(grad_wb.T, x, scratch.grad_map, grad_weights.map[s])
             if has_next:
                 if len(pair_mask):
                     h *= pair_mask[chunk.start : chunk.stop]
-                multiply(grad.T, h, scratch.grad_out)
-                grad_weights.out[s] += scratch.grad_out
+                add_product(grad.T, h, scratch.grad_out, grad_weights.out[s])
             multiply(grad_wb, weights.map, h)
             residual_backward(chunk, h, grad, weights.scale, grad_u)
 
