@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from graphgps_spse.command import run_command
 from graphgps_spse.training.signals import stop_at_once
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
+SECONDS_BETWEEN_NOTES = 60
 PARTS = ("calls", "sweep", "runs", "kills", "disks", "pairs", "bits", "fuzz")
 
 
@@ -56,13 +58,17 @@ def main(words: Sequence[str] | None = None) -> int:
         from graphgps_spse.environment import describe_environment, pick_device
         from graphgps_spse.files import write_json
 
-        outcomes, names = [], arguments.only or PARTS
+        outcomes, names, told = [], arguments.only or PARTS, time.monotonic()
         try:
             with stop_at_once(), tempfile.TemporaryDirectory() as folder:
                 for outcome in suite.run_suite(names, arguments.minutes, arguments.seed, Path(folder)):
                     outcomes.append(outcome)
                     if outcome.kind in ("lost", "wrong"):
                         print(f"{outcome.kind}: {outcome.part}, {outcome.fault}: {outcome.note}", flush=True)
+                    if time.monotonic() - told > SECONDS_BETWEEN_NOTES:
+                        told = time.monotonic()
+                        count = sum(seen.count for seen in outcomes)
+                        print(f"{count:,} faults so far, now {outcome.part}", file=sys.stderr, flush=True)
         finally:  # also if a signal stops the suite: hours of faults are worth their table
             print(suite.format_table(suite.summarise(outcomes)))
             if arguments.out is not None:

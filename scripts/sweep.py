@@ -107,7 +107,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         if not arguments.dry_run:
             write_manifest(name, runs)  # where nothing is left to do, too: fewer seeds may be intended now
         if not tasks:
-            log.info("%s: nothing to do; %d of %d runs are done", name, count_done(found), len(runs))
+            log.info("%s: nothing to do; %s", name, how_far(found))
             return exit_code_for(found)
         if options:
             jobs = slurm.submit(tasks, options, name, todo[0].out_dir / "slurm")
@@ -133,7 +133,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     found = [states.read_state(run, live_jobs) for run in runs]
     report_unusable(runs, found)
     if summary.elsewhere:
-        log.info("%d of %d runs are done; the same command does what others leave undone", count_done(found), len(runs))
+        log.info(how_far(found))
     return exit_code_for(found)
 
 
@@ -160,9 +160,10 @@ def report_unusable(runs: "Sequence[PlannedRun]", found: "Sequence[RunState]") -
             log.error("error: %s: %s (%s)", run.run_dir, state.kind, state.detail)
 
 
-def count_done(found: "Sequence[RunState]") -> int:
-    """Return how many runs are done."""
-    return sum(state.kind == "done" for state in found)
+def how_far(found: "Sequence[RunState]") -> str:
+    """Return how many runs are done, and how to go on if others are still at work."""
+    done = f"{sum(state.kind == 'done' for state in found)} of {len(found)} runs are done"
+    return f"{done}; the same command does what others leave undone" if exit_code_for(found) == RESUMABLE else done
 
 
 def exit_code_for(found: "Sequence[RunState]") -> int:

@@ -83,7 +83,10 @@ class ForkServer:
         return self._ended[pid]
 
     def _read(self) -> dict:
-        answer = json.loads(os.read(self._server.stdout.fileno(), MESSAGE_BYTES))
+        message = os.read(self._server.stdout.fileno(), MESSAGE_BYTES)
+        if not message:
+            raise RuntimeError(f"the fork server has ended, with code {self._server.wait()}; -9: the kernel may lack memory")
+        answer = json.loads(message)
         if "ended" in answer:
             self._ended[answer["ended"]] = answer["code"]
         if answer.get("warm", 0) != 0:

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -43,6 +44,7 @@ ASIDE = re.compile(r"\.damaged-\d+$|\.[0-9a-f]{16}\.tmp$")
 """Damaged files that a command renamed, and hidden files that a killed command was writing."""
 PATIENCE = 1800
 """Seconds after which a command counts as hanging; on a busy machine, a sweep of two runs takes minutes."""
+LEFT_TO_OTHERS = "the same command does what others leave undone"
 UNCOMPARED = {"env.json", "run.lock", "writers.lock", "log.txt", "attempts.jsonl"}
 
 
@@ -118,9 +120,13 @@ class Lab:
     def judge(self, part: str, fault: str, task: Task, folder: Path, before: dict[str, bytes], first: str) -> Outcome:
         """Run the command again, without a fault, and compare. `first`: why the first run was at fault, or empty.
 
-        If it refuses and names the task's cure, run it once more with the cure.
+        If it refuses and names the task's cure, run it once more with the cure. If a program that a killed command
+        started is still running, wait for its end.
         """
-        again = self.run(task, folder)
+        again, limit = self.run(task, folder), time.monotonic() + PATIENCE
+        while again.returncode == 75 and LEFT_TO_OTHERS in again.output and time.monotonic() < limit:
+            time.sleep(0.5)
+            again = self.run(task, folder)
         problems, kind = [first, complaint(again)], "refused" if again.returncode else "survived"
         if again.returncode and task.cure and " ".join(task.cure) in again.output:
             again = self.run(replace(task, words=(*task.words, *task.cure)), folder)

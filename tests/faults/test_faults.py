@@ -119,8 +119,11 @@ def test_script_tells_what_was_lost_and_fails(tmp_path, monkeypatch, capsys):
         "fuzz          9         9        0     0      0",
     ]
     outcomes.append(Outcome("kills", "a moment", "lost", "result.json is gone"))
+    monkeypatch.setattr(script, "SECONDS_BETWEEN_NOTES", 0)
     assert script.main(["--minutes", "1", "--out", str(tmp_path / "r.json")]) == 1
-    assert "lost: kills, a moment: result.json is gone" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "lost: kills, a moment: result.json is gone" in told.out
+    assert told.err.splitlines()[-1] == "12 faults so far, now kills"
     record = json.loads((tmp_path / "r.json").read_text())
     assert record["parts"]["kills"]["lost"] == 1 and record["failures"][0]["note"] == "result.json is gone"
 
