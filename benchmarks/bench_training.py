@@ -166,7 +166,7 @@ def check(names: list[str], case: Case, args: argparse.Namespace) -> dict[str, f
             path = Path(folder) / name
             small = case._replace(batch_size=min(case.batch_size, 4))
             subprocess.run([*command_of(name, small, args), "--check", str(path)], check=True)
-            results[name] = torch.load(path)
+            results[name] = torch.load(path, weights_only=True)
     ours = results.pop("ours")
     scale = max(float(g.norm()) for g in ours.values())
     errors = {}

@@ -333,7 +333,9 @@ def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
         raise ConfigError(f"{run.path} was trained on {run.parts.dataset.spec.name}; --submission is for PCQM4Mv2")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} already exists; name another folder")
-    overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={run.cfg.dataset.dir}"]
+    data = run.cfg.dataset
+    overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={data.dir}"]
+    overrides.append(f"dataset.trust_data={data.trust_data}")
     inference = build_parts(load_config(run.path / "config.yaml", overrides)).dataset
     splits = load_splits(inference)
     predictions = {part: run.predict(splits[part], run.parts.storage)[:, 0].numpy() for part in TEST_SPLITS}

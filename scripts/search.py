@@ -34,6 +34,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "trials have ended yet, the same command continues. Docs: docs/search.md",
     )
     parser.add_argument("search", type=Path, help="search file, e.g. configs/searches/molecules-ESOL-GRIT.yaml")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="keys for every trial, e.g. dataset.dir=FOLDER"
+    )
     parser.add_argument("--plan", action="store_true", help="only print how many trials are done, and the best values")
     parser.add_argument("--jobs", type=at_least_one, default=1, metavar="N", help="number of workers (default: 1)")
     parser.add_argument(
@@ -41,7 +44,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=0, help=argparse.SUPPRESS)
-    return parser.parse_args(words)
+    return parser.parse_intermixed_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -60,21 +63,21 @@ def search(arguments: argparse.Namespace) -> int:
     from graphgps_spse.sweeps import slurm
 
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
-    spec = read_search(arguments.search, check_config)
+    spec = read_search(arguments.search, check_config, arguments.overrides)
     task = build_parts(spec.cfg, only_shapes=True).task
     study = open_study(spec, task.direction)
     if arguments.plan:
         print("\n".join(format_state(spec, study, task.metric)))
         return 0
     if options is not None and not is_done(spec, study):
-        tasks = worker_tasks(spec, arguments.jobs, options.cpus)
+        tasks = worker_tasks(spec, arguments, options.cpus)
         jobs = slurm.submit(tasks, options, spec.name, spec.out_dir / "slurm")
         log.info("submitted %d workers, jobs %s to %s; --plan shows how far they are", len(jobs), jobs[0], jobs[-1])
         return RESUMABLE
     if not is_done(spec, study):
         with StopSignals() as signals:
             if arguments.jobs > 1:
-                run_workers(spec, arguments.jobs, signals)
+                run_workers(spec, arguments, signals)
             else:
                 finished = Worker(
                     spec=spec,
@@ -96,21 +99,22 @@ def search(arguments: argparse.Namespace) -> int:
     return RESUMABLE
 
 
-def worker_tasks(spec: "SearchSpec", number: int, num_threads: int) -> "list[LaunchTask]":
-    """Return a task for each worker, with new folders for their logs."""
+def worker_tasks(spec: "SearchSpec", arguments: argparse.Namespace, num_threads: int) -> "list[LaunchTask]":
+    """Return a task for each of `--jobs` workers, with new folders for their logs."""
     from graphgps_spse.files import free_name
     from graphgps_spse.sweeps.launch import LaunchTask
 
+    script, options = str(Path(__file__).resolve()), ("--worker", f"--threads={num_threads}")
     tasks = []
-    for _ in range(number):
+    for _ in range(arguments.jobs):
         folder = free_name(spec.out_dir / "workers" / "worker")
         folder.mkdir(parents=True)
-        words = (sys.executable, str(Path(__file__).resolve()), str(spec.path), "--worker", f"--threads={num_threads}")
+        words = (sys.executable, script, str(spec.path), *arguments.overrides, *options)
         tasks.append(LaunchTask(folder.name, folder, words))
     return tasks
 
 
-def run_workers(spec: "SearchSpec", number: int, signals: StopSignals) -> None:
+def run_workers(spec: "SearchSpec", arguments: argparse.Namespace, signals: StopSignals) -> None:
     """Run several workers on this machine, each with its share of the cores, and wait for them.
 
     Raises LaunchError if a worker fails, for example because the first trials have all failed.
@@ -120,14 +124,14 @@ def run_workers(spec: "SearchSpec", number: int, signals: StopSignals) -> None:
     from graphgps_spse.sweeps import pool
     from graphgps_spse.sweeps.launch import LOG, last_error
 
-    slots = pool.make_slots(number, count_cores(), pool.find_gpus())
-    tasks = worker_tasks(spec, number, slots[0].num_threads)
-    log.info("%d workers; their logs are in %s", number, spec.out_dir / "workers")
+    slots = pool.make_slots(arguments.jobs, count_cores(), pool.find_gpus())
+    tasks = worker_tasks(spec, arguments, slots[0].num_threads)
+    log.info("%d workers; their logs are in %s", arguments.jobs, spec.out_dir / "workers")
     failed = pool.run_tasks(tasks, slots, should_stop=lambda: bool(signals.received)).failed
     logs = [worker.folder / LOG for worker in tasks if worker.name in failed]
     if logs:
         raise LaunchError(
-            f"{len(logs)} of {number} workers failed, the first because of: {last_error(logs[0])}; see {logs[0]}"
+            f"{len(logs)} of {len(tasks)} workers failed, the first because of: {last_error(logs[0])}; see {logs[0]}"
         )
 
 

@@ -222,6 +222,14 @@ def lay_triangles_and_a_node(folder: Path) -> None:
     (folder / "meta.json").write_text('{"task": "regression", "node_features": {"kind": "types", "size": 4}}')
 
 
+def test_a_key_that_nothing_reads_is_one_line(tiny, capsys):
+    why = "set, but nothing in this run reads it; remove it or enable what reads it"
+    assert tiny("--describe", "posenc_RRWP.ksteps=4") == 2
+    assert f"override 'posenc_RRWP.ksteps=4': 'posenc_RRWP.ksteps' is {why}\n" in capsys.readouterr().err
+    assert tiny("--describe", "posenc_RRWP.ksteps=4", "posenc_RRWP.weight_column=0") == 2
+    assert f"{why}:\n  override 'posenc_RRWP.ksteps=4': 'posenc_RRWP.ksteps'\n  " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

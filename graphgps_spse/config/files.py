@@ -42,7 +42,8 @@ class Settings:
 
 
 ONLY_ON_COMMAND_LINE = frozenset({"dataset.trust_data"})
-"""Keys that no file may set: somebody else may have written it."""
+"""Keys that no file may set, be it a configuration, a sweep file or a search file: somebody else may have written it.
+"""
 
 
 def read_chain(source: Path | Mapping[str, Any]) -> Chain:
@@ -115,8 +116,20 @@ def _without_command_line(leaves: Leaves) -> Leaves:
     for key in ONLY_ON_COMMAND_LINE & leaves.keys():
         value, where = leaves.pop(key)
         if value is not False and not is_record:
-            raise ConfigError(f"{where}: {key}: can be set only on the command line, by whoever runs it: {key}=True")
+            refuse_in_file(key, where, "python main.py --cfg FILE")
     return leaves
+
+
+def refuse_in_file(word: str, where: str, command: str) -> None:
+    """Raise ConfigError for a key, or a word that begins with it, that only the command line may set.
+
+    The message names `command`, with the key, as the remedy.
+    """
+    key = word.partition("=")[0].strip()
+    if key in ONLY_ON_COMMAND_LINE:
+        raise ConfigError(
+            f"{where}: {key}: can be set only on the command line, by whoever runs it: {command} {key}=True"
+        )
 
 
 def _dotted_leaves(values: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any]]:

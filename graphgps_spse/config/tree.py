@@ -132,8 +132,9 @@ class Config:
         if excused:
             log.warning("set, but nothing in this run reads it: %s", ", ".join(excused))
         if unread:
-            listing = "\n  ".join(f"{self._set_keys[path]}: '{path}'" for path in unread)
-            raise ConfigError(f"set, but nothing in this run reads it; remove it or enable what reads it:\n  {listing}")
+            places = [f"{self._set_keys[path]}: '{path}'" for path in unread]
+            why = "set, but nothing in this run reads it; remove it or enable what reads it"
+            raise ConfigError(f"{places[0]} is {why}" if len(places) == 1 else "\n  ".join([f"{why}:", *places]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole tree as plain nested dicts."""

@@ -49,4 +49,9 @@ class OGB:
                 f"dataset.name: {name} has no training split; use it with python scripts/predict.py, for predictions "
                 "of a finished run"
             )
-        return PCQM4Mv2(root=root, kind=kind, num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads))
+        return PCQM4Mv2(
+            root=root,
+            kind=kind,
+            num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
+            trusted=TrustOptions.from_cfg(cfg).trust_data,
+        )

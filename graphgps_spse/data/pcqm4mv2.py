@@ -51,9 +51,12 @@ class PCQM4Mv2:
 
     kinds = ("full", "subset", "inference")
 
-    def __init__(self, *, root: Path, kind: str, num_workers: int = 1) -> None:
-        """`root` is the root folder of OGB's classes. `num_workers` processes convert SMILES to graphs."""
-        self.folder, self.kind, self.num_workers = root / "pcqm4m-v2", kind, num_workers
+    def __init__(self, *, root: Path, kind: str, num_workers: int = 1, trusted: bool = False) -> None:
+        """`root` is the root folder of OGB's classes. `num_workers` processes convert SMILES to graphs.
+
+        With `trusted`, unpickling the file of splits may run code.
+        """
+        self.folder, self.kind, self.num_workers, self.trusted = root / "pcqm4m-v2", kind, num_workers, trusted
         self.spec = DatasetSpec(
             name="PCQM4Mv2-subset" if kind == "subset" else "PCQM4Mv2",
             level="graph",
@@ -83,7 +86,7 @@ class PCQM4Mv2:
 
     def _write(self, path: Path) -> None:
         self._require_files()
-        parts = split_parts(read_split(self.folder / "split_dict.pt"))
+        parts = split_parts(read_split(self.folder / "split_dict.pt", trusted=self.trusted))
         num_graphs, started = sum(map(len, parts.values())), time.perf_counter()
         source = _Smiles(self.folder / "raw" / "data.csv.gz", self.num_workers)
         missing = [part for part, rows in parts.items() if len(rows) and int(rows.max()) >= len(source)]
@@ -143,9 +146,12 @@ def _no_answers() -> Iterator[None]:
         sys.stdin = stdin
 
 
-def read_split(path: Path) -> dict[str, np.ndarray]:
-    """Return the rows of train, valid, test-dev and test-challenge in OGB's split_dict.pt. Runs no code of the file."""
-    split = read_torch(path)
+def read_split(path: Path, *, trusted: bool = False) -> dict[str, np.ndarray]:
+    """Return the rows of train, valid, test-dev and test-challenge in OGB's split_dict.pt.
+
+    Only with `trusted`, code in the file runs. Raises DataError for a file that is refused or damaged.
+    """
+    split = read_torch(path, trusted=trusted)
     try:
         return {part: np.asarray(as_array(split[part])).astype(np.int64) for part in ("train", "valid", *TEST_SPLITS)}
     except (LookupError, TypeError, ValueError, AttributeError) as err:

@@ -34,7 +34,7 @@ class TrustOptions(Options, section="dataset"):
     trust_data: bool = option(
         False,
         "read raw files of PyG that hold more than plain tensors, which may run any code, or that are not the official "
-        "ones (command line only)",
+        "ones (command line only: no configuration, sweep file or search file can set it)",
     )
 
 
@@ -93,7 +93,7 @@ class RawFiles:
             return hashlib.file_digest(raw, "sha256").hexdigest()
 
     def _require(self, download: Callable[[], Any]) -> None:
-        """Download missing files with PyG. Raises DataError for incomplete folders, because PyG would empty them."""
+        """Download missing files with PyG. Raises DataError for incomplete folders: a download may replace them."""
         missing = [file for file in self.files if not (self.folder / file).is_file()]
         if not missing:
             return
@@ -101,7 +101,7 @@ class RawFiles:
         if not has_archive and self.folder.is_dir() and any(self.folder.iterdir()):
             raise DataError(
                 f"{self.name}: {self.folder} lacks {', '.join(missing)}. Add the missing files, or move the folder "
-                "away to download all files (PyTorch Geometric would empty the folder first)"
+                "away to download all files (a download needs an empty folder)"
             )
         try:
             download()

@@ -74,7 +74,7 @@ def encodings_svg(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], 
     title = f'<text x="8" y="20" font-size="14" font-family="system-ui, sans-serif">{escape(text)}</text>'
     maps = [
         (width + 20, 34.0, draw_heat_map(tables.walks[length - 1], f"RRWP, {length} steps", pair)),
-        (width + 240, 34.0, draw_heat_map(tables.paths[length - 1], f"simple paths, {length} edges", pair)),
+        (width + 240, 34.0, draw_heat_map(tables.paths[length - 1], f"SPSE: simple paths, {length} edges", pair)),
     ]
     drawn = draw_graph(graph, paths=paths, marked=pair)
     return as_svg([(0, 0, title), (0, 30, drawn), *maps], width + 450, max(height + 30, 270))
@@ -103,7 +103,7 @@ def encodings_page(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int],
 <svg id="graph" viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{1.6 * width:.0f}px" role="img">
 <g id="paths"></g>{draw_graph(graph)}<g id="rings"></g><g id="targets"></g></svg>
 <figure><figcaption>RRWP: probability of a random walk</figcaption><svg id="walks" viewBox="0 0 200 200"></svg></figure>
-<figure><figcaption>simple paths</figcaption><svg id="counts" viewBox="0 0 200 200"></svg></figure></div>
+<figure><figcaption>SPSE: number of paths</figcaption><svg id="counts" viewBox="0 0 200 200"></svg></figure></div>
 <h2>By length</h2><table id="lengths"></table><p id="cycles"></p>
 <script type="application/json" id="data">{embed_json(json.dumps(data))}</script>
 <script>{script}</script>"""

@@ -11,7 +11,7 @@ import yaml
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from graphgps_spse.config.files import read_words
+from graphgps_spse.config.files import ONLY_ON_COMMAND_LINE, read_words
 from graphgps_spse.files import write_atomic
 from graphgps_spse.search.spec import SearchSpec
 from graphgps_spse.search.study import REASON, load_optuna
@@ -120,6 +120,8 @@ def _configuration(spec: SearchSpec, study: "optuna.Study", metric: str) -> str:
     best = study.best_trial
     tree: dict[str, Any] = {"base": os.path.relpath(spec.config, spec.out_dir)}
     for key, (value, _) in read_words(spec.words_of(dict(best.params))).items():
+        if key in ONLY_ON_COMMAND_LINE:
+            continue
         *sections, leaf = key.split(".")
         node = tree
         for section in sections:

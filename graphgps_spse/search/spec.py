@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from graphgps_spse.config import Config, load_config
+from graphgps_spse.config.files import refuse_in_file
 from graphgps_spse.config.identity import experiment_of, flatten_keys
 from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.search.space import Parameter, read_space
-from graphgps_spse.sweeps.sweep import read_known_keys, read_overrides, read_seeds, read_text, refuse_reserved_key
+from graphgps_spse.sweeps.sweep import (
+    check_override,
+    read_known_keys,
+    read_overrides,
+    read_seeds,
+    read_text,
+    refuse_reserved_key,
+)
 
 KEYS = {
     "out_dir": "folder of the search; results/<name of this file> if absent",
@@ -45,6 +53,7 @@ class SearchSpec:
     out_dir: Path
     config: Path
     overrides: tuple[str, ...]
+    """Words for every trial: those of the file, then those of the command line."""
     space: tuple[Parameter, ...]
     num_trials: int
     sampler: NamedOptions
@@ -79,19 +88,22 @@ class SearchSpec:
         return {"experiment": experiment_of(self.cfg.to_dict()), "space": space}
 
 
-def read_search(path: Path, build: Callable[[Config], None]) -> SearchSpec:
+def read_search(path: Path, build: Callable[[Config], None], overrides: Sequence[str] = ()) -> SearchSpec:
     """Return the search of a file. Raises ConfigError with file and line for invalid entries.
 
-    All corners of the space are loaded, and `build(cfg)`, which raises ConfigError, is called for one of them.
+    `overrides`, key=value words for every trial, come after those of the file, and so prevail. All corners of the space
+    are loaded, and `build(cfg)`, which raises ConfigError, is called for one of them.
     """
+    for word in overrides:
+        check_override(word, "command line")
     keys = read_known_keys(path, "search", KEYS)
     for key in ("config", "space", "trials"):
         if key not in keys:
             raise ConfigError(f"{path}: the key {key} is missing. Keys: {', '.join(KEYS)}")
     config = Path(os.path.relpath(path.parent / read_text(keys["config"])))
-    overrides = tuple(read_overrides(keys["overrides"])) if "overrides" in keys else ()
+    words = (*(read_overrides(keys["overrides"], _check_key) if "overrides" in keys else ()), *overrides)
     try:
-        cfg = load_config(config, [*overrides, NO_TEST])
+        cfg = load_config(config, [*words, NO_TEST])
     except ConfigError as err:
         raise ConfigError(f"{keys['config'].where}: config: {err}") from err
     trials = keys["trials"].plain()
@@ -101,8 +113,8 @@ def read_search(path: Path, build: Callable[[Config], None]) -> SearchSpec:
         path=path,
         out_dir=Path(read_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem,
         config=config,
-        overrides=overrides,
-        space=tuple(read_space(keys["space"], flatten_keys(cfg.to_dict()), refuse_reserved_key)),
+        overrides=words,
+        space=tuple(read_space(keys["space"], flatten_keys(cfg.to_dict()), _check_key)),
         num_trials=trials,
         sampler=_named(keys.get("sampler"), "tpe"),
         pruner=_named(keys.get("pruner"), "median"),
@@ -112,6 +124,12 @@ def read_search(path: Path, build: Callable[[Config], None]) -> SearchSpec:
     )
     _check_corners(spec, build)
     return spec
+
+
+def _check_key(key: str, where: str) -> None:
+    """Raise ConfigError for a key, or a key=value word, that a search file must not set."""
+    refuse_reserved_key(key, where)
+    refuse_in_file(key, where, "python scripts/search.py FILE")
 
 
 def _check_corners(spec: SearchSpec, build: Callable[[Config], None]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from graphgps_spse.config import Config, load_config
+from graphgps_spse.config.files import refuse_in_file
 from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, DataError, LaunchError, did_you_mean, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
@@ -212,8 +213,8 @@ def _read(
     _check_out_dir(out_dir, keys.get("out_dir", keys["configs"]).where)
     seeds = read_seeds(keys["seeds"]) if "seeds" in keys else [0]
     seeds = range(num_seeds) if num_seeds is not None else seeds
-    words = [*(read_overrides(keys["overrides"]) if "overrides" in keys else []), *overrides]
-    axes = read_grid(keys["grid"], refuse_reserved_key) if "grid" in keys else []
+    words = [*(read_overrides(keys["overrides"], check_key_of_sweep) if "overrides" in keys else []), *overrides]
+    axes = read_grid(keys["grid"], check_key_of_sweep) if "grid" in keys else []
     num_folds = read_folds(keys["folds"]) if "folds" in keys else 1
     configs = list(_read_configs(path, keys["configs"]))
     factors = {"configurations": (len(configs), "configs"), "grid points": (prod(map(len, axes)), "grid")}
@@ -354,26 +355,31 @@ def read_seeds(node: Node) -> Sequence[int]:
     return value
 
 
-def read_overrides(node: Node) -> list[str]:
-    """Return the key=value words of a list. Raises ConfigError with file and line."""
-    words = []
-    for item in read_items("overrides", node):
-        word = read_text(item)
-        check_override(word, f"{item.where}: overrides")
-        words.append(word)
-    return words
+def read_overrides(node: Node, check_key: Callable[[str, str], None]) -> list[str]:
+    """Return the key=value words of a list. `check_key` and errors are as in `read_grid`."""
+    words = [(read_text(item), f"{item.where}: overrides") for item in read_items("overrides", node)]
+    for word, where in words:
+        check_key(word, where)
+        check_override(word, where)
+    return [word for word, _ in words]
+
+
+def check_key_of_sweep(key: str, where: str) -> None:
+    """Raise ConfigError for a key, or a key=value word, that a sweep file must not set."""
+    refuse_reserved_key(key, where)
+    refuse_in_file(key, where, "python scripts/sweep.py FILE")
 
 
 def check_override(word: str, where: str) -> None:
     """Raise ConfigError unless a word has the form key=value and its key is free."""
-    refuse_reserved_key(word.partition("=")[0], where)
+    refuse_reserved_key(word, where)
     if "=" not in word:
         raise ConfigError(f"{where}: '{word}' must have the form key=value")
 
 
 def refuse_reserved_key(key: str, where: str) -> None:
-    """Raise ConfigError for a key that a sweep or a search sets itself."""
-    if key in RESERVED_KEYS:
+    """Raise ConfigError for a key, or a key=value word, that a sweep or a search sets itself."""
+    if (key := key.partition("=")[0].strip()) in RESERVED_KEYS:
         raise ConfigError(f"{where}: '{key}' is reserved: a sweep or search sets it from its file")
 
 

@@ -232,8 +232,9 @@ def test_trust_in_data_is_the_command_line_s_alone(tmp_path):
     """A file that somebody else wrote must not let data run code: neither a configuration nor a run's config.yaml."""
     path = tmp_path / "c.yaml"
     path.write_text("dataset:\n  format: PyG-ZINC\n  trust_data: true\n")
-    with pytest.raises(ConfigError, match=r"c\.yaml:3: dataset\.trust_data: .* only on the command line"):
+    with pytest.raises(ConfigError, match=r"c\.yaml:3: dataset\.trust_data: .* only on the command line") as error:
         load_config(path)
+    assert str(error.value).endswith(": python main.py --cfg FILE dataset.trust_data=True")
     with pytest.raises(ConfigError, match="only on the command line"):
         load_config(path, ["dataset.trust_data=True"])
     (tmp_path / "child.yaml").write_text("base: c.yaml\n")

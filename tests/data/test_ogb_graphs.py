@@ -57,6 +57,14 @@ def test_tasks_and_metrics_are_those_of_the_library(name):
     assert widths == ((1, 7) if name == "ogbg-ppa" else (len(get_atom_feature_dims()), len(get_bond_feature_dims())))
 
 
+def test_an_incomplete_folder_is_left_alone(tmp_path):
+    """The library would delete it before it moves its download there."""
+    (tmp_path / "ogbg_molhiv/raw").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"ogbg_molhiv lacks .* \(a download needs an empty folder\)$"):
+        open_ogb(tmp_path, "ogbg-molhiv").load()
+    assert (tmp_path / "ogbg_molhiv/raw").is_dir()
+
+
 def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="'ogbg-molhvi' is not a data set of OGB. Did you mean 'ogbg-molhiv'"):
         open_ogb(tmp_path, "ogbg-molhvi")

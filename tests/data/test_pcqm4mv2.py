@@ -12,10 +12,12 @@ import torch
 from harmful import HOW, Harmful, as_pt
 from lay_ogb import SMILES, lay_pcqm
 
+from graphgps_spse.config import load_config
 from graphgps_spse.data import pcqm4mv2
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.pcqm4mv2 import NUM_TRAIN, NUM_VAL, PCQM4Mv2, read_split, split_parts, write_submission
 from graphgps_spse.errors import DataError
+from graphgps_spse.registry import datasets
 
 NAMES = ("x_NF", "edge_index_2E", "edge_attr_EF", "y", "node_ptr", "edge_ptr")
 
@@ -156,6 +158,20 @@ def test_the_split_file_runs_no_code(tmp_path, how):
     with pytest.raises(DataError, match=r"split_dict\.pt is refused: "):
         read_split(tmp_path / "split_dict.pt")
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_remedy_of_the_refusal_works(tmp_path):
+    """The file runs code only with the key that the message names, and is then read as any other."""
+    lay_pcqm(tmp_path)
+    split, mark = tmp_path / "pcqm4m-v2/split_dict.pt", tmp_path / "ran"
+    split.write_bytes(as_pt(torch.load(split, weights_only=False) | {"more": Harmful(mark, "os.system")}))
+    content = {"name": "x", "dataset.format": "OGB", "dataset.name": "PCQM4Mv2-full", "dataset.dir": str(tmp_path)}
+    content["num_threads"] = 1
+    with pytest.raises(DataError, match=r"split_dict\.pt is refused: .* add dataset\.trust_data=True"):
+        datasets.get("OGB").from_cfg(load_config(content)).load()
+    assert not mark.exists()
+    cfg = load_config(content, ["dataset.trust_data=True"])
+    assert len(datasets.get("OGB").from_cfg(cfg).load()["test"]) == 6 and mark.exists()
 
 
 class Answer:

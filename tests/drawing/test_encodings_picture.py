@@ -32,6 +32,7 @@ def test_the_picture_has_a_line_for_each_path():
     assert len(lines) == 2 and all(len(line.get("points").split()) == 4 for line in lines)
     text = "".join(svg.itertext())
     assert "2 simple paths of 3 edges from 0 to 3" in text and "RRWP, 3 steps" in text
+    assert "SPSE: simple paths, 3 edges" in text
     with pytest.raises(DataError, match="pair 0 9: must be two different nodes from 0 to 6"):
         encodings_svg(graph, tables_of(graph, 4), (0, 9), 3)
 
@@ -40,6 +41,7 @@ def test_the_page_is_self_contained_and_escapes_names():
     title = "</script><b>&"
     graph = DrawnGraph(title, ("<i>", ""), ((0, 1, 1.0),), ((0.0, 0.0), (1.0, 0.0)))
     page = encodings_page(graph, tables_of(graph, 2), (0, 1), 1)
+    assert "RRWP: probability of a random walk" in page and "SPSE: number of paths" in page
     assert title not in page and "<i>" not in page and "&lt;/script&gt;" in page
     assert not re.search(r"(src|href)=\"(?!data:)|@import|url\(", page), "nothing is loaded"
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])

@@ -69,7 +69,8 @@ def test_slurm_gets_an_array_of_workers(played, monkeypatch, capsys):
         Path(name).write_text(FAKE_SBATCH)
         Path(name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{Path.cwd()}{os.pathsep}{os.environ['PATH']}")
-    words = ["s.yaml", "--jobs", "3", "--slurm", "partition=gpu", "gpus=1", "cpus=2", "hours=1.5", "array=2"]
+    words = ["s.yaml", "dataset.dir=data", "--jobs", "3", "--slurm", "partition=gpu", "gpus=1", "cpus=2"]
+    words += ["hours=1.5", "array=2"]
     assert script.main(words) == 75
     assert "submitted 3 workers, jobs 4711_0 to 4711_2" in capsys.readouterr().out
     text = Path("submitted.sh").read_text()
@@ -79,7 +80,7 @@ def test_slurm_gets_an_array_of_workers(played, monkeypatch, capsys):
     tasks = [
         DelayedSubmission.load(path).function.task for path in sorted(Path("results/s/slurm").glob("*submitted.pkl"))
     ]
-    assert [task.command[2:] for task in tasks] == [("s.yaml", "--worker", "--threads=2")] * 3
+    assert [task.command[2:] for task in tasks] == [("s.yaml", "dataset.dir=data", "--worker", "--threads=2")] * 3
     assert len({task.folder for task in tasks}) == 3
     journal = [json.loads(line) for line in (tasks[2].folder / "attempts.jsonl").open()]
     assert [(event["event"], event["job"]) for event in journal] == [("submitted", "4711_2")]

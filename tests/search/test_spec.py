@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="Optuna is not installed")
 
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.parts import check_config
 from graphgps_spse.search.spec import read_search
 
@@ -21,6 +22,23 @@ def test_searches_of_the_repository(path):
         and model.lower() in search.cfg.model.type.lower()
         and search.num_trials == 20
     )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"overrides": ["dataset.trust_data=True"]},
+        {"space": {"dataset.trust_data": [True]}},
+        {"space": {"gt.layers, dataset.trust_data": [[2, True]]}},
+        {"space": {"train.deterministic": [True], "dataset.trust_data": "same"}},
+    ],
+)
+def test_trust_in_data_is_the_command_line_s_alone(played, changes):
+    remedy = (
+        r"s\.yaml:\d+: (overrides: )?dataset\.trust_data: .*: python scripts/search\.py FILE dataset\.trust_data=True$"
+    )
+    with pytest.raises(ConfigError, match=remedy):
+        played(**changes)
 
 
 def test_there_are_searches():

@@ -88,6 +88,32 @@ def test_folds_of_public_data_follow_the_split_rule(lab):
         read_sweep(sweep(lab, "configs: [../A/t.yaml]\noverrides: [dataset.split_mode=random]\nfolds: 5\n"))
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("overrides: [optim.max_epoch=7, dataset.trust_data=True]\n", "s.yaml:2: overrides: "),
+        ("overrides: [' dataset.trust_data =True']\n", "s.yaml:2: overrides: "),
+        ("grid:\n  dataset.trust_data: [True]\n", "s.yaml:3: "),
+        ("grid:\n  gt.layers, dataset.trust_data: [[2, True]]\n", "s.yaml:3: "),
+        ("grid:\n  wandb.use: [True]\n  dataset.trust_data: same\n", "s.yaml:4: "),
+        ("grid:\n  'dataset.trust_data=True #': [1]\n", "s.yaml:3: "),
+    ],
+)
+def test_trust_in_data_is_the_command_line_s_alone(lab, text, place):
+    """Somebody else may have written the sweep file, or one that it includes."""
+    (lab / "configs/A/z.yaml").write_text("dataset: {format: PyG-ZINC, name: subset}\n")
+    path = sweep(lab, f"configs: [../A/z.yaml]\n{text}")
+    remedy = (
+        "dataset.trust_data: can be set only on the command line, by whoever runs it: python scripts/sweep.py FILE "
+    )
+    for file in (path, sweep(lab, "include: [s.yaml]\n", "outer")):
+        with pytest.raises(ConfigError) as error:
+            read_sweep(file)
+        assert place + remedy + "dataset.trust_data=True" in str(error.value) and "\n" not in str(error.value)
+    (run,) = read_sweep(sweep(lab, "configs: [../A/z.yaml]\n"), overrides=["dataset.trust_data=True"])
+    assert run.cfg.dataset.trust_data and "dataset.trust_data=True" in run.task().command
+
+
 def test_same_name_in_two_folders_gets_two_places_and_threads_that_are_set_stay(lab):
     runs = read_sweep(sweep(lab, "configs: [../A/x.yaml, ../B/x.yaml]\noverrides: [num_threads=3]\n"))
     assert [run.relative_dir for run in runs] == ["A/x/0", "B/x/0"]
