@@ -325,6 +325,24 @@ def aggregate(name_dir: Path) -> None:
             return
 
 
+def complete_aggregate(name_dir: Path) -> None:
+    """Call `aggregate` if the averages in agg/ are missing or are not those of all finished seeds.
+
+    A run that is killed after it has written its result leaves averages without its seed. Raises as `aggregate` does.
+    """
+    paths = _find_results(name_dir)
+    seeds = [int(path.parent.name) for path in paths]
+    if paths and any(_averaged_seeds(name_dir / "agg" / split) != seeds for split in RunResult.read(paths[0]).splits):
+        aggregate(name_dir)
+
+
+def _averaged_seeds(folder: Path) -> list[int] | None:
+    try:
+        return json.loads((folder / "best.json").read_text())["seeds"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # absent, or damaged: written again
+        return None
+
+
 def _find_results(name_dir: Path) -> list[Path]:
     paths = {path.parent.name: path for path in name_dir.glob("*/result.json")}
     seeds = sorted(int(name) for name in paths if name.isdecimal() and name == str(int(name)))

@@ -9,18 +9,21 @@ from contextlib import contextmanager
 MASK = "***"
 
 _NAME = (
-    r"(?i)(api|access|auth|private|secret|wandb|hf|session)[_-]?(key|token)|secret|passw(or)?d|passphrase|credential"
+    r"(?:(?:api|access|auth|private|secret|wandb|hf|session)[_-]?(?:key|token)"
+    r"|secret|passw(?:or)?d|passphrase|credential)"
 )
-_OF_ENVIRONMENT = r"(?i)(^|_)(KEY|TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIALS?)(_|$)|APIKEY"
+_OF_ENVIRONMENT = r"(^|_)(KEY|TOKEN|SECRET|PASSPHRASE|CREDENTIALS?)(_|$)|APIKEY|PASSW(OR)?D"
 _IN_URL = r"(?<=://)([^/\s:@'\"]*:[^/\s@'\"]+|[^/\s:@'\"]{20,})(?=@)"
-_ASSIGNED = r"(?P<name>[\w.-]+)(?P<between>\s*[=:]\s*)(?P<value>[^\s'\"]+)"
-_SHORTEST = 16
+_ASSIGNED = rf"(?P<name>[\w.-]*{_NAME}[\w.-]*)(?P<between>['\"]?\s*[=:]\s*['\"]?)(?P<value>[^\s'\"]+)"
+_SHORTEST = 8
 """Characters of a value of the environment that is taken for a secret. Shorter ones are words such as "true"."""
+_SURE = 16
+"""Characters of a secret that is found inside words too. Shorter ones may be part of a name by chance."""
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether the last part of a dotted name is that of a secret, such as `wandb.api_key`."""
-    return bool(re.search(_NAME, name.rpartition(".")[2]))
+    return bool(re.search(_NAME, name.rpartition(".")[2], re.IGNORECASE))
 
 
 def redact(text: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -29,9 +32,9 @@ def redact(text: str, environment: Mapping[str, str] = os.environ) -> str:
     A variable of the environment holds a secret if its name has a part such as KEY or TOKEN, and its value is no path.
     """
     text = re.sub(_IN_URL, MASK, text)
-    for value in _secrets_of(environment):
-        text = text.replace(value, MASK)
-    return re.sub(_ASSIGNED, _mask_assigned, text)
+    for pattern in _secrets_of(environment):
+        text = re.sub(pattern, MASK, text)
+    return re.sub(_ASSIGNED, _mask_assigned, text, flags=re.IGNORECASE)
 
 
 def redact_words(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -66,7 +69,7 @@ def find_secret(
                 return key, "the name of the key says so"
             if re.search(_IN_URL, text):
                 return key, "it is a URL with a password"
-            if any(secret in text for secret in _secrets_of(environment)):
+            if any(re.search(pattern, text) for pattern in _secrets_of(environment)):
                 return key, "a variable of the environment that is named as a secret has this value"
     return None
 
@@ -80,10 +83,13 @@ def _texts_of(value: object) -> Iterator[str]:
 
 
 def _secrets_of(environment: Mapping[str, str]) -> list[str]:
+    """Return a pattern for each secret of the environment."""
     return [
-        value
+        re.escape(value) if len(value) >= _SURE else rf"(?<!\w){re.escape(value)}(?!\w)"
         for name, value in environment.items()
-        if re.search(_OF_ENVIRONMENT, name) and len(value) >= _SHORTEST and not value.startswith(("/", "~", "."))
+        if re.search(_OF_ENVIRONMENT, name, re.IGNORECASE)
+        and len(value) >= _SHORTEST
+        and not value.startswith(("/", "~", "."))
     ]
 
 

@@ -107,6 +107,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         if not arguments.dry_run:
             write_manifest(name, runs)  # where nothing is left to do, too: fewer seeds may be intended now
         if not tasks:
+            complete_aggregates(runs, found)
             log.info("%s: nothing to do; %s", name, how_far(found))
             return exit_code_for(found)
         if options:
@@ -131,6 +132,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         log.info("failed runs are done again with --retry failed: %s", ", ".join(summary.failed))
         return 1
     found = [states.read_state(run, live_jobs) for run in runs]
+    complete_aggregates(runs, found)
     report_unusable(runs, found)
     if summary.elsewhere:
         log.info(how_far(found))
@@ -151,6 +153,14 @@ def start_run(
 
     run = runs[task.folder]
     return Attempt.start(task, environment, is_wanted=lambda: read_state(run, live_jobs).needs_running(retry))
+
+
+def complete_aggregates(runs: "Sequence[PlannedRun]", found: "Sequence[RunState]") -> None:
+    """Write the averages over seeds that a run could not write, because it was killed, say, after its result."""
+    from graphgps_spse.results import complete_aggregate
+
+    for folder in sorted({run.run_dir.parent for run, state in zip(runs, found) if state.kind == "done"}):
+        complete_aggregate(folder)
 
 
 def report_unusable(runs: "Sequence[PlannedRun]", found: "Sequence[RunState]") -> None:

@@ -85,7 +85,7 @@ class ForkServer:
     def _read(self) -> dict:
         message = os.read(self._server.stdout.fileno(), MESSAGE_BYTES)
         if not message:
-            raise RuntimeError(f"the fork server has ended, with code {self._server.wait()}; -9: the kernel may lack memory")
+            raise RuntimeError(f"the fork server has ended, with code {self._server.wait()}; -9: memory may be short")
         answer = json.loads(message)
         if "ended" in answer:
             self._ended[answer["ended"]] = answer["code"]

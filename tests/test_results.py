@@ -10,7 +10,7 @@ from records import RESULT, record, stamped, write_run
 
 from graphgps_spse import results
 from graphgps_spse.errors import DataError
-from graphgps_spse.results import RunResult, aggregate, check_one_cell, differing_parts, hash_config
+from graphgps_spse.results import RunResult, aggregate, check_one_cell, complete_aggregate, differing_parts, hash_config
 
 CONFIG = {"optim.base_lr": 1e-3, "model.type": "GritTransformer", "gt.layers": 10, "plugins": []}
 
@@ -26,6 +26,22 @@ def test_round_trip_and_aggregate(tmp_path):
         best = json.loads((tmp_path / "exp/agg/test/best.json").read_text())
         assert best["seeds"] == [0, 1]
         assert best["mae"] == pytest.approx(0.2) and best["mae_std"] == pytest.approx(0.1 * 2**0.5)
+
+
+def test_averages_without_the_last_seed_are_completed(tmp_path):
+    """As if the run of seed 1 had been killed after its result."""
+    write_run(tmp_path, record(0.1, 0, config=CONFIG))
+    best = tmp_path / "exp/agg/test/best.json"
+    complete_aggregate(tmp_path / "exp")
+    assert json.loads(best.read_text())["seeds"] == [0]
+    write_run(tmp_path, record(0.3, 1, config=CONFIG))
+    (tmp_path / "exp/agg/val/best.json").write_text("{")
+    complete_aggregate(tmp_path / "exp")
+    assert json.loads(best.read_text())["seeds"] == [0, 1]
+    assert json.loads((tmp_path / "exp/agg/val/best.json").read_text())["seeds"] == [0, 1]
+    written = best.stat().st_mtime_ns
+    complete_aggregate(tmp_path / "exp")
+    assert best.stat().st_mtime_ns == written
 
 
 def test_the_metric_that_picked_the_best_epoch_is_known_of_old_records_too():

@@ -16,7 +16,12 @@ from graphgps_spse.errors import ConfigError
 from graphgps_spse.secret_values import find_secret, is_secret_name, redact, redact_words
 
 SECRET = "3f9a8c7e5d1b2046aa55ee77cc9900bb12d4f681"
-ENVIRONMENT = {"WANDB_API_KEY": SECRET, "TOKENIZERS_PARALLELISM": "false", "SSH_KEY": "/home/me/.ssh/id_ed25519_long"}
+ENVIRONMENT = {
+    "WANDB_API_KEY": SECRET,
+    "TOKENIZERS_PARALLELISM": "false",
+    "PGPASSWORD": "staple-horse9",
+    "SSH_KEY": "/home/me/.ssh/id_ed25519_long",
+}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +35,10 @@ ENVIRONMENT = {"WANDB_API_KEY": SECRET, "TOKENIZERS_PARALLELISM": "false", "SSH_
         ("password: hunter2", "password: ***"),
         ("graphormer.use_graph_token=True", "graphormer.use_graph_token=True"),
         ("token 3 of 7, key=value", "token 3 of 7, key=value"),
+        ("posenc_SPSE={api_key: sk-1, ksteps: 3}", "posenc_SPSE={api_key: *** ksteps: 3}"),
+        ("source=password: hunter2", "source=password: ***"),
+        ('{"api_key": "sk-1"}', '{"api_key": "***"}'),
+        ("name=staple-horse9 staple-horse99", "name=*** staple-horse99"),
         ("in /home/me/.ssh/id_ed25519_long", "in /home/me/.ssh/id_ed25519_long"),
     ],
 )
@@ -49,6 +58,7 @@ def test_no_key_of_the_package_has_the_name_of_a_secret():
 def test_secrets_in_values():
     assert find_secret([("lab.url", ["x", "s3://me:pass@host"])], {}) == ("lab.url", "it is a URL with a password")
     assert find_secret([("lab.note", f"use {SECRET}")], ENVIRONMENT)[0] == "lab.note"
+    assert find_secret([("lab.note", "staple-horse9")], ENVIRONMENT)[0] == "lab.note"
     assert find_secret([("lab.api_key", "abc")], {})[0] == "lab.api_key"
     assert find_secret([("lab.api_key", ""), ("gt.layers", 3), ("out_dir", "results")], ENVIRONMENT) is None
 

@@ -215,9 +215,12 @@ def test_sweep_on_one_machine(lab, call):
     assert "num_threads=" in read_attempts(good)[0]["command"][-1]
     code, told = call("--retry", "failed")
     assert code == 0 and "1 done now" in told, told
+    averages = good.parent / "agg/test/best.json"
+    before = averages.read_bytes()
+    averages.unlink()  # as if the run had been killed after its result
     code, told = call()
     assert code == 0 and "nothing to do; 2 of 2" in told
-    assert len(read_attempts(good)) == 2
+    assert len(read_attempts(good)) == 2 and averages.read_bytes() == before
     planned = call("--plan")[1]
     assert "2 runs: 2 done" in planned and "remaining: 0.00 h" in planned
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\ngrid:\n  optim.base_lr: [1e-3]\n")
