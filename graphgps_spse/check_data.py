@@ -21,7 +21,7 @@ from graphgps_spse.human_readable import as_size, roughly
 from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
-from graphgps_spse.preparation import check_memory_needs, compile_all_kernels
+from graphgps_spse.preparation import check_before_loading, check_memory_needs, compile_all_kernels
 from graphgps_spse.sizes import memory_of
 from graphgps_spse.step_memory import Rows, predict_step_memory
 
@@ -53,6 +53,7 @@ def check_data(cfg: Config) -> Iterator[str]:
     parts, device = build_parts(cfg), pick_device(cfg.accelerator)
     num_threads = count_threads(cfg.num_threads)
     use_threads(num_threads, device, walks=walks_chunks(cfg))
+    check_before_loading(cfg, parts, device)
     splits, report = load_splits(parts.dataset), DataReport()
     require_splits(splits)
     rows = _describe_splits(report, cfg, parts, splits)

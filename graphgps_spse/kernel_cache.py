@@ -45,10 +45,23 @@ def make_dispatcher(function: Callable, *, fastmath: Collection[str], error_mode
         options["fastmath"] = set(fastmath)
     if distinct_arrays:
         options["pipeline_class"] = _DistinctArrays
+    _name_by_constants(function)
     compiled: Any = numba.njit(**options)(function)
     if compiled is not function:
         compiled._cache = KernelCache(function, f"{sorted(fastmath)} {error_model} {distinct_arrays}")
     return compiled
+
+
+def _name_by_constants(function: Callable) -> None:
+    """Make the qualified name of a kernel unique among those that its enclosing function makes.
+
+    numba derives the names of machine code from it and from a number that counts the functions of a process. Two
+    processes can give code with different constants the same name, and in a process that loads both, calls would reach
+    the wrong one.
+    """
+    constants = dependencies(function).enclosed
+    if constants:
+        function.__qualname__ += f"_{hashlib.sha256(repr(constants).encode()).hexdigest()[:16]}"
 
 
 class _DistinctArrays(CompilerBase):

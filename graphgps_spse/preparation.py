@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from graphgps_spse.config import Config
+from graphgps_spse.cores import count_cores
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.data.loading import GraphLoader, check_number_of_workers
 from graphgps_spse.data.opening import load_splits, require_splits, require_targets
 from graphgps_spse.data.resident import keep_on_device
 from graphgps_spse.encode import check_encodable
@@ -23,7 +24,7 @@ from graphgps_spse.parts import Parts, Training, walks_chunks
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.seeding import seed_all
-from graphgps_spse.sizes import check_batches, memory_of
+from graphgps_spse.sizes import check_batches, check_expected_batches, memory_of
 from graphgps_spse.training.checkpoint import BEST
 from graphgps_spse.training.initial_weights import read_source, take_weights
 from graphgps_spse.training.processes import OneProcess
@@ -117,6 +118,18 @@ def check_memory_needs(
             num_processes=num_processes,
             bytes_kept=4 if cfg.train.amp == "off" else 2,
         )
+
+
+def check_before_loading(cfg: Config, parts: Parts, device: torch.device) -> None:
+    """Raise ConfigError for more loader processes or larger generated graphs than this machine can bear."""
+    nodes = getattr(parts.dataset, "mean_nodes", None)
+    with cfg.locating():
+        check_number_of_workers(cfg.num_workers, count_cores())
+        if nodes is not None:
+            size, trains = min(cfg.train.batch_size, parts.dataset.num_graphs["train"]), cfg.train.mode == "custom"
+            check_expected_batches(
+                nodes, parts.encodings, parts.model, memory_of(device), batch_size=size, trains=trains
+            )
 
 
 def compile_all_kernels(cfg: Config, model: nn.Module) -> None:

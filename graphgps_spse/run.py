@@ -14,6 +14,7 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.parts import build_parts, build_training, with_missing_keys
 from graphgps_spse.preparation import (
     build_checked_loaders,
+    check_before_loading,
     check_memory_needs,
     compile_all_kernels,
     load_splits_of_run,
@@ -85,6 +86,7 @@ def run(
     device, num_threads = set_up_machine(cfg, processes)
     parts = build_parts(cfg)
     processes.seed(cfg.seed)
+    check_before_loading(cfg, parts, device)
     training, splits = build_training(cfg, parts, path, device, display), dict[str, GraphDataset]()
     initial_weights = take_initial_weights(parts.model, training.init_from, path)
     opened = RunDir.open(path, cfg.to_dict(), extend=extend and not evaluates) if processes.is_first else RunDir(path)

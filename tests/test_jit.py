@@ -323,7 +323,23 @@ def test_kernels_made_by_a_function_are_found_by_later_processes(tmp_path, forks
     for found in ("[0, 0]", "[1, 1]"):
         assert run_toy(toy) == (found, "")
     names = [path.name.split(".")[3] for path in compiled_files(tmp_path)]
-    assert sorted(name.split("-")[0] for name in names) == ["inner", "inner", "outer", "outer"]
+    assert sorted(name.split("_")[0] for name in names) == ["inner", "inner", "outer", "outer"]
+
+
+def test_kernels_of_one_source_that_two_processes_compiled_do_not_replace_each_other(tmp_path, forks):
+    """numba numbers the functions of each process, so that both processes give equal names to their machine code."""
+    (tmp_path / "tmp").mkdir()
+    toy = Toy(tmp_path, tmp_path, forks)
+    steps = "".join(f"        y += y * {k} % (x + {k})\n" for k in range(2, 90))  # too long to be copied into `outer`
+    (tmp_path / "toy.py").write_text(
+        "from graphgps_spse.jit import kernel\n"
+        f"def make(factor):\n    @kernel\n    def inner(x):\n        y = x\n{steps}        return factor * x + 0 * y\n"
+        "    @kernel\n    def outer(x):\n        return inner(x) + inner(x + 1) - inner(x + 1)\n    return outer\n"
+        "double, triple = make(2), make(3)\n"
+    )
+    for calls in ("assert toy.double(21) == 42", "assert toy.triple(5) == 15"):
+        assert run_toy(toy, calls)[0] == "[0, 0]"
+    assert run_toy(toy) == ("[1, 1]", "")  # asserts both products
 
 
 def test_a_variable_that_no_key_can_contain_is_refused():

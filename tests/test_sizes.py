@@ -16,11 +16,19 @@ from graphgps_spse import parts as parts_module
 from graphgps_spse import preparation
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.cycles import Cycles
 from graphgps_spse.encodings.rrwp import RRWP
 from graphgps_spse.errors import ConfigError, DataError, ShortageError
 from graphgps_spse.memory import Memory
 from graphgps_spse.parts import build_parts
-from graphgps_spse.sizes import check_batches, check_model, explain_shortage, explaining_shortage
+from graphgps_spse.run import run
+from graphgps_spse.sizes import (
+    check_batches,
+    check_expected_batches,
+    check_model,
+    explain_shortage,
+    explaining_shortage,
+)
 from graphgps_spse.step_memory import measure_peak
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,6 +143,32 @@ class Keeper(nn.Module):
 def check(sizes, total, *, batch_size=2, trains=True, **changes):
     splits = {"train": graphs_of(*sizes), "val": graphs_of(*sizes, split="val")}
     check_batches(splits, [RRWP.of(ksteps=5)], Keeper(), memory(total), batch_size=batch_size, trains=trains, **changes)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("dataset.cycles.max_count=10000", r"graphs would have \S+ nodes on average, and a batch of .* Lower dataset"),
+        ("num_workers=1024", r"num_workers: 1,024 loader processes are too many for \d+ CPU cores. Set \d+ or less"),
+    ],
+)
+def test_what_no_machine_can_bear_is_refused_before_graphs_are_made(tiny, monkeypatch, word, message):
+    monkeypatch.setattr(Cycles, "load", None)
+    monkeypatch.setattr("graphgps_spse.cores.os.sched_getaffinity", lambda process: {0, 1}, raising=False)
+    with pytest.raises(ConfigError, match=message):
+        run(tiny.config(word, "store.mode=never"))
+    assert not any(Path().rglob("result.json"))
+
+
+def test_expected_batches_have_half_the_expected_pairs():
+    def check_expected(total, trains=True):
+        check_expected_batches(100, [RRWP.of(ksteps=5)], Keeper(), memory(total), batch_size=2, trains=trains)
+
+    need = 100**2 * (5 + 10) * 2
+    check_expected(need)
+    with pytest.raises(ConfigError, match="100 nodes on average, and a batch of 2 of them more than 10,000 pairs"):
+        check_expected(need - 1)
+    check_expected(need - 1, trains=False)
 
 
 def test_the_largest_graph_is_in_some_batch():

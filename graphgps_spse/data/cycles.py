@@ -6,6 +6,7 @@ number of chordless cycles. With 0 to 14 cycles of each length from 3 to 8, grap
 undirected edges, as in the paper.
 """
 
+import logging
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,10 @@ from graphgps_spse.memory import check_fits, find_memory
 from graphgps_spse.options import LARGEST_INT, Options, option
 from graphgps_spse.registry import datasets
 from graphgps_spse.seeding import derive_seed
+
+log = logging.getLogger(__name__)
+
+_CYCLES_IN_SILENCE = 2_000_000  # these take 13 s on one core
 
 
 class CyclesOptions(Options, section="dataset.cycles"):
@@ -116,15 +121,29 @@ class Cycles:
             find_memory(),
             ConfigError,
         )
+        num_graphs = sum(self.num_graphs.values())
+        if num_graphs * self._mean_cycles * len(self._lengths) > _CYCLES_IN_SILENCE:
+            log.info("generating %s graphs with about %s nodes each", f"{num_graphs:,}", f"{self.mean_nodes:,.0f}")
         return {split: self._generate(split) for split in self.num_graphs}
+
+    @property
+    def mean_nodes(self) -> float:
+        """Expected number of nodes of a graph."""
+        return 2 + self._mean_cycles * sum(length - 2 for length in self._lengths)
+
+    @property
+    def _lengths(self) -> range:
+        return range(self.options["min_length"], self.options["max_length"] + 1)
+
+    @property
+    def _mean_cycles(self) -> float:
+        """Expected number of cycles of each length."""
+        return self.options["max_count"] / 2
 
     def mean_bytes(self) -> float:
         """Return the expected size in bytes of nodes, edges in both directions and targets, all in 64 bits."""
-        lengths = range(self.options["min_length"], self.options["max_length"] + 1)
-        num_cycles = self.options["max_count"] / 2  # of each length
-        nodes = 2 + num_cycles * sum(length - 2 for length in lengths)
-        edges = 1 + num_cycles * sum(length - 1 for length in lengths)
-        return 8.0 * sum(self.num_graphs.values()) * (nodes + 4 * edges + len(lengths))
+        edges = 1 + self._mean_cycles * sum(length - 1 for length in self._lengths)
+        return 8.0 * sum(self.num_graphs.values()) * (self.mean_nodes + 4 * edges + len(self._lengths))
 
     def _generate(self, split: str) -> GraphDataset:
         rng = np.random.default_rng(derive_seed(self.seed, "cycles", split))

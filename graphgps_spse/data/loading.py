@@ -44,6 +44,15 @@ class WorkerOptions(Options, section=""):
     )
 
 
+def check_number_of_workers(num_workers: int, num_cores: int) -> None:
+    """Raise ConfigError for more than sixteen processes and four per core: each takes memory, and time to end."""
+    most = max(16, 4 * num_cores)
+    if num_workers > most:
+        raise ConfigError(
+            f"num_workers: {num_workers:,} loader processes are too many for {num_cores} CPU cores. Set {most} or less"
+        )
+
+
 class BatchOrder:
     """Batch sampler. With `shuffle`, which is for training, each epoch has a different order.
 
