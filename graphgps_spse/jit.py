@@ -49,11 +49,21 @@ def kernel(
     fastmath: Collection[str] = (),
     error_model: str = "python",
     distinct_arrays: bool = False,
+    copied_into_callers: bool = False,
 ) -> Any:
     """Return `function` as a Kernel; also a decorator, with or without options.
 
     `fastmath` names the LLVM flags that may change results, e.g. "reassoc" for sums in any order. `error_model` "numpy"
     divides by zero without an error. With `distinct_arrays`, the compiler assumes that no two array arguments overlap.
+
+    With `copied_into_callers`, kernels that call this one contain its code. A kernel whose rounding depends on the
+    compiler, as with "contract", needs this. Otherwise a process that compiles both calls one copy, a process that
+    reads them from disk calls another, and the two copies can round differently.
     """
-    options = {"fastmath": fastmath, "error_model": error_model, "distinct_arrays": distinct_arrays}
+    options = {
+        "fastmath": fastmath,
+        "error_model": error_model,
+        "distinct_arrays": distinct_arrays,
+        "copied_into_callers": copied_into_callers,
+    }
     return Kernel(function, **options) if function is not None else lambda f: Kernel(f, **options)

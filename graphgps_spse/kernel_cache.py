@@ -35,12 +35,19 @@ _DIGEST_BYTES = 32  # of SHA-256
 _LONGEST_WAIT = 120  # seconds; compiling a kernel takes a few, on a loaded machine perhaps a minute
 
 
-def make_dispatcher(function: Callable, *, fastmath: Collection[str], error_model: str, distinct_arrays: bool) -> Any:
+def make_dispatcher(
+    function: Callable,
+    *,
+    fastmath: Collection[str],
+    error_model: str,
+    distinct_arrays: bool,
+    copied_into_callers: bool,
+) -> Any:
     """Return numba's dispatcher of `function`, with this cache; arguments as for `jit.kernel`.
 
     With NUMBA_DISABLE_JIT, numba returns `function` itself.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": error_model}
+    options: dict[str, Any] = {"nogil": True, "error_model": error_model, "forceinline": copied_into_callers}
     if fastmath:
         options["fastmath"] = set(fastmath)
     if distinct_arrays:
@@ -48,7 +55,8 @@ def make_dispatcher(function: Callable, *, fastmath: Collection[str], error_mode
     _name_by_constants(function)
     compiled: Any = numba.njit(**options)(function)
     if compiled is not function:
-        compiled._cache = KernelCache(function, f"{sorted(fastmath)} {error_model} {distinct_arrays}")
+        how = f"{sorted(fastmath)} {error_model} {distinct_arrays} {copied_into_callers}"
+        compiled._cache = KernelCache(function, how)
     return compiled
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import add_product, exp, jit, multiply
+from graphgps_spse.ops.numba_kernels import add_product, exp, jit, multiply, part
 
 
 class EdgeRows(NamedTuple):
@@ -156,7 +156,7 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
 def _add_edges_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
-    @jit
+    @part
     def add_edges(chunk, edges, edge, pairs):
         """Add the rows of the chunk's edges to their pairs.
 
@@ -173,7 +173,7 @@ def _add_edges_kernel(dim_head: int, num_heads: int) -> Any:
 def _take_edges_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
-    @jit
+    @part
     def take_edges(chunk, edges, pairs, edge):
         """Copy the rows of the chunk's edges from their pairs.
 
@@ -191,7 +191,7 @@ def _take_edges_kernel(dim_head: int, num_heads: int) -> Any:
 def _score_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
-    @jit
+    @part
     def score(chunk, rows, q, k, a, find_max, max_score, dot):
         """Turn A of a chunk into e^(score less the largest score of the query), by channel.
 
@@ -234,7 +234,7 @@ def _score_kernel(dim_head: int, num_heads: int) -> Any:
 def _attend_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
-    @jit
+    @part
     def attend(chunk, rows, v, w, b, mask, output):
         """Write the output of a chunk's queries.
 
@@ -264,7 +264,7 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
 def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
-    @jit
+    @part
     def attend_backward(
         chunk, first_query, rows, nodes, w, b, mask, output, grad_y, grad_nodes, late_k, late_v, grad_product, dot
     ):

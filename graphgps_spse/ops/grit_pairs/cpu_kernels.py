@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import add_product, jit, multiply
+from graphgps_spse.ops.numba_kernels import add_product, jit, multiply, part
 
 
 class GritKernels(NamedTuple):
@@ -115,7 +115,7 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
 def _attend_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
-    @jit
+    @part
     def attend(chunk, rows, nodes, wb, bias, a, clamp, attention, h, sums, scratch):
         """Write h, attention weights and both sums for the queries of a chunk.
 
@@ -182,7 +182,7 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
 def _update_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
-    @jit
+    @part
     def update(chunk, mapped, u, scale, shift, out, local, square):
         """Write the chunk's rows of the next u and their column statistics.
 
@@ -232,7 +232,7 @@ def _fold_moments_kernel(dim_head: int, num_heads: int) -> Any:
 def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
-    @jit
+    @part
     def update_backward(chunk, update, u, grad, grad_shift, grad_scale):
         """Write the gradient of the chunk's rows of the next u, the share of its column statistics included.
 
@@ -253,7 +253,7 @@ def _update_backward_kernel(dim_head: int, num_heads: int) -> Any:
 def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
     D, H, C = dim_head * num_heads, num_heads, dim_head
 
-    @jit
+    @part
     def attend_backward(
         chunk, share, first_query, rows, nodes, wb, bias, a, attention, grad_sums, grad_h, h, grad_nodes, late,
         grad_wb, grad_bias, grad_a, scratch,
@@ -347,7 +347,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
 def _residual_backward_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
-    @jit
+    @part
     def residual_backward(chunk, mapped, grad, scale, grad_u):
         """Write the gradient of the chunk's rows of u.
 
