@@ -128,7 +128,13 @@ def check_before_loading(cfg: Config, parts: Parts, device: torch.device) -> Non
         if nodes is not None:
             size, trains = min(cfg.train.batch_size, parts.dataset.num_graphs["train"]), cfg.train.mode == "custom"
             check_expected_batches(
-                nodes, parts.encodings, parts.model, memory_of(device), batch_size=size, trains=trains
+                nodes,
+                parts.encodings,
+                parts.model,
+                memory_of(device),
+                batch_size=size,
+                batch_pairs=cfg.train.batch_pairs,
+                trains=trains,
             )
 
 

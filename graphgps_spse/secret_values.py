@@ -14,7 +14,7 @@ _NAME = (
 )
 _OF_ENVIRONMENT = r"(^|_)(KEY|TOKEN|SECRET|PASSPHRASE|CREDENTIALS?)(_|$)|APIKEY|PASSW(OR)?D"
 _IN_URL = r"(?<=://)([^/\s:@'\"]*:[^/\s@'\"]+|[^/\s:@'\"]{20,})(?=@)"
-_ASSIGNED = rf"(?P<name>[\w.-]*{_NAME}[\w.-]*)(?P<between>['\"]?\s*[=:]\s*['\"]?)(?P<value>[^\s'\"]+)"
+_ASSIGNED = rf"(?<![\w.-])(?P<name>[\w.-]*{_NAME}[\w.-]*)(?P<between>['\"]?\s*[=:]\s*['\"]?)(?P<value>[^\s'\"]+)"
 _SHORTEST = 8
 """Characters of a value of the environment that is taken for a secret. Shorter ones are words such as "true"."""
 _SURE = 16

@@ -97,19 +97,27 @@ def check_batches(
 
 
 def check_expected_batches(
-    nodes: float, encodings: Sequence[Encoding], model: nn.Module, memory: Memory, *, batch_size: int, trains: bool
+    nodes: float,
+    encodings: Sequence[Encoding],
+    model: nn.Module,
+    memory: Memory,
+    *,
+    batch_size: int,
+    trains: bool,
+    batch_pairs: int = 0,
 ) -> None:
     """Raise ConfigError if batches of graphs that are not made yet, of `nodes` nodes on average, exceed `memory`.
 
     Batches are taken to have half the expected number of pairs, because graphs are random.
     """
     pairs = batch_size * nodes**2 / 2
+    pairs = min(pairs, max(batch_pairs, nodes**2 / 2)) if batch_pairs else pairs
     kept = getattr(model, "values_kept_of_pair", 0) if trains else 0
     check_fits(
         pairs * (sum(encoding.dim_pair for encoding in encodings) + kept) * BYTES_OF_VALUE / 2,  # bfloat16 is kept
         f"graphs would have {nodes:,.0f} nodes on average, and a batch of {batch_size:,} of them more than "
         f"{pairs:,.0f} pairs, which take",
-        "Lower dataset.cycles.max_length, dataset.cycles.max_count or train.batch_size",
+        "Lower dataset.cycles.max_length, dataset.cycles.max_count or train.batch_size, or limit train.batch_pairs",
         memory,
         ConfigError,
     )

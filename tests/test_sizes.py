@@ -161,14 +161,18 @@ def test_what_no_machine_can_bear_is_refused_before_graphs_are_made(tiny, monkey
 
 
 def test_expected_batches_have_half_the_expected_pairs():
-    def check_expected(total, trains=True):
-        check_expected_batches(100, [RRWP.of(ksteps=5)], Keeper(), memory(total), batch_size=2, trains=trains)
+    def check_expected(total, **changes):
+        options = {"batch_size": 2, "trains": True, **changes}
+        check_expected_batches(100, [RRWP.of(ksteps=5)], Keeper(), memory(total), **options)
 
     need = 100**2 * (5 + 10) * 2
     check_expected(need)
     with pytest.raises(ConfigError, match="100 nodes on average, and a batch of 2 of them more than 10,000 pairs"):
         check_expected(need - 1)
     check_expected(need - 1, trains=False)
+    check_expected(need - 1, batch_pairs=9_000)
+    with pytest.raises(ConfigError, match="more than 9,000 pairs"):
+        check_expected(need // 2, batch_pairs=9_000)
 
 
 def test_the_largest_graph_is_in_some_batch():
