@@ -32,6 +32,7 @@ from graphgps_spse.results import RunResult, read_history
 
 METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
 METRICS |= {"Peptides-func": "ap", "Cycles": "accuracy"}
+METRICS |= dict.fromkeys(("CLUSTER-generated", "PATTERN-generated"), "accuracy-SBM")
 """Data set -> the metric of its design."""
 PACKAGES = ("python", "torch", "numpy", "chemprop")
 """What a record names with its version."""
@@ -91,6 +92,14 @@ def cycles() -> Study:
     return Study(("Cycles",), cells, tuple(pairs), min_seeds=10, record="cycles.json")
 
 
+def blocks() -> Study:
+    """Return the study of dense graphs, whose cells are named MODEL-ENCODING."""
+    models, pairs = ("GPS", "GRIT"), (("SPSE", "dag"), ("SPSE", "RRWP"), ("dag", "RRWP"))
+    cells = tuple(f"{model}-{encoding}" for model in models for encoding in ("RRWP", "SPSE", "dag"))
+    compared = tuple((f"{model}-{first}", f"{model}-{second}") for model in models for first, second in pairs)
+    return Study(("CLUSTER-generated", "PATTERN-generated"), cells, compared, min_seeds=10, record="blocks.json")
+
+
 STUDIES = {
     "trees of peptides": Study(("Peptides-func",), TREES, TREE_COMPARISONS),
     "trees of molecules": Study(MOLECULENET, TREES, TREE_COMPARISONS, ranked=TREES),
@@ -103,6 +112,7 @@ STUDIES = {
     "transformers": transformers(("FreeSolv",)),
     "transformers, second design": transformers(MOLECULENET, suffix="-raw_norm_typenone"),
     "cycles": cycles(),
+    "dense graphs": blocks(),
 }
 
 Scores = Mapping[tuple[str, str], Mapping[int, float]]

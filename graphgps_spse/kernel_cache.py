@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numba
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, UserWideCacheLocator, _Cache
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.serialize import dumps
 from numba.extending import intrinsic, overload
 
@@ -31,6 +32,7 @@ from graphgps_spse.files import try_lock, write_atomic
 
 log = logging.getLogger(__name__)
 
+_COMPILER = "SLP"  # part of the keys of compiled kernels; change it if this module compiles in another way
 _DIGEST_BYTES = 32  # of SHA-256
 _LONGEST_WAIT = 120  # seconds; compiling a kernel takes a few, on a loaded machine perhaps a minute
 
@@ -55,7 +57,7 @@ def make_dispatcher(
     _name_by_constants(function)
     compiled: Any = numba.njit(**options)(function)
     if compiled is not function:
-        how = f"{sorted(fastmath)} {error_model} {distinct_arrays} {copied_into_callers}"
+        how = f"{sorted(fastmath)} {error_model} {distinct_arrays} {copied_into_callers} {_COMPILER}"
         compiled._cache = KernelCache(function, how)
     return compiled
 
@@ -73,7 +75,21 @@ def _name_by_constants(function: Callable) -> None:
 
 
 class _DistinctArrays(CompilerBase):
-    """Compiles a kernel whose array arguments do not overlap."""
+    """Compiles a kernel whose array arguments do not overlap, with vector instructions for short loops too.
+
+    LLVM unrolls a loop over eight attention heads before it looks for loops to vectorise. The SLP vectoriser, which
+    numba leaves out by default, makes the eight equal instructions one.
+    """
+
+    def compile_extra(self, function: Callable) -> Any:
+        """Compile `function`. Other kernels of the process do not get the setting, since numba's lock is held."""
+        with global_compiler_lock:
+            before = config.SLP_VECTORIZE  # type: ignore[attr-defined]
+            config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
+            try:
+                return super().compile_extra(function)
+            finally:
+                config.SLP_VECTORIZE = before  # type: ignore[attr-defined]
 
     def define_pipelines(self) -> list:
         """Return numba's default passes, with the `noalias` flag set."""

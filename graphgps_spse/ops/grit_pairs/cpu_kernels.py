@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
-from graphgps_spse.ops.numba_kernels import add_product, jit, multiply, part
+from graphgps_spse.ops.numba_kernels import add_product, exp, jit, multiply, part
 
 
 class GritKernels(NamedTuple):
@@ -156,10 +156,14 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                     max_logit[head] = y if y > max_logit[head] else max_logit[head]
             for j in range(n):
                 x = alpha[p + j]
+                if alpha.itemsize == 4:
+                    for head in range(H):
+                        x[head] = exp(x[head] - max_logit[head])
+                else:
+                    for head in range(H):
+                        x[head] = np.exp(x[head] - max_logit[head])
                 for head in range(H):
-                    y = np.exp(x[head] - max_logit[head])
-                    total[head] += y
-                    x[head] = y
+                    total[head] += x[head]
             for head in range(H):
                 total[head] = one / total[head]
             for d in range(D):
@@ -170,11 +174,12 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                 for head in range(H):
                     x[head] *= total[head]
                     weight[head] = x[head] * m[head]
-                for head in range(H):
-                    for c in range(C):
-                        d = c * H + head
-                        oi[d] += weight[head] * vj[d]
-                        ti[d] += weight[head] * e[d]
+                for c in range(C):
+                    for head in range(H):
+                        oi[c * H + head] += weight[head] * vj[c * H + head]
+                for c in range(C):
+                    for head in range(H):
+                        ti[c * H + head] += weight[head] * e[c * H + head]
 
     return attend
 
@@ -313,14 +318,14 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                     y = x[head] * (gx[head] - mean[head])
                     gx[head] = zero if cut[head] else y
                     weight[head] = x[head] * m[head]
-                for head in range(H):
-                    for c in range(C):
+                for c in range(C):
+                    for head in range(H):
                         gv[c * H + head] += weight[head] * go[c * H + head]
-                for head in range(H):
-                    for c in range(C):
+                for c in range(C):
+                    for head in range(H):
                         grad_a[c * H + head] += gx[head] * e[c * H + head]
-                for head in range(H):
-                    for c in range(C):
+                for c in range(C):
+                    for head in range(H):
                         gz[c * H + head] = weight[head] * gt[c * H + head] + gx[head] * a[c * H + head]
                 for d in range(D):
                     gz[d] = zero if e[d] <= zero else gz[d] + ge[d]
