@@ -255,10 +255,11 @@ def _target_rows(record: Mapping[str, Any], study: Study) -> list[list[str]]:
 
 
 def renew(page: str, record: Mapping[str, Any], studies: Mapping[str, Study]) -> str:
-    """Return a page with the tables of these studies renewed, each between its marks."""
+    """Return a page with the tables of these studies renewed, each between its marks, which it must have."""
     for name, study in studies.items():
-        start, _, rest = page.partition(f"<!-- table: {name} -->\n")
-        _, _, end = rest.partition("\n<!-- end -->")
+        start, mark, rest = page.partition(f"<!-- table: {name} -->\n")
+        assert mark, f"the page has no mark of the table {name}"
+        _, _, end = rest.partition("<!-- end -->")
         page = f"{start}<!-- table: {name} -->\n" + "\n\n".join(tables(record, study)) + f"\n<!-- end -->{end}"
     return page
 

@@ -299,10 +299,10 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                 for d in range(D):
                     gv[d] += bj[d]
                 for h in range(H):
-                    s = zero
-                    for c in range(C):
-                        s += x[c * H + h]
-                    dot[h] = s
+                    dot[h] = x[h]
+                for c in range(1, C):
+                    for h in range(H):
+                        dot[h] += x[c * H + h]
                 for c in range(C):
                     for h in range(H):
                         gq[c * H + h] += dot[h] * kj[c * H + h]

@@ -177,8 +177,6 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                 for c in range(C):
                     for head in range(H):
                         oi[c * H + head] += weight[head] * vj[c * H + head]
-                for c in range(C):
-                    for head in range(H):
                         ti[c * H + head] += weight[head] * e[c * H + head]
 
     return attend
@@ -300,10 +298,10 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                 for d in range(D):
                     product[d] = go[d] * vj[d] + gt[d] * e[d]
                 for head in range(H):
-                    y = zero
-                    for c in range(C):
-                        y += product[c * H + head]
-                    gx[head] = y
+                    gx[head] = product[head]
+                for c in range(1, C):
+                    for head in range(H):
+                        gx[head] += product[c * H + head]
                 for head in range(H):
                     gx[head] *= m[head]
                     mean[head] += x[head] * gx[head]
