@@ -134,6 +134,18 @@ def test_a_data_set_is_compared_when_all_its_cells_are_complete():
     assert not study_tables.compare(scores, study)
 
 
+def test_a_renewed_table_leaves_the_rest_of_the_page_as_it_is():
+    study_tables = load_script("study_tables", "benchmarks")
+    record, studies = json.loads((RECORDS.parent / "cycles.json").read_text()), {"cycles": study_tables.cycles()}
+    page = "a\n<!-- table: cycles -->\n<!-- end -->\nb\n<!-- table: other -->\nc\n<!-- end -->\n"
+    renewed = study_tables.renew(page, record, studies)
+    table = "\n\n".join(study_tables.tables(record, studies["cycles"]))
+    assert renewed == page.replace("cycles -->\n", f"cycles -->\n{table}\n")
+    assert study_tables.renew(renewed, record, studies) == renewed
+    with pytest.raises(AssertionError, match="no mark of the table cycles"):
+        study_tables.renew("a\n", record, studies)
+
+
 def test_runs_of_cycles_become_tables_and_a_figure():
     study_tables = load_script("study_tables", "benchmarks")
     record, study = study_tables.add_runs({}, RECORDS.parent / "synthetic"), study_tables.STUDIES["cycles"]
