@@ -43,7 +43,7 @@ def test_kernels_agree_and_nothing_is_changed(name):
     assert all(module.training for module in model.modules()) and all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", ["GPS-GINE", "PPGT-walks", "Graphormer-SPSE"])
+@pytest.mark.parametrize("name", ["GRIT-RWSE", "CSA-walks", "GPS-GINE", "PPGT-walks", "Graphormer-SPSE"])
 def test_kernels_of_gpus_agree(name, monkeypatch):
     """Triton's interpreter runs them on the CPU."""
     pytest.importorskip("triton", reason="the kernels need Triton")
