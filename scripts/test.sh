@@ -10,9 +10,9 @@ types="$(mktemp)"
 trap 'rm -f "$types"' EXIT
 .venv/bin/mypy > "$types" 2>&1 &
 checker=$!
-# Three at once even on two cores, since many tests wait for processes that they stop; 2 GB of memory each.
+# Four at once even on two cores, since many tests wait for processes that they stop; 2 GB of memory each.
 failed=0
-.venv/bin/python -m pytest -n "${PYTEST_WORKERS:-3}" --durations=10 "$@" || failed=$?
+.venv/bin/python -m pytest -n "${PYTEST_WORKERS:-4}" --dist worksteal --durations=10 "$@" || failed=$?
 wait "$checker" || failed=$?
 cat "$types"
 exit "$failed"

@@ -185,7 +185,7 @@ def test_script_stopped_by_a_signal_goes_on_later(tmp_path, config, monkeypatch)
     arguments = (monkeypatch, config, tmp_path, "--workers", "2")
     process = get_context("fork").Process(target=lambda: sys.exit(encode(*arguments)), daemon=True)
     process.start()
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 300
     while not list(tmp_path.glob("encodings/*/writers.lock")) and time.monotonic() < limit:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGINT)

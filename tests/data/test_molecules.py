@@ -207,7 +207,7 @@ def is_running(pid):
 
 
 def wait_for(condition):
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.05)

@@ -266,7 +266,8 @@ def test_the_threads_of_lapack_change_no_bit():
         assert run.returncode == 0, run.stderr
         told.append(run.stdout.split(maxsplit=1))
     assert told[0][0] == told[1][0]
-    assert [threads for _, threads in told] == ["{1}", "{2}"], "the number is put back afterwards"
+    two = min(2, len(os.sched_getaffinity(0)))  # OpenBLAS has at most a thread for each core
+    assert [threads.strip() for _, threads in told] == ["{1}", f"{{{two}}}"], "the number is put back afterwards"
 
 
 def test_nan_marks_what_a_small_graph_lacks_and_nothing_else():
