@@ -2,7 +2,7 @@
 
 python scripts/expressivity.py brec.g6.gz --categories pairs.csv --out report/expressivity
 Graphs 2i and 2i+1 of the file (graph6 or the text format of EXP, plain, .gz or .xz) are pair i; with --all-pairs every
-graph is compared with every other. `--table RECORD` prints a record again.
+graph is compared with every other. `--table RECORD` prints a record again; with `--out`, its figure is drawn again.
 """
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
@@ -170,25 +170,26 @@ def draw(record: dict[str, Any], path: Path) -> None:
     """Draw the pairs distinguished by refinement against K. Open circles: not all pairs are counted up to K."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
     drawn = ("RWSE", "RRWP", "non-backtracking walks", "homomorphisms", "cycles through nodes")
+    curves: dict[tuple, list[str]] = {}  # equal curves are drawn once, with all their names
     for name in (*drawn, "cycles through edges", "SPSE", "RRWP+SPSE"):
         rows = [row for row in record["rows"] if row["encoding"] == name]
-        if not rows:
-            continue
-        lengths = sorted({row["K"] for row in rows})
-        at = [[row for row in rows if row["K"] == k] for k in lengths]
-        separated = [sum(row["refined"] for row in group) for group in at]
-        whole = [all(row["counted"] == row["total"] for row in group) for group in at]
-        (line,) = axes.plot(lengths, separated, label=name, linewidth=1.5)
-        for inside, fill in ((True, line.get_color()), (False, "white")):
-            chosen = [(k, y) for k, y, w in zip(lengths, separated, whole) if w is inside]
-            if chosen:
-                axes.plot(*zip(*chosen), "o", color=line.get_color(), markerfacecolor=fill, markersize=5)
-    axes.set(xlabel="K, the longest walk, path or cycle in edges", ylabel="pairs separated", xticks=range(2, 21, 2))
-    axes.legend(frameon=False)
+        at = [[row for row in rows if row["K"] == k] for k in sorted({row["K"] for row in rows})]
+        curve = ((g[0]["K"], sum(r["refined"] for r in g), all(r["counted"] == r["total"] for r in g)) for g in at)
+        if rows:
+            curves.setdefault(tuple(curve), []).append(name)
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.subplots()
+    highest_first = sorted(curves.items(), key=lambda item: -item[0][-1][1])
+    for curve, names in highest_first:
+        lengths, separated, whole = zip(*curve)
+        (line,) = axes.plot(lengths, separated, linewidth=1.5, label=" and ".join(names))
+        fills = [line.get_color() if is_whole else "white" for is_whole in whole]
+        axes.scatter(lengths, separated, s=25, c=fills, edgecolors=line.get_color(), zorder=3)
+    axes.set(xlabel="K, the longest walk, path or cycle in edges", ylabel="pairs distinguished", xticks=range(2, 21, 2))
     axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=150)
 
 
@@ -217,7 +218,7 @@ def main() -> int:
         metavar="K",
         help="only compare each graph with a relabeling of itself, up to length K",
     )
-    parser.add_argument("--out", type=Path, metavar="NAME", help="write NAME.json and NAME.png")
+    parser.add_argument("--out", type=Path, metavar="NAME", help="write NAME.json and NAME.png; with --table, NAME.png")
     parser.add_argument("--table", type=Path, metavar="RECORD", help="print the table of an existing record")
     asked = parser.parse_args()
     if (asked.graphs is None) == (asked.table is None):
@@ -234,9 +235,12 @@ def main() -> int:
     def work() -> None:
         if asked.table is not None:
             try:
-                print(table(json.loads(asked.table.read_text())))
+                stored = json.loads(asked.table.read_text())
+                print(table(stored))
             except (OSError, ValueError, KeyError, TypeError) as err:
                 raise DataError(f"{asked.table} cannot be read as a record: {err!r}") from err
+            if asked.out is not None:
+                draw(stored, asked.out.with_suffix(".png"))
             return
         graphs, started = read_graphs(asked.graphs), time.perf_counter()
         if asked.relabel:

@@ -162,7 +162,9 @@ def test_the_script_writes_a_record_and_prints_it_again(tmp_path):
     record = json.loads((tmp_path / "r.json").read_text())
     degree, *_, last = record["rows"]
     assert (degree["encoding"], degree["refined"], last["encoding"], last["refined"]) == ("degree", 0, "RRWP+SPSE", 1)
-    again = subprocess.run([*command, "--table", tmp_path / "r.json"], capture_output=True, text=True, cwd=ROOT)
+    words = [*command, "--table", tmp_path / "r.json", "--out", tmp_path / "drawn"]
+    again = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+    assert (tmp_path / "drawn.png").read_bytes() == (tmp_path / "r.png").read_bytes()
     assert again.stdout == done.stdout and "| SPSE | 20 | **1** (1, 1) |" in again.stdout
     bad = subprocess.run([*command, SCRIPT], capture_output=True, text=True, cwd=ROOT)
     assert bad.returncode == 2 and "Traceback" not in bad.stderr
