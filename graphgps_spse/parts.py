@@ -33,16 +33,23 @@ from graphgps_spse.training.target_scale import add_target_scale
 from graphgps_spse.training.task import Task
 from graphgps_spse.training.tasks import build_task
 
+DRAWN_VALUES = frozenset(
+    getattr(nn.init, f"{name}_")
+    for name in ("kaiming_normal", "kaiming_uniform", "normal", "trunc_normal", "uniform", "xavier_normal")
+    + ("xavier_uniform",)
+) | {torch.Tensor.normal_, torch.Tensor.uniform_}
 
-class WithoutNormalValues(TorchFunctionMode):
-    """Skip `normal_`, which changes nothing in a tensor without memory, and imports torch's compiler for that.
 
-    The import takes as long as importing torch.
+class WithoutInitialValues(TorchFunctionMode):
+    """Draw no initial values, which change nothing in tensors without memory.
+
+    They would take most of the time to build a model, and `normal_` would import torch's compiler, which takes as long
+    as importing torch.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what `func` returns."""
-        if func in (nn.init.normal_, torch.Tensor.normal_):
+        if func in DRAWN_VALUES:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
 
@@ -109,7 +116,7 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
     with cfg.locating():
         dataset = datasets.get(FormatOptions.from_cfg(cfg).format).from_cfg(cfg)
         encodings, storage, task = build_encodings(cfg), StoragePolicy.from_cfg(cfg), build_task(cfg, dataset.spec)
-        with torch.device("meta"), WithoutNormalValues():
+        with torch.device("meta"), WithoutInitialValues():
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)
         if not only_shapes:
             check_model(model, find_memory())

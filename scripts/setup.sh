@@ -13,7 +13,8 @@ fi
 stamp=.venv/installed-requirements.txt
 if ! cmp -s requirements.txt "$stamp"; then
     echo "installing into .venv (a minute or two)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
+    .venv/bin/python -m compileall -q -j 0 .venv/lib > /dev/null || true  # pip would use one core; some files are no code
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
     cp requirements.txt "$stamp"
 fi

@@ -26,8 +26,8 @@ CONFIG = {
     "posenc_SPSE": {"enable": True, "max_length": 4},
     "posenc_RRWP": {"enable": False},
     "train": {"batch_size": 2},
-    "gnn": {"dim_inner": 8},
-    "gt": {"layers": 2, "n_heads": 2, "dim_hidden": 8},
+    "gnn": {"dim_inner": 12},
+    "gt": {"layers": 2, "n_heads": 3, "dim_hidden": 12},
     "num_threads": 1,
     "accelerator": "cpu",
 }

@@ -14,7 +14,7 @@ from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.gpu_check import check_configuration, random_graphs_of
 
 ROOT = Path(__file__).parents[1]
-SMALL = ["gt.layers=1", "gt.dim_hidden=16", "gnn.dim_inner=16", "gt.n_heads=2"]
+SMALL = ["gt.layers=1", "gt.dim_hidden=12", "gnn.dim_inner=12", "gt.n_heads=3"]
 
 
 def test_random_graphs_have_the_features_and_targets_of_a_data_set():

@@ -22,8 +22,8 @@ script = load_script("predict")
 CONFIG = {
     "posenc_RRWP": {"enable": True, "ksteps": 3},
     "train": {"batch_size": 2},
-    "gnn": {"dim_inner": 16, "head": "san_graph"},
-    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 16},
+    "gnn": {"dim_inner": 12, "head": "san_graph"},
+    "gt": {"layers": 1, "n_heads": 3, "dim_hidden": 12},
     "optim": {"max_epoch": 1},
     "num_threads": 1,
     "accelerator": "cpu",

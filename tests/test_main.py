@@ -41,8 +41,8 @@ TINY = {
     },
     "posenc_SPSE": {"enable": True, "max_length": 4, "node_pe": "rwse"},
     "train": {"batch_size": 8},
-    "gnn": {"dim_inner": 16},
-    "gt": {"layers": 2, "n_heads": 2, "dim_hidden": 16, "dropout": 0.1, "attn_dropout": 0.2},
+    "gnn": {"dim_inner": 12},
+    "gt": {"layers": 2, "n_heads": 3, "dim_hidden": 12, "dropout": 0.1, "attn_dropout": 0.2},
     "optim": {"max_epoch": 4, "num_warmup_epochs": 1},
     "accelerator": "cpu",
     "num_threads": 1,
@@ -138,9 +138,17 @@ def test_same_seed_same_bits_other_seed_other_numbers(tiny):
     assert json.loads((tiny.results / "tiny-2/agg/val/best.json").read_text())["seeds"] == [0, 1]
 
 
-def test_compiled_run_gives_the_same_numbers_to_rounding(tiny, monkeypatch):
+@pytest.mark.parametrize(
+    "model",
+    [
+        ["model.type=GPSModel", "gt.layer_type=None+Transformer", "posenc_SPSE.enable=False"],
+        pytest.param([], marks=pytest.mark.long),
+    ],
+    ids=["GPS", "GRIT"],
+)
+def test_compiled_run_gives_the_same_numbers_to_rounding(tiny, monkeypatch, model):
     """With aot_eager: torch traces and differentiates the model; generating C++ would take a minute."""
-    options = ("optim.max_epoch=1", "gt.layers=1", "gt.dropout=0.0", "gt.attn_dropout=0.0")
+    options = ("optim.max_epoch=1", "gt.layers=1", "gt.dropout=0.0", "gt.attn_dropout=0.0", *model)
     assert tiny(*options) == 0
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     assert tiny("--fresh", "train.compile=True", *options) == 0
@@ -256,7 +264,7 @@ def test_a_key_that_nothing_reads_is_one_line(tiny, capsys):
         (["metric_best=mea"], ["metric_best", "mea"]),
         (["train.batch_size=0"], ["train.batch_size"]),
         (["train.mode=eval"], ["finished"]),
-        (["gt.n_heads=3"], ["gt.n_heads"]),
+        (["gt.n_heads=5"], ["gt.n_heads"]),
         (["gt.layers=0"], ["gt.layers"]),
         (["gt.dropout=2"], ["gt.dropout", "2"]),
         (["gt.attn_dropout=-1"], ["gt.attn_dropout", "-1"]),

@@ -33,7 +33,7 @@ CONFIG = {
     "posenc_SPSE": {"enable": True, "max_length": 4},
     "train": {"batch_size": 2},
     "gnn": {"dim_inner": 32},  # narrower, all ReLUs of the head may die, and every molecule get the same numbers
-    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 32},
+    "gt": {"layers": 1, "n_heads": 4, "dim_hidden": 32},
     "optim": {"max_epoch": 2},
     "num_threads": 1,
     "accelerator": "cpu",

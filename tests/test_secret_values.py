@@ -67,8 +67,8 @@ HAS_WANDB = find_spec("wandb") is not None
 TINY = {
     "dataset": {"format": "cycles", "edge_encoder_name": "DummyEdge"},
     "model": {"type": "GPSModel"},
-    "gt": {"layer_type": "GINE+None", "layers": 1, "n_heads": 2, "dim_hidden": 8},
-    "gnn": {"dim_inner": 8},
+    "gt": {"layer_type": "GINE+None", "layers": 1, "n_heads": 3, "dim_hidden": 12},
+    "gnn": {"dim_inner": 12},
     "optim": {"max_epoch": 1, "num_warmup_epochs": 0},
     "accelerator": "cpu",
     "num_threads": 1,

@@ -34,6 +34,8 @@ HOSTS = ["GNNPlus/zinc-RRWP+SPSE", "Graphormer/zinc-SPSE", "PPGT/zinc-RRWP"]  # 
 HOSTS += ["GRIT/mutag-SPSE", "GNNPlus/proteins-RRWP+SPSE", "GNNPlus/enzymes-SPSE", "PPGT/ogbg-molhiv-RRWP+SPSE"]
 HOSTS += ["Graphormer/pascalvoc-sp-SPSE", "GPS/coco-sp-RRWP+SPSE", "GNNPlus/pcqm-contact-SPSE"]
 BATCH = 6  # graphs: what a miniature split has, and enough for BatchNorm
+COMPILED = ("GritTransformer", "CSAModel")  # ten seconds for each number of columns and heads
+SHORT = [(64, 8), (52, 4), (32, 4)]  # columns and heads whose kernels are compiled in the short form
 
 
 def path_of(name: str) -> Path:
@@ -93,7 +95,21 @@ def load_small(name: str, root: Path, *words: str) -> Config:
 
 @pytest.mark.parametrize("name", [*NAMES, *HOSTS])
 def test_takes_a_step(name, miniatures, loaded, tmp_path):
-    cfg = load_small(name, miniatures, "optim.num_warmup_epochs=0")
+    """As it is, but without kernels where these would be compiled for this configuration alone."""
+    words = ["optim.num_warmup_epochs=0"]
+    cfg = load_config(path_of(name))
+    if cfg.model.type in COMPILED and (cfg.gt.dim_hidden, cfg.gt.n_heads) not in SHORT:
+        words.append("train.kernels=plain")
+    take_a_step(load_small(name, miniatures, *words), loaded, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("GRIT", "CSA", "synthetic"))])
+def test_takes_a_step_with_kernels(name, miniatures, loaded, tmp_path):
+    take_a_step(load_small(name, miniatures, "optim.num_warmup_epochs=0", "train.kernels=fused"), loaded, tmp_path)
+
+
+def take_a_step(cfg: Config, loaded: dict[Any, dict[str, GraphDataset]], tmp_path: Path) -> None:
     torch.manual_seed(0)
     parts = parts_module.build_parts(cfg)
     training = parts_module.build_training(cfg, parts, tmp_path, torch.device("cpu"))

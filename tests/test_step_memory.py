@@ -29,8 +29,8 @@ TINY = {
         "cycles": {"num_graphs": [48, 4, 4], "max_count": 1, "max_length": 5},
     },
     "posenc_SPSE": {"enable": True, "max_length": 4},
-    "gnn": {"dim_inner": 16},
-    "gt": {"layers": 2, "n_heads": 2, "dim_hidden": 16, "dropout": 0.1},
+    "gnn": {"dim_inner": 12},
+    "gt": {"layers": 2, "n_heads": 3, "dim_hidden": 12, "dropout": 0.1},
     "accelerator": "cpu",
     "num_threads": 1,
 }

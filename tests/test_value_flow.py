@@ -27,8 +27,8 @@ CONFIG = {
         "cycles": {"num_graphs": [4, 2, 2], "max_count": 1, "max_length": 4},
     },
     "posenc_SPSE": {"enable": True, "max_length": 3, "method": "exact"},
-    "gnn": {"dim_inner": 8},
-    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8, "attn": {"clamp": CLAMP}},
+    "gnn": {"dim_inner": 12},
+    "gt": {"layers": 1, "n_heads": 3, "dim_hidden": 12, "attn": {"clamp": CLAMP}},
     "accelerator": "cpu",
     "num_threads": 1,
 }

@@ -39,7 +39,7 @@ def test_a_dense_model_is_refused_with_the_figure(tmp_path):
     path.write_text(
         f"dataset: {{format: OGB, name: ogbn-arxiv, dir: {tmp_path}, node_encoder_name: LinearNode, "
         "edge_encoder_name: DummyEdge}\nposenc_RRWP: {enable: true, ksteps: 8}\n"
-        "gnn: {head: inductive_node, dim_inner: 16}\ngt: {layers: 2, n_heads: 2, dim_hidden: 16}\n"
+        "gnn: {head: inductive_node, dim_inner: 12}\ngt: {layers: 2, n_heads: 3, dim_hidden: 12}\n"
     )
     parts = build_parts(load_config(path), only_shapes=True)
     size = 169_343

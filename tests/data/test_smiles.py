@@ -318,8 +318,8 @@ def test_trains_with_unknown_targets(tmp_path, monkeypatch):
     config = {
         "dataset": {"format": "smiles", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"},
         "posenc_RRWP": {"enable": True, "ksteps": 3},
-        "gnn": {"dim_inner": 8},
-        "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8},
+        "gnn": {"dim_inner": 12},
+        "gt": {"layers": 1, "n_heads": 3, "dim_hidden": 12},
         "optim": {"max_epoch": 2},
         "num_threads": 1,
         "accelerator": "cpu",

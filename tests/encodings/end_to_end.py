@@ -18,7 +18,7 @@ META = {
     "node_features": {"kind": "types", "size": 1},
     "edge_features": {"kind": "types", "size": 2},
 }
-SMALL = {"gnn": {"dim_inner": 8}, "accelerator": "cpu", "num_threads": 1}
+SMALL = {"gnn": {"dim_inner": 12}, "accelerator": "cpu", "num_threads": 1}
 
 
 def lay_graphs(folder):

@@ -83,7 +83,7 @@ def test_gps_reads_eigenvectors_that_do_not_depend_on_signs(tmp_path):
     keys = {
         "dataset": {"node_encoder_name": "TypeDictNode+SignNet+EquivStableLapPE", "edge_encoder_name": "DummyEdge"},
         "model": {"type": "GPSModel"},
-        "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8, "layer_type": "CustomGatedGCN+Transformer"},
+        "gt": {"layers": 1, "n_heads": 3, "dim_hidden": 12, "layer_type": "CustomGatedGCN+Transformer"},
         "posenc_SignNet": {"enable": True, "dim_pe": 2, "layers": 2, "model": "MLP", "phi_hidden_dim": 4},
         "posenc_EquivStableLapPE": {"enable": True, "raw_norm_type": "BatchNorm", "eigen": {"max_freqs": 4}},
     }
@@ -95,8 +95,8 @@ def test_gps_reads_eigenvectors_that_do_not_depend_on_signs(tmp_path):
 @pytest.mark.parametrize("model", MODELS)
 def test_models_read_all_of_them_at_once(model, tmp_path):
     edge, layer_type = MODELS[model]
-    gt = {"layers": 1, "n_heads": 2, "dim_hidden": 24} | ({"layer_type": layer_type} if layer_type else {})
+    gt = {"layers": 1, "n_heads": 8, "dim_hidden": 64} | ({"layer_type": layer_type} if layer_type else {})
     dataset = {"node_encoder_name": f"TypeDictNode+{OF_NODES}", "edge_encoder_name": edge}
-    keys = {"dataset": dataset, "model": {"type": model}, "gt": gt, "gnn": {"dim_inner": 24}}
+    keys = {"dataset": dataset, "model": {"type": model}, "gt": gt, "gnn": {"dim_inner": 64}}
     _, batch = run_model(tmp_path, NEW | keys)
     assert {f"posenc_{name}" for name in {*batch.pair, *batch.node}} == set(NEW)

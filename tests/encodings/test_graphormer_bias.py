@@ -41,7 +41,7 @@ def test_a_degree_without_a_vector_is_refused():
 KEYS = {
     "dataset": {"node_encoder_name": "TypeDictNode+GraphormerBias", "edge_encoder_name": "DummyEdge+GraphormerBias"},
     "model": {"type": "GPSModel"},
-    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8},
+    "gt": {"layers": 1, "n_heads": 3, "dim_hidden": 12},
     "posenc_GraphormerBias": {"enable": True, "num_spatial_types": 4, "num_in_degrees": 9, "num_out_degrees": 7},
 }
 
@@ -50,7 +50,7 @@ def test_nodes_gain_the_vectors_of_their_degrees(tmp_path):
     parts, batch = run_model(tmp_path, KEYS)
     encoder = parts.model.node_encoder
     degrees = encoder.added["GraphormerBias"]
-    assert [tuple(embedding.weight.shape) for embedding in degrees.embeddings] == [(9, 8), (7, 8)]
+    assert [tuple(embedding.weight.shape) for embedding in degrees.embeddings] == [(9, 12), (7, 12)]
     into, out = batch.node["GraphormerBias"].long().T
     expected = encoder.raw(batch.x_NF) + degrees.embeddings[0].weight[into] + degrees.embeddings[1].weight[out]
     torch.testing.assert_close(encoder(batch), expected)

@@ -286,8 +286,8 @@ def test_models_read_it(tmp_path, model):
         "gt": {
             "layer_type": "CustomGatedGCN+" + {"GPSModel": "Transformer", "CSAModel": "CSA"}[model],
             "layers": 2,
-            "n_heads": 2,
-            "dim_hidden": 8,
+            "n_heads": 3,
+            "dim_hidden": 12,
         },
         "posenc_LapPE": {"enable": True, "dim_pe": 4, "eigen": {"max_freqs": 4}},
     }

@@ -125,7 +125,7 @@ def test_csa_reads_them(tmp_path, coalesce):
     keys = {
         "dataset": {"edge_encoder_name": "DummyEdge+RWSE", "rings_coalesce_edges": coalesce},
         "model": {"type": "CSAModel"},
-        "gt": {"layer_type": "None+CSA", "layers": 2, "n_heads": 2, "dim_hidden": 8},
+        "gt": {"layer_type": "None+CSA", "layers": 2, "n_heads": 3, "dim_hidden": 12},
         "posenc_RWSE": {"enable": True, "enable_edges": True, "kernel": {"times_func": "range(1,4)"}, "dim_pe": 4},
         "posenc_Rings": {"enable": True},
     }

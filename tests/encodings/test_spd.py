@@ -68,7 +68,7 @@ def test_csa_reads_it(tmp_path):
     keys = {
         "dataset": {"edge_encoder_name": "DummyEdge+SPD"},
         "model": {"type": "CSAModel"},
-        "gt": {"layer_type": "CustomGatedGCN+CSA", "layers": 2, "n_heads": 2, "dim_hidden": 8},
+        "gt": {"layer_type": "CustomGatedGCN+CSA", "layers": 2, "n_heads": 3, "dim_hidden": 12},
         "posenc_SPD": {"enable": True, "max_length": 1},
     }
     _, batch = run_model(tmp_path, keys)

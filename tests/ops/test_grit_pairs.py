@@ -11,7 +11,7 @@ from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, cpu, grit_pairs, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
-HEADS, DIM_HEAD = 2, 3
+HEADS, DIM_HEAD = 3, 4
 DIM = HEADS * DIM_HEAD
 CASES = {  # sizes, clamp, dropout, scale and shift, whether pairs are updated, statistics
     "plain": ((3, 5), 5.0, False, True, True, True),

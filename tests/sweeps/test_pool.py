@@ -173,8 +173,8 @@ TINY = {
     },
     "posenc_SPSE": {"enable": True, "max_length": 3},
     "train": {"batch_size": 8},
-    "gnn": {"dim_inner": 8},
-    "gt": {"layers": 1, "n_heads": 2, "dim_hidden": 8},
+    "gnn": {"dim_inner": 12},
+    "gt": {"layers": 1, "n_heads": 3, "dim_hidden": 12},
     "optim": {"max_epoch": 2},
     "accelerator": "cpu",
 }
@@ -232,7 +232,7 @@ def test_sweep_on_one_machine(lab, call):
 
 GRID = """configs: [A/tiny.yaml]
 grid:
-  gt.dim_hidden: [4, 8, 12, 7]
+  gt.dim_hidden: [6, 12, 9, 15]
 """
 
 
@@ -243,16 +243,16 @@ def test_every_model_is_built_before_anything_starts_and_all_bad_cells_are_told(
     assert sweep_script.main(["s.yaml", *arguments]) == 2
     told = capsys.readouterr().err
     assert told.startswith("error: 3 configurations of this sweep are invalid:\n")
-    for width in (4, 12, 7):
+    for width in (6, 9, 15):
         assert f"s.yaml:1: A/tiny-dim_hidden{width}: " in told and f"must equal gt.dim_hidden={width}" in told
-    assert "dim_hidden8" not in told and not (lab / "results").exists()
+    assert "dim_hidden12" not in told and not (lab / "results").exists()
 
 
 def test_coupled_keys_make_a_grid_that_can_be_run(lab, monkeypatch, capsys):
-    (lab / "s.yaml").write_text(GRID.replace(", 12, 7", "") + "  gnn.dim_inner: same\n")
+    (lab / "s.yaml").write_text(GRID.replace(", 9, 15", "") + "  gnn.dim_inner: same\n")
     monkeypatch.chdir(lab)
     assert sweep_script.main(["s.yaml", "--plan"]) == 0
-    assert "tiny.yaml gt.dim_hidden=4 gnn.dim_inner=4 name=tiny-dim_hidden4" in capsys.readouterr().out
+    assert "tiny.yaml gt.dim_hidden=6 gnn.dim_inner=6 name=tiny-dim_hidden6" in capsys.readouterr().out
 
 
 FULL = """

@@ -299,10 +299,11 @@ while True:
 """
 
 
-def test_killed_while_writing(tmp_path):
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.long)])
+def test_killed_while_writing(tmp_path, kills):
     """SIGKILL at random moments of a process that does nothing but save: a whole state is always left."""
     epoch, delays = 0, random.Random(1)
-    for _ in range(6):
+    for _ in range(kills):
         command = [sys.executable, "-c", WRITER, str(tmp_path), str(epoch)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
             assert writer.stdout.read(5) == b"saved"

@@ -24,8 +24,8 @@ RUNS = {
 dataset: {format: cycles, edge_encoder_name: DummyEdge, cycles: {num_graphs: [21, 9, 8], max_count: 1}}
 posenc_SPSE: {enable: true, max_length: 6}
 train: {batch_size: 8}
-gnn: {head: graph, dim_inner: 16}
-gt: {layers: 2, n_heads: 2, dim_hidden: 16}
+gnn: {head: graph, dim_inner: 12}
+gt: {layers: 2, n_heads: 3, dim_hidden: 12}
 """,
     # Losses weighted by the classes of the batch, nodes as rows, BatchNorm of nodes and of edges, accumulation.
     "gps": QUICK
@@ -34,8 +34,8 @@ dataset: {format: generated, name: PATTERN, node_encoder_name: LinearNode, edge_
   generated: {num_graphs: [8, 3, 2]}}
 train: {batch_size: 3}
 model: {type: GPSModel}
-gnn: {head: inductive_node, layers_post_mp: 2, dim_inner: 16}
-gt: {layer_type: CustomGatedGCN+Transformer, layers: 2, n_heads: 2, dim_hidden: 16}
+gnn: {head: inductive_node, layers_post_mp: 2, dim_inner: 12}
+gt: {layer_type: CustomGatedGCN+Transformer, layers: 2, n_heads: 3, dim_hidden: 12}
 """,
 }
 
