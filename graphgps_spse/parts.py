@@ -33,11 +33,17 @@ from graphgps_spse.training.target_scale import add_target_scale
 from graphgps_spse.training.task import Task
 from graphgps_spse.training.tasks import build_task
 
-DRAWN_VALUES = frozenset(
-    getattr(nn.init, f"{name}_")
-    for name in ("kaiming_normal", "kaiming_uniform", "normal", "trunc_normal", "uniform", "xavier_normal")
-    + ("xavier_uniform",)
-) | {torch.Tensor.normal_, torch.Tensor.uniform_}
+DRAW_VALUES = {
+    nn.init.kaiming_normal_,
+    nn.init.kaiming_uniform_,
+    nn.init.normal_,
+    nn.init.trunc_normal_,
+    nn.init.uniform_,
+    nn.init.xavier_normal_,
+    nn.init.xavier_uniform_,
+    torch.Tensor.normal_,
+    torch.Tensor.uniform_,
+}
 
 
 class WithoutInitialValues(TorchFunctionMode):
@@ -49,7 +55,7 @@ class WithoutInitialValues(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what `func` returns."""
-        if func in DRAWN_VALUES:
+        if func in DRAW_VALUES:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
 

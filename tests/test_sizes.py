@@ -93,7 +93,10 @@ def test_parameters_gradients_and_moments_by_hand():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["gt.dim_hidden=65536", "gnn.dim_inner=65536", "gt.layers=100"], ["of them in its layers", "gt.dim_hidden"]),
+        (
+            ["gt.dim_hidden=65536", "gt.n_heads=8", "gnn.dim_inner=65536", "gt.layers=100"],
+            ["of them in its layers", "gt.dim_hidden"],
+        ),
         (["gt.layers=2147483648"], ["override 'gt.layers=2147483648'", "above 1,000"]),
         (["gt.dim_hidden=100000000000000000000"], ["gt.dim_hidden", "beyond"]),
         (["posenc_SPSE.ksteps=2147483648"], ["posenc_SPSE.ksteps", "above 10,000"]),
@@ -302,7 +305,7 @@ def test_a_real_shortage_is_one_line_and_never_half_a_result(tiny, tmp_path):
     """Batches without pairs, which no estimate refuses, in a process that may have 400 MB more than it has."""
     script = tmp_path / "limited.py"
     script.write_text(LIMITED.format(root=str(ROOT), more=400_000_000))
-    words = ["gt.layers=20", "gt.dim_hidden=128", "gnn.dim_inner=128", "train.batch_size=2000"]
+    words = ["gt.layers=20", "gt.dim_hidden=128", "gt.n_heads=8", "gnn.dim_inner=128", "train.batch_size=2000"]
     words += ["dataset.cycles.num_graphs=[2000,8,8]"]
     command = [sys.executable, str(script), "--cfg", "tiny.yaml", *EDGES_ONLY, *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
