@@ -16,7 +16,7 @@ from graphgps_spse.ops.grit_pairs import cpu as grit_pairs_cpu
 from graphgps_spse.ops.grit_pairs.cpu_kernels import grit_kernels
 from graphgps_spse.ops.numba_kernels import exp
 
-DIM, HEADS = 6, 2
+DIM, HEADS = 12, 3
 CPU = {"grit_pairs": grit_pairs_cpu, "chromatic_attention": chromatic_attention_cpu}
 
 

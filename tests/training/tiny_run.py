@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -195,7 +196,8 @@ def _live_once(run_dir, steps, pause):
 
 def main(run_dir, seed):
     chance, kills = random.Random(seed), 0
-    mortal_trainer(run_dir)  # imports once, before the forks, what building a trainer imports
+    with tempfile.TemporaryDirectory() as elsewhere:  # imports once, before the forks, what a run imports
+        mortal_trainer(Path(elsewhere)).fit()
     while not _live_once(run_dir, chance.randrange(1, 40), chance.uniform(0, 0.03)):
         kills += 1
     sys.stdout.write(f"{kills}\n")
