@@ -34,20 +34,16 @@ from graphgps_spse.training.task import Task
 from graphgps_spse.training.tasks import build_task
 
 DRAW_VALUES = {
-    nn.init.kaiming_normal_,
     nn.init.kaiming_uniform_,
     nn.init.normal_,
-    nn.init.trunc_normal_,
     nn.init.uniform_,
-    nn.init.xavier_normal_,
-    nn.init.xavier_uniform_,
     torch.Tensor.normal_,
     torch.Tensor.uniform_,
 }
 
 
 class WithoutInitialValues(TorchFunctionMode):
-    """Draw no initial values, which change nothing in tensors without memory.
+    """Draw no initial values of tensors without memory, in which they change nothing.
 
     They would take most of the time to build a model, and `normal_` would import torch's compiler, which takes as long
     as importing torch.
@@ -56,7 +52,9 @@ class WithoutInitialValues(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what `func` returns."""
         if func in DRAW_VALUES:
-            return args[0] if args else kwargs["tensor"]
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
         return func(*args, **(kwargs or {}))
 
 

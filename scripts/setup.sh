@@ -14,7 +14,11 @@ stamp=.venv/installed-requirements.txt
 if ! cmp -s requirements.txt "$stamp"; then
     echo "installing into .venv (a minute or two)"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
-    .venv/bin/python -m compileall -q -j 0 .venv/lib > /dev/null || true  # pip would use one core; some files are no code
+    # pip would compile on one core. Packages have files for other versions of Python, which this one cannot compile.
+    log=.venv/compileall.txt
+    trap 'exit 130' INT
+    .venv/bin/python -m compileall -q -j 0 .venv/lib > "$log" 2>&1 || grep -q SyntaxError "$log" || { cat "$log" >&2; exit 1; }
+    trap - INT
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
     cp requirements.txt "$stamp"
 fi

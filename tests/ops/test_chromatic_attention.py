@@ -9,7 +9,7 @@ from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chrom
 from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.pair_layout import PairLayout
 
-HEADS, DIM_HEAD, CHANNELS = 3, 4, 4
+HEADS, DIM_HEAD, CHANNELS = 3, 4, 5
 DIM = HEADS * DIM_HEAD
 CASES = {  # sizes, rows of edges, dropout
     "plain": ((3, 5), [1, 3, 9, 30], False),
