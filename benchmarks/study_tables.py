@@ -131,9 +131,9 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Better, worse or no effect, by the corrected p-value."""
+        """Better, worse or not significant, by the corrected p-value."""
         if self.p_holm > 0.05:
-            return "no effect"
+            return "not significant"
         return "better" if (self.comparison.difference < 0) == (METRICS[self.dataset] == "rmse") else "worse"
 
 

@@ -548,7 +548,7 @@ def wait_for(path: Path, process: ForkedCommand, seconds: float = 120) -> None:
         time.sleep(0.01)
 
 
-SLOW = ("optim.max_epoch=40", "train.batch_size=4", "gt.layers=3")
+SLOW = ("optim.max_epoch=20", "train.batch_size=4", "gt.layers=3")
 
 
 def test_killed_and_restarted_equals_uninterrupted(tiny, start):
@@ -619,7 +619,7 @@ def test_signal_saves_exits_75_and_resumes(tiny, start, number):
     process.send_signal(number)
     assert process.wait(240) == 75, process.output
     done = len(stats(tiny.results / "tiny/0")["train"])
-    assert 0 < done < 40 and "the same command continues from there" in process.output
+    assert 0 < done < 20 and "the same command continues from there" in process.output
     resumed = start(*SLOW)
     assert resumed.wait(240) == 0 and f"resuming in epoch {done} at step " in resumed.output, resumed.output
-    assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(40))
+    assert [line["epoch"] for line in stats(tiny.results / "tiny/0")["train"]] == list(range(20))

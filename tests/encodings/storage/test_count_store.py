@@ -236,21 +236,21 @@ def test_shard_that_vanishes_is_named(tmp_path):
         all_counts(store.read())
 
 
-def start_filling(root, num_graphs):
-    process = get_context("fork").Process(target=lambda: make_store(root, graphs(num_graphs)).complete(), daemon=True)
+def start_filling(root, split):
+    process = get_context("fork").Process(target=lambda: make_store(root, split).complete(), daemon=True)
     process.start()
     return process
 
 
 def test_killed_and_restarted_gives_the_same_bytes(tmp_path):
     """kill -9 at random moments while two processes fill one store; what the killed ones leave does no harm."""
-    num_graphs, rng, kills = 3000, random.Random(3), 0
-    whole = make_store(tmp_path / "whole", graphs(num_graphs))
+    many, rng, kills = graphs(3000), random.Random(3), 0
+    whole = make_store(tmp_path / "whole", many)
     whole.complete()
     folder = tmp_path / "killed"
     for _ in range(6):
         before = len(list(folder.rglob("*.arrow")))
-        processes = [start_filling(folder, num_graphs) for _ in range(2)]
+        processes = [start_filling(folder, many) for _ in range(2)]
         limit = time.monotonic() + 300
         while len(list(folder.rglob("*.arrow"))) == before < len(whole) and time.monotonic() < limit:
             time.sleep(0.001)
@@ -260,20 +260,20 @@ def test_killed_and_restarted_gives_the_same_bytes(tmp_path):
             process.kill()
             process.join()
     assert kills > 2 and len(list(folder.rglob("*.arrow"))) < len(whole), "killed too late to test anything"
-    killed_store = make_store(folder, graphs(num_graphs))
+    killed_store = make_store(folder, many)
     (killed_store.path / ".shard-00000-of-00001.arrow.1.tmp").write_bytes(b"left by a process that was killed")
     killed_store.complete()
     assert contents(folder) == contents(tmp_path / "whole")
 
 
 def test_two_writers_at_once(tmp_path):
-    processes = [start_filling(tmp_path, 3000) for _ in range(2)]
+    many = graphs(3000)
+    processes = [start_filling(tmp_path, many) for _ in range(2)]
     for process in processes:
         process.join(timeout=300)
         assert process.exitcode == 0
-    store = make_store(tmp_path, graphs(3000))
-    stored = store.complete()
-    np.testing.assert_array_equal(all_counts(stored), count_simple_paths_many(graphs(3000), 5).counts)
+    stored = make_store(tmp_path, many).complete()
+    np.testing.assert_array_equal(all_counts(stored), count_simple_paths_many(many, 5).counts)
     assert not list(tmp_path.rglob("*.tmp")) and not list(tmp_path.rglob("*damaged*"))
 
 
