@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
 from tqdm import tqdm
 
 from graphgps_spse.data.base import GraphDataset
@@ -73,7 +72,9 @@ def split_of(graphs: GraphDataset) -> Split:
     """Return the graphs of a split as encodings read them."""
     arrays = GraphArrays(*(t.numpy() for t in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_index_2E)))
     if graphs.edge_attr_EF is not None:
-        arrays = arrays._replace(edge_attr=graphs.edge_attr_EF.numpy())
+        values = graphs.edge_attr_EF
+        is_half = values.is_floating_point() and values.element_size() == 2  # numpy has no bfloat16
+        arrays = arrays._replace(edge_attr=(values.float() if is_half else values).numpy())
     return Split(arrays, graphs.name, graphs.split)
 
 

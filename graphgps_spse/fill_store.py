@@ -25,6 +25,8 @@ def fill_store(
     parts, threads = build_parts(cfg), num_threads or count_threads(cfg.num_threads)
     if parts.storage.options.mode == "never":
         raise ConfigError("store.mode is never, so nothing is kept; set it to auto or always")
+    if parts.storage.only:
+        raise ConfigError(f"{parts.storage.reason} is set, so runs read no store; leave it out of the configuration")
     keeps = [encoding for encoding in parts.encodings if isinstance(encoding, PathCountEncoding)]
     if not keeps:
         raise ConfigError(f"none of its encodings ({parts.encoding_name}) is kept in a store: each start computes them")

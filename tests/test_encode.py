@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -19,7 +20,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.counting import COUNTERS
 from graphgps_spse.counting.records import ChunkCounts
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.encode import largest_graph
+from graphgps_spse.encode import largest_graph, split_of
 from graphgps_spse.encodings.base import GraphArrays
 from graphgps_spse.encodings.lappe import LapPE
 from graphgps_spse.encodings.rings import Rings
@@ -204,6 +205,7 @@ def test_script_stopped_by_a_signal_goes_on_later(tmp_path, config, monkeypatch)
         (["--shard", "3/2"], 2, "expected I/N with I from 1 to N"),
         (["--workers", "0"], 2, "--workers 0 is below 1"),
         (["store.mode=never"], 2, "store.mode is never, so nothing is kept"),
+        (["dataset.pe_transform_on_the_fly=True"], 2, "pe_transform_on_the_fly is set, so runs read no store"),
         (["posenc_SPSE.max_work=0"], 2, "posenc_SPSE.max_work: 0 is below 1"),
     ],
 )
@@ -216,6 +218,12 @@ def test_encodings_that_nothing_keeps(config):
     overrides = ("posenc_SPSE.enable=False", "posenc_RRWP.enable=True", "posenc_RRWP.ksteps=4")
     with pytest.raises(ConfigError, match="none of its encodings .RRWP. is kept in a store"):
         fill_store(config(*overrides))
+
+
+def test_edge_features_in_bfloat16():
+    """numpy has no such type."""
+    graphs = replace(graphs_of(2), edge_attr_EF=torch.full((0, 1), 0.5, dtype=torch.bfloat16))
+    assert split_of(graphs).graphs.edge_attr.dtype == np.float32
 
 
 def graphs_of(*sizes):

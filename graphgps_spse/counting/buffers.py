@@ -33,7 +33,7 @@ class ReusedBuffer(ResultBuffer):
 
     def _zeros(self, first: int, last: int) -> np.ndarray:
         num_values = self._graphs.num_pairs(first, last) * self._max_length
-        if len(getattr(self._threads, "values", ())) < num_values:
+        if not hasattr(self._threads, "values") or len(self._threads.values) < num_values:
             self._threads.values = np.zeros(num_values)
         values: np.ndarray = self._threads.values[:num_values]
         return values.reshape(-1, self._max_length)

@@ -14,6 +14,9 @@ from graphgps_spse.jit import kernel
 MAX_VALUES = 1 << 31
 """Most counts of one graph, n * n * K: 16 GiB of float64."""
 
+MAX_LENGTH = (1 << 15) - 1
+"""Most edges of a path: kernels keep lengths as int16."""
+
 _SEGMENT_LOAD = 1 << 20  # edges and graphs that are sorted at a time, in about 100 MB
 
 
@@ -95,15 +98,15 @@ class SimpleGraphs:
 
 
 def check_max_length(max_length: Any) -> int:
-    """Return the longest length as an integer. Raises DataError unless it is a whole number from 1 to MAX_VALUES."""
+    """Return the longest length as an integer. Raises DataError unless it is a whole number from 1 to MAX_LENGTH."""
     try:
         value = index(max_length)
     except TypeError:
         raise DataError(f"max_length must be a whole number, got {max_length!r}") from None
     if value < 1:
         raise DataError(f"max_length must be at least 1, got {value}: paths have one edge or more")
-    if value > MAX_VALUES:
-        raise DataError(f"max_length must be at most {MAX_VALUES:,}, got {value:,}")
+    if value > MAX_LENGTH:
+        raise DataError(f"max_length must be at most {MAX_LENGTH:,}, got {value:,}")
     return value
 
 

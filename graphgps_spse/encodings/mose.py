@@ -6,12 +6,13 @@ import numpy as np
 
 from graphgps_spse.counting.graphs import check_graphs, simplify
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
+from graphgps_spse.errors import DataError
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
 
 MAX_TREE = 10
-"""Most nodes of a tree. There are 1,841 rooted trees of at most 10 nodes without the single node."""
+"""Most nodes of a tree. There are 1,204 rooted trees of at most 10 nodes without the single node."""
 
 
 class MoSEOptions(EncodingOptions, section="posenc_MoSE"):
@@ -37,7 +38,10 @@ class MoSE(Encoding):
         self.dim_node = options.max_cycle - 2 + len(rooted_trees(options.max_tree)) - 1
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Return node features [N, dim_node]. The graph is symmetrised; self-loops are ignored. Counts are float64."""
+        """Return node features [N, dim_node]. The graph is symmetrised; self-loops are ignored. Counts are float64.
+
+        Raises DataError for counts above 1.8e308.
+        """
         simple = simplify(*check_graphs(*graphs[:3]), directed=False)
         counts_NC = np.zeros((simple.num_nodes, self.dim_node))
         _closed_walks(simple.node_ptr, *simple.undirected_edges, self.max_cycle, counts_NC)
@@ -45,6 +49,9 @@ class MoSE(Encoding):
         child_ptr = np.cumsum([0, *(len(children) for children in trees)])
         children = np.array([child for tree in trees for child in tree], np.int64)
         _trees(simple.node_ptr, *simple.undirected_edges, child_ptr, children, counts_NC[:, self.max_cycle - 2 :])
+        if not np.isfinite(counts_NC).all():
+            graph = int(np.searchsorted(simple.node_ptr, np.argwhere(~np.isfinite(counts_NC))[0, 0], side="right")) - 1
+            raise DataError(f"graph {graph}: it has too many closed walks for float64; lower posenc_MoSE.max_cycle")
         return EncodingArrays(node=np.log1p(counts_NC).astype(np.float32))
 
 

@@ -1,5 +1,7 @@
 """Random walk probabilities: powers of P = D^-1 A, used by RRWP, RWSE and the node features of SPSE."""
 
+import math
+
 import numpy as np
 
 from graphgps_spse.counting.graphs import check_graphs, pair_offsets
@@ -31,7 +33,7 @@ def edge_weights(graphs: GraphArrays, column: int, section: str) -> np.ndarray:
     num_edges, attr = np.shape(graphs.edge_index)[1], graphs.edge_attr
     if column < 0:
         return np.ones(num_edges)
-    columns = 0 if attr is None or attr.dtype.kind != "f" else attr.reshape(len(attr), -1).shape[1]
+    columns = 0 if attr is None or attr.dtype.kind != "f" else math.prod(attr.shape[1:])
     if attr is None or column >= columns:
         raise DataError(
             f"{section}.weight_column: {column}, but the edges have {columns} numeric columns, counted from 0; set -1 "

@@ -57,6 +57,9 @@ def check_scaling(alpha: Any, beta: Any, n: int, *, prefix: str = "") -> None:
 
 
 def check_counts_fit(values: np.ndarray, n: int, *, prefix: str = "") -> None:
-    """Raise DataError if f of a count exceeded float32, which is possible only with n = 0."""
-    if n == 0 and not np.isfinite(values).all():
+    """Raise DataError if f of a count is not finite: beyond float32 with n = 0, else where the count is above 1e300."""
+    if np.isfinite(values).all():
+        return
+    if n == 0:
         raise DataError(f"{prefix}n: with 0, f of some counts exceeds the range of float32; set it to 1 for logarithms")
+    raise DataError(f"{prefix}max_length: some graph has more paths of one length than float64 can hold; lower it")

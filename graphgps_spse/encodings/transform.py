@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
-from graphgps_spse.counting import Status, count_simple_paths
+from graphgps_spse.counting import ENGINE_VERSION, Status, count_simple_paths
 from graphgps_spse.counting.graphs import check_directed, check_edge_index
 from graphgps_spse.counting.options import CountOptions
 from graphgps_spse.encodings.path_counts import CountRequest, not_counted_message
@@ -45,7 +45,8 @@ class SimplePathEncoding(BaseTransform):
             n: how many times f applies the logarithm.
             directed: whether to follow edge directions; otherwise the graph is symmetrised.
             pairs: "all" pairs of nodes, or the pairs of "edges" only.
-            attr_name: name of the new attribute; by default "spse", or "edge_spse" with pairs="edges".
+            attr_name: name of the new attribute; by default "spse", or "edge_spse" with pairs="edges". PyG adds node
+                numbers to attributes with "index", "batch" or "face" in their names, so these are refused.
             method: counting method: "auto", "exact", "sampled" or "dag".
             options: fields of `counting.CountOptions` that the method reads, such as seed, budget or max_work.
 
@@ -61,15 +62,24 @@ class SimplePathEncoding(BaseTransform):
         self.max_length, self.alpha, self.beta, self.n = max_length, alpha, beta, n
         self.directed, self.pairs, self.method = bool(directed), pairs, method
         self.attr_name = attr_name or {"all": "spse", "edges": "edge_spse"}[pairs]
+        if any(word in self.attr_name for word in ("index", "batch", "face", "adj")):
+            raise ConfigError(
+                f"attr_name: {self.attr_name!r} contains index, batch, face or adj. PyG takes such attributes for "
+                "numbers of nodes and changes them in batches; choose another name"
+            )
 
     def forward(self, data: Any) -> Data:
         """Return the graph with the new attribute. BaseTransform passes a shallow copy: the input is not modified.
 
-        The graphs of a Batch are encoded separately. Raises DataError unless all graphs are homogeneous, with
-        `edge_index` and without edge weights, and if the method gives no count.
+        The graphs of a Batch are encoded separately, and its other attributes remain. Raises DataError unless all
+        graphs are homogeneous, with `edge_index` and without edge weights, and if the method gives no count.
         """
         if isinstance(data, Batch):
-            return Batch.from_data_list([self(graph) for graph in data.to_data_list()])
+            encoded, name = Batch.from_data_list([self(graph) for graph in data.to_data_list()]), self.attr_name
+            data[name] = encoded[name]
+            data._slice_dict = {**data._slice_dict, name: encoded._slice_dict[name]}
+            data._inc_dict = {**data._inc_dict, name: encoded._inc_dict[name]}
+            return data
         if not isinstance(data, Data):
             raise DataError(f"SimplePathEncoding needs a Data or a Batch, got {type(data).__name__}")
         if not isinstance(data.edge_index, torch.Tensor):
@@ -95,4 +105,7 @@ class SimplePathEncoding(BaseTransform):
         return data
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(max_length={self.max_length}, pairs={self.pairs!r})"
+        """Name all that the values depend on: PyG warns about a stored data set if this text has changed."""
+        names = ("max_length", "alpha", "beta", "n", "directed", "pairs", "attr_name", "method")
+        words = {name: getattr(self, name) for name in names} | self.options | {"engine": ENGINE_VERSION}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in words.items())})"

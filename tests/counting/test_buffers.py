@@ -22,6 +22,11 @@ def test_a_released_buffer_holds_zeros(has_spans):
         buffer.release(ChunkCounts(counts, None, np.zeros((1, 4), np.int8), 0, spans if has_spans else None))
 
 
+def test_a_chunk_of_graphs_without_nodes():
+    no_graph = simplify(np.array([0, 0]), np.array([0, 0]), np.zeros((2, 0), np.int64), directed=False)
+    assert ReusedBuffer(no_graph, 4).zeros(0, 1).shape == (0, 4)
+
+
 def test_matrices_are_the_same_with_and_without_spans():
     counts = np.zeros((9, 4))
     counts[[1, 3], 2] = 5.0, 6.0

@@ -40,7 +40,7 @@ EDGES = [[0, 1, 2], [1, 2, 0]]
             r"graph 0: 50,000 nodes at 20 lengths make 50,000,000,000 counts, 373 GiB; the limit is .*",
         ),
         (EDGES, 20_000, 20, "Lower max_length to 5 or count in subgraphs of at most 10,362 nodes"),
-        ([], 0, 10**12, "max_length must be at most 2,147,483,648, got 1,000,000,000,000"),
+        ([], 0, 10**12, "max_length must be at most 32,767, got 1,000,000,000,000"),
         (EDGES, 3, 2.5, "max_length must be a whole number, got 2.5"),
     ],
 )

@@ -4,9 +4,11 @@ from itertools import product
 
 import networkx as nx
 import numpy as np
+import pytest
 from encoding_graphs import both_ways, flat, random_graphs
 
 from graphgps_spse.encodings.mose import MoSE, rooted_trees
+from graphgps_spse.errors import DataError
 
 
 def as_graph(tree, trees):
@@ -52,6 +54,12 @@ def test_random_graphs_equal_all_maps():
         expected = [homomorphisms(pattern, edges, n) for pattern in patterns]
         found = np.expm1(encoding.compute(flat((edges, n))).node.astype(float))
         np.testing.assert_allclose(found.T, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_counts_beyond_float64_are_refused():
+    complete = [(i, j) for i in range(30) for j in range(30) if i != j]
+    with pytest.raises(DataError, match="graph 1: .*lower posenc_MoSE.max_cycle"):
+        MoSE.of(max_cycle=300, max_tree=1).compute(flat(([], 2), (complete, 30)))
 
 
 def test_either_kind_can_be_left_out():

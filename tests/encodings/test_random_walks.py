@@ -33,6 +33,12 @@ def test_a_fork_by_hand():
     np.testing.assert_allclose(PPR.of(alphas=[0.5], weight_column=0).compute(graph).pair[:3, 0], [2 / 3, 1 / 4, 1 / 12])
 
 
+def test_a_graph_without_edges_has_no_weights():
+    pair = RRWP.of(ksteps=3, weight_column=1).compute(weighted(([], 2))).pair
+    np.testing.assert_array_equal(pair.reshape(2, 2, 3)[..., 0], np.eye(2))
+    assert not pair[:, 1:].any()
+
+
 def test_random_graphs_equal_dense_powers():
     graphs = random_graphs(15, seed=30)
     arrays = weighted(*graphs)

@@ -67,7 +67,10 @@ def test_a_batch_is_encoded_graph_by_graph():
 def test_attribute_name_and_repr():
     transform = SimplePathEncoding(max_length=3, attr_name="paths")
     assert transform(graph()).paths.shape == (16, 3)
-    assert repr(transform) == "SimplePathEncoding(max_length=3, pairs='all')"
+    assert repr(transform) == (
+        "SimplePathEncoding(max_length=3, alpha=0.5, beta=0.0, n=1, directed=False, pairs='all', attr_name='paths', "
+        "method='auto', seed=0, budget=100000000, engine=2)"
+    )
 
 
 def test_no_edges():
@@ -120,3 +123,45 @@ def test_refusals():
         SimplePathEncoding(max_length=2)(Data(edge_index=[[0, 1], [1, 0]], num_nodes=2))
     with pytest.raises(DataError, match="points outside its 2 nodes"):
         SimplePathEncoding(max_length=2)(graph([(0, 2)], 2))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"max_length": 3},
+        {"alpha": 1.0},
+        {"beta": 7.0},
+        {"n": 0},
+        {"directed": True},
+        {"pairs": "edges"},
+        {"attr_name": "paths"},
+        {"method": "dag"},
+        {"budget": 1000},
+    ],
+)
+def test_a_stored_data_set_with_other_values_is_noticed(other):
+    """PyG compares the texts of `pre_transform`, and warns if they differ."""
+    assert repr(SimplePathEncoding(**{"max_length": 2, **other})) != repr(SimplePathEncoding(2))
+
+
+@pytest.mark.parametrize("name", ["path_index", "spse_batch", "face", "adj_paths"])
+def test_names_whose_values_pyg_changes_in_batches_are_refused(name):
+    with pytest.raises(ConfigError, match=f"attr_name: '{name}'"):
+        SimplePathEncoding(2, attr_name=name)
+
+
+def test_a_batch_keeps_its_other_attributes():
+    ring = Data(edge_index=torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]]), num_nodes=3)
+    batch = Batch.from_data_list([ring, ring.clone()])
+    batch.extra = torch.arange(4)
+    encoded = SimplePathEncoding(2)(batch)
+    assert torch.equal(encoded.extra, batch.extra) and "spse" not in batch
+    assert torch.equal(encoded.spse, torch.cat([SimplePathEncoding(2)(ring).spse] * 2))
+    for before, after in zip(batch.to_data_list(), encoded.to_data_list(), strict=True):
+        assert torch.equal(after.spse, SimplePathEncoding(2)(before).spse)
+
+
+def test_counts_beyond_float64_are_refused():
+    edges = torch.combinations(torch.arange(190)).T
+    with pytest.raises(DataError, match="max_length: some graph has more paths"):
+        SimplePathEncoding(189, method="sampled", budget=1000)(Data(edge_index=edges, num_nodes=190))

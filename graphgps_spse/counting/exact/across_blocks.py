@@ -144,8 +144,11 @@ def _join_block(stride_u, stride_v, block, placed, num_placed, max_length, mirro
                 low[back], high[back] = begin, end
             for i in range(low[b], high[b]):
                 factor = counts[b, i]
+                if factor == 0.0:  # times an infinite count would be NaN
+                    continue
                 for k in range(low[a], min(high[a], max_length - 1 - i)):
-                    counts[out, i + 1 + k] += factor * counts[a, k]
+                    if factor < np.inf or counts[a, k] > 0.0:
+                        counts[out, i + 1 + k] += factor * counts[a, k]
             if mirror:
                 for k in range(low[out], high[out]):
                     counts[back, k] = counts[out, k]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from naive import path_counts
 
-from graphgps_spse.counting.exact.across_blocks import count_blocks, new_join_scratch
+from graphgps_spse.counting.exact.across_blocks import _join_block, count_blocks, new_join_scratch
 from graphgps_spse.counting.exact.biconnected import find_blocks, new_block_scratch, new_blocks
 from graphgps_spse.counting.exact.within_block import new_search_scratch
 from graphgps_spse.counting.graphs import single_graph
@@ -53,3 +53,12 @@ def test_equal_to_naive_enumeration(directed):
 def test_stops_at_its_cap():
     edges, n = chain_of_blocks(np.random.default_rng(0))
     assert not count(edges, n, 6, False, cap=10)[2]
+
+
+def test_infinite_counts_times_none_are_none():
+    """Paths 0 - 1 - 2: inf of 2 edges to node 1, and of there 1 of one edge, none of two, inf of three."""
+    counts, low, high = np.zeros((9, 6)), np.zeros(9, np.int16), np.zeros(9, np.int16)
+    counts[1, :3], counts[5, :3] = (0, np.inf, 0), (1, 0, np.inf)
+    low[1], high[1], low[5], high[5] = 0, 3, 0, 3
+    _join_block(3, 1, np.array([1, 2]), np.array([0, 1]), 2, 6, False, np.array([NO_LIMIT]), low, high, counts)
+    assert counts[2].tolist() == [0, 0, np.inf, 0, np.inf, 0]

@@ -44,6 +44,13 @@ def test_filled_and_read(tmp_path, num_threads):
     assert stored.work() == count_simple_paths_many(graphs(), 5).work
 
 
+def test_graphs_without_edges(tmp_path):
+    """The payloads of all records are empty."""
+    split = flat(([], 1), ([], 2))
+    make_store(tmp_path, split).complete()
+    assert not make_store(tmp_path, split).complete().counts(1).any() and not list(tmp_path.rglob("*damaged*"))
+
+
 def test_second_time_nothing_is_counted(tmp_path, monkeypatch):
     make_store(tmp_path).complete()
     before = contents(tmp_path)
