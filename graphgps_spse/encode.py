@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
 from tqdm import tqdm
 
 from graphgps_spse.data.base import GraphDataset
