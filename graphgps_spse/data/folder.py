@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec, find_name_fault
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.splits import SPLITS
@@ -142,6 +142,8 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
     names = meta.get("target_names", [])
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names) or len(names) not in (0, num_targets):
         raise DataError(f"{path}: target_names must be a list of {num_targets} names, one for each target")
+    if fault := find_name_fault(names):
+        raise DataError(f"{path}: target_names: {fault}; give each target a name of its own")
     flags = {key: meta.get(key, False) for key in ("may_miss_targets", "directed")}
     for key, value in flags.items():
         if not isinstance(value, bool):

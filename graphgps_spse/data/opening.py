@@ -79,10 +79,10 @@ def require_splits(splits: dict[str, GraphDataset]) -> None:
         raise DataError(f"the data set has no split {' and '.join(missing)}; load() returned {found or 'none'}")
 
 
-def require_targets(splits: dict[str, GraphDataset]) -> None:
+def require_targets(splits: dict[str, GraphDataset], spec: DatasetSpec) -> None:
     """Raise DataError if all targets of a split are unknown (NaN, or -1 for classes)."""
     for split, graphs in splits.items():
-        if graphs.may_miss_targets and bool(is_unknown(graphs.y).all()):
+        if graphs.may_miss_targets and bool(is_unknown(graphs.y, of_classes=spec.num_classes > 0).all()):
             raise DataError(
                 f"{graphs.source or graphs.name}, {split} split: all targets are unknown, so metrics are not "
                 "defined; add targets"

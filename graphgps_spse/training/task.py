@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import DatasetSpec
+from graphgps_spse.data.base import DatasetSpec, find_name_fault
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import metrics as registered_metrics
@@ -76,6 +76,8 @@ class Task(ABC):
         `standardise`: "auto" standardises the values that user data have as targets, or targets of mixed units.
         `class_weights`: see `parse_class_weights`.
         """
+        if fault := find_name_fault(spec.target_names):
+            raise ConfigError(f"{spec.name}: target_names: {fault}; give each target a name of its own")
         self.spec = spec
         self.loss_fun = (spec.loss or self.losses[0]) if loss_fun == "auto" else loss_fun
         self.metric = spec.metric if metric == "auto" else metric

@@ -178,6 +178,8 @@ def test_files_that_cannot_be_read(tmp_path):
             "num_classes must be an integer of at least 2, not None",
         ),
         ({"target_names": ["a"]}, "target_names must be a list of 2 names"),
+        ({"target_names": ["a", "a"]}, "target_names: two targets have the name 'a'; give each target a name of its"),
+        ({"target_names": ["a", " "]}, r"target_names: name 1 \(from 0\) is empty"),
         ({"level": "edge"}, "level: unknown value 'edge'. Known: graph, node"),
         ({"may_miss_targets": 1}, "may_miss_targets must be true or false, not 1"),
         ({"node_features": "types"}, "node_features must be an object such as"),

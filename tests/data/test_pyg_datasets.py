@@ -182,7 +182,7 @@ def test_nodes_of_other_splits_are_unknown(tmp_path, kind, monkeypatch):
     dataset = open_data(tmp_path, f"PyG-{kind}", name, "dataset.split_index=3")
     assert (dataset.spec.level, dataset.spec.num_classes, dataset.spec.may_miss_targets) == ("node", 5, True)
     splits, graph = load_splits(dataset), reference()[0]
-    require_targets(splits)
+    require_targets(splits, dataset.spec)
     for split, graphs in splits.items():
         assert_equal_graphs(graphs, 0, graph, level="node")
         inside = graph[f"{split}_mask"][:, 3]
@@ -319,3 +319,5 @@ def test_targets_of_qm9_are_standardised_and_can_be_chosen(tmp_path):
         open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[gaps]")
     with pytest.raises(ConfigError, match="a target is listed twice: gap, gap"):
         open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[gap, gap]")
+    with pytest.raises(ConfigError, match="a target is listed twice: mu, 0; leave one out"):
+        open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[mu, '0']")

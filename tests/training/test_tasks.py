@@ -243,6 +243,12 @@ def test_the_metric_of_a_benchmark_may_be_a_registered_one():
     assert (task.all_metric_names, task.reported_metric) == (("loss", "ap", "auc"), "auc")
 
 
+def test_two_targets_of_one_name_are_refused():
+    """Metrics and columns of predictions are by name: one of the two would vanish."""
+    with pytest.raises(ConfigError, match="tiny: target_names: two targets have the name 'a'; give each"):
+        Regression(replace(OWN["regression"], target_names=("a", "b", "a")))
+
+
 def test_metrics_that_do_not_suit():
     with pytest.raises(ConfigError, match="metrics: 'auc' does not suit tiny .regression.; it takes the value metrics"):
         Regression(SPECS["regression"], metrics=("auc",))
