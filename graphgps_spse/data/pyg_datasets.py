@@ -147,7 +147,7 @@ class PyGDataset:
             inside_N3 = torch.zeros(len(graphs.y), 3, dtype=torch.bool)
             for number, rows in enumerate(self._divide(graphs.y[:, 0].numpy(), []).values()):
                 inside_N3[torch.from_numpy(rows), number] = True
-        unknown = -1 if self.spec.num_classes else torch.nan
+        unknown = torch.nan if graphs.y.is_floating_point() else -1
         return {
             split: replace(graphs, split=split, y=torch.where(inside_N3[:, number, None], graphs.y, unknown))
             for number, split in enumerate(SPLITS)
