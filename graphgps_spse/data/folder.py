@@ -13,6 +13,7 @@ import torch
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec, find_name_fault
 from graphgps_spse.data.npz import read_npz
+from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
@@ -71,6 +72,8 @@ class Folder:
         try:
             graphs = replace(split_of_arrays(self.spec, split, arrays), source=str(path))
             _check_values(self.spec, graphs)
+            if split == "train" and self.spec.task == "regression":
+                warn_of_rounding(arrays["y"], self.spec, str(path))
         except DataError as err:
             raise DataError(f"{path}: {err}") from err
         return graphs

@@ -1,12 +1,19 @@
 """Loading the splits of a data set, with errors for unreadable files and for splits without targets."""
 
+import logging
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec, is_unknown
 from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
+
+LARGEST_ROUNDING = 1e-3
+"""Rounding error of real targets in float32, as a share of their standard deviation, from which a warning is given."""
 
 
 def load_splits(dataset: Any) -> dict[str, GraphDataset]:
@@ -69,6 +76,23 @@ def check_classes(graphs: GraphDataset, num_classes: int) -> None:
             f"{graphs.source or graphs.name}, {graphs.split} split, graph {graph}: the target {graphs.y[row].tolist()} "
             f"is outside the classes 0 to {num_classes - 1} of this data set (num_classes {num_classes})"
         )
+
+
+def warn_of_rounding(y: np.ndarray, spec: DatasetSpec, source: str) -> None:
+    """Warn of each target, a column of y [R, T] or y [R], of which float32 loses more than LARGEST_ROUNDING."""
+    for number, column in enumerate(y.reshape(len(y), -1).T):
+        known = column[np.isfinite(column)].astype(np.float64)
+        if not len(known):
+            continue
+        with np.errstate(over="ignore"):  # values beyond float32 are an error elsewhere
+            error, deviation = np.abs(known - known.astype(np.float32)).max(), known.std()
+        if error > LARGEST_ROUNDING * deviation > 0:
+            name = spec.target_names[number] if spec.target_names else f"target{number}"
+            log.warning(
+                "%s, target %s: float32 rounds the values by up to %.3g, and their standard deviation is %.3g; "
+                "subtract a constant from all values, or change the unit",
+                *(source, name, error, deviation),
+            )
 
 
 def require_splits(splits: dict[str, GraphDataset]) -> None:

@@ -245,6 +245,26 @@ def test_a_class_without_rules_needs_trust_and_then_opens(tmp_path, monkeypatch)
     assert [len(graphs) for graphs in load_splits(dataset).values()] == [6, 2, 4]
 
 
+def test_labels_of_nodes_are_floats(tmp_path, monkeypatch):
+    """Several labels of each node of one graph: those of nodes of other splits are NaN."""
+    import torch_geometric.datasets
+    from torch_geometric.data import Data
+
+    class Labels(list):
+        """One graph with two labels for each node."""
+
+        def __init__(self, root):
+            edges, y = torch.tensor([[0, 1], [1, 0]]), torch.arange(20).reshape(10, 2) % 3 % 2
+            super().__init__([Data(x=torch.zeros(10, 1, dtype=torch.int64), edge_index=edges, y=y)])
+
+    monkeypatch.setattr(torch_geometric.datasets, "Labels", Labels, raising=False)
+    words = ("dataset.pyg.level=node", "dataset.pyg.task=multilabel", "dataset.split_mode=random")
+    splits = load_splits(open_data(tmp_path, "PyG-Labels", "none", *words, "dataset.trust_data=True"))
+    y_3NT = torch.stack([graphs.y for graphs in splits.values()])
+    assert torch.equal((~y_3NT.isnan()).sum(0), torch.ones(10, 2, dtype=torch.int64)), "each node is in one split"
+    assert torch.equal(y_3NT.nansum(0), (torch.arange(20).reshape(10, 2) % 3 % 2).float())
+
+
 def test_a_failed_download_says_which_file_to_put_where(tmp_path, monkeypatch):
     def refuse(*_args, **_kwargs):
         raise urllib.error.URLError("no route to host")
