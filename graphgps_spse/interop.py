@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import GraphDataset, flat_rows
+from graphgps_spse.data.base import GraphDataset, find_name_fault, flat_rows
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
 from graphgps_spse.files import write_atomic, write_json
@@ -317,6 +317,8 @@ def _meta_of(graphs: GraphDataset, task: str, target_names: tuple[str, ...], dir
         meta["num_classes"] = max(2, int(graphs.y.max()) + 1)
     elif graphs.y.is_floating_point() and bool(graphs.y.isnan().any()):
         meta["may_miss_targets"] = True
+    if fault := find_name_fault(target_names):
+        raise DataError(f"target_names: {fault}; give each target a name of its own")
     if target_names:
         meta["target_names"] = list(target_names)
     return meta

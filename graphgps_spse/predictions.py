@@ -6,7 +6,7 @@ Several runs are an ensemble: its prediction is the mean over runs, and the devi
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.identity import identity_of
-from graphgps_spse.data.base import GraphDataset, flat_rows
+from graphgps_spse.data.base import GraphDataset, flat_rows, is_unknown
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.molecule_splits import featurise_rows, molecule_split
 from graphgps_spse.data.molecules import MoleculeBlock
@@ -270,24 +270,18 @@ def predict_split(ensemble: Ensemble, split: str, out: Path, *, similarity: bool
     """Write a prediction for each graph, or each node, of a split of the runs' data set; return their number.
 
     Columns are those of the file for data sets from a CSV (see `predict_molecules`), otherwise the numbers of graph and
-    node, counted from 0 in the split, and the targets; then follow the predictions.
+    node, counted from 0 in the split, and the targets; then follow the predictions. Where the splits are nodes of one
+    graph, only nodes with a known target are written.
     """
     dataset = ensemble.dataset
     graphs = _own_split(ensemble, split)
-    columns: dict[str, Sequence[Any]] = {}
-    if isinstance(dataset, Smiles):
-        columns, kinds = _rows_of_file(dataset, split)
-    else:
-        columns["graph"] = range(len(graphs))
-        if graphs.level == "node":
-            sizes = graphs.sizes_G.tolist()
-            columns["graph"] = np.repeat(range(len(sizes)), sizes).tolist()
-            columns["node"] = [n for size in sizes for n in range(size)]
-        kinds = dict.fromkeys(columns, "whole number")
-        for name, values in zip(
-            ensemble.first.parts.task.column_names, graphs.y.reshape(-1, dataset.spec.num_targets).T
-        ):
-            columns[name], kinds[name] = values.tolist(), "number" if values.is_floating_point() else "whole number"
+    unknown_RT = is_unknown(graphs.y, of_classes=dataset.spec.num_classes > 0)
+    columns, kinds = (
+        _rows_of_file(dataset, split)
+        if isinstance(dataset, Smiles)
+        else _rows_of_graphs(graphs, ensemble.first.parts.task.column_names, unknown_RT)
+    )
+    left_out_R = unknown_RT.all(1) & (graphs.level == "node" and len(graphs) == 1)
     added = ensemble.column_kinds | ({SIMILARITY: "number"} if similarity else {})
     check_new_columns(out, list(kinds), list(added))
     nearest = _nearest_molecule(ensemble) if similarity else None
@@ -295,10 +289,29 @@ def predict_split(ensemble: Ensemble, split: str, out: Path, *, similarity: bool
         predicted = {name: values.tolist() for name, values in ensemble.predict(graphs, stored=True).items()}
         if nearest is not None:
             predicted[SIMILARITY] = [nearest.similarity(row.smiles) for row in dataset.rows[split]]
-        table.write({**columns, **predicted})
-    num_rows = len(columns[next(iter(columns))])
+        written_R = (~left_out_R).tolist()
+        table.write({name: [*compress(values, written_R)] for name, values in {**columns, **predicted}.items()})
+    num_rows = sum(written_R)
+    if not all(written_R):
+        log.info("%s: left out %s nodes whose target is not in this split", out, f"{int(left_out_R.sum()):,}")
     log.info("%s: %s predictions for %s, %s split", out, f"{num_rows:,}", graphs.name, split)
     return num_rows
+
+
+def _rows_of_graphs(
+    graphs: GraphDataset, targets: Sequence[str], unknown_RT: Tensor
+) -> tuple[dict[str, Sequence[Any]], dict[str, str]]:
+    """Return the numbers of graph and node and the targets of each row, None where unknown, and kinds of columns."""
+    columns: dict[str, Sequence[Any]] = {"graph": range(len(graphs))}
+    if graphs.level == "node":
+        sizes = graphs.sizes_G.tolist()
+        columns["graph"] = np.repeat(range(len(sizes)), sizes).tolist()
+        columns["node"] = [n for size in sizes for n in range(size)]
+    kinds = dict.fromkeys(columns, "whole number")
+    for name, values, unknown in zip(targets, graphs.y.T, unknown_RT.T):
+        columns[name] = [None if hidden else value for value, hidden in zip(values.tolist(), unknown.tolist())]
+        kinds[name] = "number" if values.is_floating_point() else "whole number"
+    return columns, kinds
 
 
 def _rows_of_file(dataset: Smiles, split: str) -> tuple[dict[str, Sequence[Any]], dict[str, str]]:

@@ -65,7 +65,7 @@ def load_splits_of_run(parts: Parts, device: torch.device, *, evaluate_test: boo
     """
     splits = load_splits(parts.dataset)
     require_splits(splits)
-    require_targets(splits)
+    require_targets(splits, parts.dataset.spec)
     if not evaluate_test:
         del splits["test"]
     parts.task.check_metrics({split: graphs.y for split, graphs in splits.items()})

@@ -122,6 +122,12 @@ def test_faulty_graphs_and_names_keep_their_rows(trained, own, tmp_path):
     assert all(row["a_predicted"] is None for row in rows if row["error"])
 
 
+def test_negative_integers_are_known_values(trained, tmp_path):
+    np.savez(tmp_path / "new.npz", **arrays() | {"y": np.array([[-3, 0], [0, -1], [2, 5]])})
+    assert predict(trained, tmp_path / "new.npz", tmp_path / "p.csv") == 0
+    assert [(row["a"], row["b"]) for row in read(tmp_path / "p.csv")] == [("-3", "0"), ("0", "-1"), ("2", "5")]
+
+
 def test_parquet_and_pyg_have_the_same_predictions(trained, own, tmp_path):
     given, graphs, table = arrays(), [], []
     for g in range(3):

@@ -157,6 +157,10 @@ def test_a_saved_folder_is_read_back(tmp_path):
     assert splits["train"].sizes_G.tolist() == [3, 2, 3] and splits["test"].y.tolist() == [[1.5], [0.5]]
     whole = from_pyg(graphs)
     assert torch.equal(splits["val"].edge_attr_EF, whole.edge_attr_EF[whole.edge_ptr[3] : whole.edge_ptr[4]])
+    with pytest.raises(
+        DataError, match=r"target_names: name 0 \(from 0\) is empty; give each target a name of its own"
+    ):
+        save_folder(graphs, {"train": [0], "val": [1], "test": [2]}, tmp_path / "other", target_names=[""])
     with pytest.raises(DataError, match="holds a data set already"):
         save_folder(graphs, {"train": [0], "val": [1], "test": [2]}, folder)
 

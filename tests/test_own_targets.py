@@ -117,6 +117,7 @@ def test_a_split_without_known_targets_is_refused(configure):
     targets = [f"{i},{'' if split == 'val' else i}" for i, split in enumerate(SPLITS)]
     with pytest.raises(DataError, match="val split: mae_b selects the best epoch.*b: no target is known"):
         run(configure(targets, "metric_best=mae_b", columns=("a", "b")))
-    targets = [f"{i},{'' if split == 'train' else i}" for i, split in enumerate(SPLITS)]
-    with pytest.raises(DataError, match="train split, target b: no value is known, so it cannot be learned"):
-        run(configure(targets, columns=("a", "b")))
+    targets = [f"{i % 2},{'' if split == 'train' else i % 2}" for i, split in enumerate(SPLITS)]
+    for words, keys in (((), {}), (("dataset.standardise=off",), {}), ((), {"task": "multilabel"})):
+        with pytest.raises(DataError, match="train split, target b: no value is known, so it cannot be learned; leave"):
+            run(configure(targets, *words, columns=("a", "b"), **keys))

@@ -12,6 +12,7 @@ import torch
 import yaml
 from data.lay_ogb import SMILES as PCQM_SMILES
 from data.lay_ogb import lay_pcqm
+from data.lay_pyg import lay_geom_gcn
 from data.poison import POISON, spread_poison
 from scripts_at import load_script
 from unprivileged import as_nobody
@@ -216,7 +217,29 @@ def test_labels_become_probabilities(tmp_path):
     rows = read(tmp_path / "p.csv")
     found = [float(row["a_probability"]) for row in rows]
     assert np.allclose(found, 1 / (1 + np.exp(-logits.numpy())), atol=1e-6)
-    assert [int(row["a_predicted"]) for row in rows] == [probability >= 0.5 for probability in found]
+    assert [int(row["a_predicted"]) for row in rows] == [probability > 0.5 for probability in found]
+
+
+def test_nodes_of_other_splits_are_not_written(tmp_path, monkeypatch):
+    """One graph for all splits: the classes of its other nodes are -1, unknown."""
+    lay_geom_gcn(tmp_path / "WebKB/texas/raw", "texas")
+    monkeypatch.setattr("graphgps_spse.data.pyg_datasets.find_known", lambda *_: None)  # miniature widths
+    monkeypatch.setattr("graphgps_spse.data.official_files.official_files", dict)
+    dataset = {"format": "PyG-WebKB", "name": "texas", "dir": str(tmp_path), "node_encoder_name": "LinearNode"}
+    config = CONFIG | {"dataset": dataset | {"edge_encoder_name": "DummyEdge"}, "out_dir": str(tmp_path / "results")}
+    config |= {"gnn": {"dim_inner": 32, "head": "inductive_node"}, "optim": {"max_epoch": 1}}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
+    run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
+    y = run_.dataset.load()["test"].y[:, 0].tolist()
+    known = [node for node, value in enumerate(y) if value >= 0]
+    assert 0 < predictions.predict_split(run_, "test", tmp_path / "p.csv") == len(known) < len(y)
+    rows = read(tmp_path / "p.csv")
+    assert [(int(row["node"]), int(row["target0"])) for row in rows] == [(node, y[node]) for node in known]
+    # Each row has the prediction of its node.
+    graphs = run_.dataset.load()["test"]
+    chances = run_.first.predict(graphs, run_.first.parts.storage).softmax(1)[known, 0]
+    assert np.allclose([float(row["target0_probability_0"]) for row in rows], chances.numpy(), atol=1e-6)
 
 
 def test_classes_of_nodes_of_your_own_graphs(tmp_path):

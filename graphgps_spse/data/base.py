@@ -348,9 +348,22 @@ class GraphDataset:
         return spread.to(self.y.device, non_blocking=True)
 
 
-def is_unknown(y: Tensor) -> Tensor:
-    """Return where targets are unknown: NaN among real targets and labels, -1 among classes."""
-    return torch.isnan(y) if y.is_floating_point() else y < 0
+def is_unknown(y: Tensor, *, of_classes: bool) -> Tensor:
+    """Return where targets are unknown: NaN among floats, -1 among integers that are classes. Other integers are known.
+
+    `of_classes`: whether the task is to predict classes or labels, and not values.
+    """
+    return y < 0 if of_classes and not y.is_floating_point() else torch.isnan(y)
+
+
+def find_name_fault(names: Sequence[str]) -> str:
+    """Return what is wrong with the names of targets; empty if each target has a name of its own."""
+    for number, name in enumerate(names):
+        if not name.strip():
+            return f"name {number} (from 0) is empty"
+        if name in names[:number]:
+            return f"two targets have the name '{name}'"
+    return ""
 
 
 def _widened(values: Tensor) -> Tensor:

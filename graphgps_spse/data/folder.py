@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec, find_name_fault
 from graphgps_spse.data.npz import read_npz
+from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.data.options import SourceOptions
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
@@ -71,6 +72,8 @@ class Folder:
         try:
             graphs = replace(split_of_arrays(self.spec, split, arrays), source=str(path))
             _check_values(self.spec, graphs)
+            if split == "train" and self.spec.task == "regression":
+                warn_of_rounding(arrays["y"], self.spec, str(path))
         except DataError as err:
             raise DataError(f"{path}: {err}") from err
         return graphs
@@ -142,6 +145,8 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
     names = meta.get("target_names", [])
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names) or len(names) not in (0, num_targets):
         raise DataError(f"{path}: target_names must be a list of {num_targets} names, one for each target")
+    if fault := find_name_fault(names):
+        raise DataError(f"{path}: target_names: {fault}; give each target a name of its own")
     flags = {key: meta.get(key, False) for key in ("may_miss_targets", "directed")}
     for key, value in flags.items():
         if not isinstance(value, bool):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import DatasetSpec, GraphDataset, is_unknown
+from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.folder import ARRAYS, read_meta, split_of_arrays
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import SPLITS
@@ -250,15 +250,15 @@ def keep_graphs(graphs: GraphDataset, numbers: np.ndarray) -> GraphDataset:
 
 
 def _targets(y: Any, arrays: Mapping[str, np.ndarray], spec: DatasetSpec) -> np.ndarray | None:
-    """Return targets [rows, T] in float64, NaN where unknown. Raises DataError for another shape."""
+    """Return targets [rows, T] in float64, NaN where unknown: NaN, and -1 for classes. Raises DataError for a shape."""
     if y is None:
         return None
     table = np.asarray(y)[:, None] if np.ndim(y) == 1 else np.asarray(y)
     rows = arrays["node_ptr"][-1] if spec.level == "node" else len(arrays["node_ptr"]) - 1
     if table.shape != (rows, spec.num_targets) or table.dtype.kind not in "iufb":
         raise DataError(f"y must be [{rows}, {spec.num_targets}] numbers, not {list(table.shape)}; or leave it out")
-    unknown = is_unknown(torch.from_numpy(np.ascontiguousarray(table))).numpy() if table.dtype.kind in "if" else False
-    return np.where(unknown, np.nan, table.astype(np.float64))
+    values = table.astype(np.float64)
+    return np.where(values < 0, np.nan, values) if spec.num_classes else values
 
 
 def _texts(path: Path, columns: Mapping[str, np.ndarray], num_graphs: int) -> dict[str, list[str]]:

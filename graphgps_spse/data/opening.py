@@ -1,12 +1,19 @@
 """Loading the splits of a data set, with errors for unreadable files and for splits without targets."""
 
+import logging
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec, is_unknown
 from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
+
+LARGEST_ROUNDING = 1e-3
+"""Rounding error of real targets in float32, as a share of their standard deviation, from which a warning is given."""
 
 
 def load_splits(dataset: Any) -> dict[str, GraphDataset]:
@@ -71,6 +78,23 @@ def check_classes(graphs: GraphDataset, num_classes: int) -> None:
         )
 
 
+def warn_of_rounding(y: np.ndarray, spec: DatasetSpec, source: str) -> None:
+    """Warn of each target, a column of y [R, T] or y [R], of which float32 loses more than LARGEST_ROUNDING."""
+    for number, column in enumerate(y.reshape(len(y), -1).T):
+        known = column[np.isfinite(column)].astype(np.float64)
+        if not len(known):
+            continue
+        with np.errstate(over="ignore"):  # values beyond float32 are an error elsewhere
+            error, deviation = np.abs(known - known.astype(np.float32)).max(), known.std()
+        if error > LARGEST_ROUNDING * deviation > 0:
+            name = spec.target_names[number] if spec.target_names else f"target{number}"
+            log.warning(
+                "%s, target %s: float32 rounds the values by up to %.3g, and their standard deviation is %.3g; "
+                "subtract a constant from all values, or change the unit",
+                *(source, name, error, deviation),
+            )
+
+
 def require_splits(splits: dict[str, GraphDataset]) -> None:
     """Raise DataError if train, val or test is missing."""
     missing = [split for split in ("train", "val", "test") if split not in splits]
@@ -79,10 +103,10 @@ def require_splits(splits: dict[str, GraphDataset]) -> None:
         raise DataError(f"the data set has no split {' and '.join(missing)}; load() returned {found or 'none'}")
 
 
-def require_targets(splits: dict[str, GraphDataset]) -> None:
+def require_targets(splits: dict[str, GraphDataset], spec: DatasetSpec) -> None:
     """Raise DataError if all targets of a split are unknown (NaN, or -1 for classes)."""
     for split, graphs in splits.items():
-        if graphs.may_miss_targets and bool(is_unknown(graphs.y).all()):
+        if graphs.may_miss_targets and bool(is_unknown(graphs.y, of_classes=spec.num_classes > 0).all()):
             raise DataError(
                 f"{graphs.source or graphs.name}, {split} split: all targets are unknown, so metrics are not "
                 "defined; add targets"

@@ -41,9 +41,11 @@ class PyGOptions(Options, section="dataset.pyg"):
                     f"dataset.pyg.targets: {spec.name} has no target '{name}'.{did_you_mean(name, known)} It has "
                     f"{', '.join(spec.target_names) or f'the columns 0 to {spec.num_targets - 1}'}"
                 )
-        if len(set(self.targets)) < len(self.targets):
-            raise ConfigError(f"dataset.pyg.targets: a target is listed twice: {', '.join(self.targets)}")
         places = [known.index(name) % spec.num_targets for name in self.targets]
+        if len(set(places)) < len(places):
+            raise ConfigError(
+                f"dataset.pyg.targets: a target is listed twice: {', '.join(self.targets)}; leave one out"
+            )
         return places or list(range(spec.num_targets))
 
 
@@ -145,7 +147,7 @@ class PyGDataset:
             inside_N3 = torch.zeros(len(graphs.y), 3, dtype=torch.bool)
             for number, rows in enumerate(self._divide(graphs.y[:, 0].numpy(), []).values()):
                 inside_N3[torch.from_numpy(rows), number] = True
-        unknown = -1 if self.spec.num_classes else torch.nan
+        unknown = torch.nan if graphs.y.is_floating_point() else -1
         return {
             split: replace(graphs, split=split, y=torch.where(inside_N3[:, number, None], graphs.y, unknown))
             for number, split in enumerate(SPLITS)

@@ -21,6 +21,7 @@ from graphgps_spse.data.molecule_cache import MoleculeCache, Molecules
 from graphgps_spse.data.molecule_checks import KINDS, MoleculeChecks, largest_fragment
 from graphgps_spse.data.molecule_rows import RowTable, SplitRows
 from graphgps_spse.data.molecules import count_workers
+from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.data.options import LARGEST_SPLIT, SourceOptions
 from graphgps_spse.data.smiles_columns import Layout, find_layout
 from graphgps_spse.data.smiles_file import BadRow, read_rows, write_list
@@ -219,6 +220,8 @@ class Smiles:
         rows = {split: np.array(part, np.int64) for split, part in self._divide(table, found).items()}
         smiles = _ReadSmiles(table.smiles, found.fragments)
         self.rows = {split: SplitRows(numbers, smiles, found.rows[part]) for split, part in rows.items()}
+        if self.task == "regression":
+            warn_of_rounding(table.targets, self.spec, str(self.file))
         dtype = torch.int64 if self.task == "multiclass" else torch.float32
         targets_RT, file = torch.from_numpy(table.targets).to(dtype), str(self.file)
         return {

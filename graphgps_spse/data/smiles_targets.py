@@ -14,6 +14,9 @@ MAX_CLASSES = 256
 FEW_CLASSES = 20
 """Different words up to which a column of text is taken for classes, in messages."""
 
+WORDS_FOR_UNKNOWN = ("#n/a", "<na>", "n/a", "na", "nan", "none", "null")
+"""Words, in lower case, that other programs write for empty cells. They are classes only where the user lists them."""
+
 _MAX_FLOAT32 = 3.4028234663852886e38
 
 
@@ -23,7 +26,9 @@ class TargetReader:
     def __init__(self, columns: Sequence[str], task: str, classes: Sequence[str] = ()) -> None:
         """`task` is a value of dataset.smiles.task, and `classes` are the names of the classes of multiclass."""
         self.columns, self.task = tuple(columns), task
-        self.numbers = {name: float(number) for number, name in enumerate(classes)}
+        self.numbers = {class_key(name): float(number) for number, name in enumerate(classes)}
+        self.numbers |= {name: float(number) for number, name in enumerate(classes)}
+        self.classes = tuple(classes)
         self.words: dict[str, Counter[str]] = {column: Counter() for column in columns}
         """Column -> cells that are not numbers, and how often they occur."""
         self.num_read = Counter[str]()
@@ -38,9 +43,10 @@ class TargetReader:
             return math.nan
         if self.task == "multiclass":
             name = class_name(text)
-            if name not in self.numbers:
-                raise ValueError(f"{column}: '{text[:40]}' is none of the classes {_listing(list(self.numbers))}")
-            return self.numbers[name]
+            number = self.numbers.get(name, self.numbers.get(class_key(text)))
+            if number is None:
+                raise ValueError(f"{column}: '{text[:40]}' is none of the classes {_listing(self.classes)}")
+            return number
         value = to_float(text)
         if math.isnan(value):
             self.words[column][text[:40]] += 1
@@ -66,10 +72,19 @@ class TargetReader:
 def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]:
     """Return the classes in a column of a CSV: integers in numerical order, otherwise names in alphabetical order.
 
-    Raises DataError unless there are 2 to MAX_CLASSES.
+    An integer that is written in several ways, such as 1, +1 and 01, is one class. Raises DataError unless there are 2
+    to MAX_CLASSES, and for words that other programs write for unknown targets.
     """
     rows = (row for row in read_rows(file, smiles_column, [column]) if isinstance(row, SmilesRow))
-    found = Counter(class_name(row.cells[0]) for row in rows if row.cells[0])
+    written = Counter(class_name(row.cells[0]) for row in rows if row.cells[0])
+    unknown = {word: number for word, number in written.items() if word.lower() in WORDS_FOR_UNKNOWN}
+    if unknown:
+        cells = ", ".join(f"'{word}' ({number:,} rows)" for word, number in unknown.items())
+        raise DataError(
+            f"{file}: column '{column}' holds {cells}: if these targets are unknown, leave the cells empty; if it is a "
+            "class, list all classes in dataset.smiles.classes"
+        )
+    found = _merge_integers(written)
     if not 1 < len(found) <= MAX_CLASSES:
         if len(found) > MAX_CLASSES:
             problem = f"{len(found):,} different values, too many for classes: set dataset.smiles.task=regression, or "
@@ -86,6 +101,21 @@ def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]
 def class_name(text: str) -> str:
     """Return the class of a cell. Tables with empty cells write integers as 1.0, which is the class 1."""
     return re.sub(r"^([+-]?\d+)\.0+$", r"\1", text)
+
+
+def class_key(text: str) -> str:
+    """Return the class of a cell, integers in their shortest form: 1 for 1, +1, 01 and 1.0."""
+    name = class_name(text)
+    return str(int(name)) if re.fullmatch(r"[+-]?\d+", name) else name
+
+
+def _merge_integers(written: Counter[str]) -> Counter[str]:
+    """Return classes and their numbers of rows. Spellings are kept, unless there are several of one integer."""
+    spellings: dict[str, set[str]] = {}
+    for name in written:
+        spellings.setdefault(class_key(name), set()).add(name)
+    merged = {key if len(names) > 1 else min(names): names for key, names in spellings.items()}
+    return Counter({name: sum(written[each] for each in names) for name, names in merged.items()})
 
 
 def to_float(text: str) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import DatasetSpec, GraphDataset, count_rows, flat_rows
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, count_rows, flat_rows, is_unknown
 
 _CHUNK_ROWS = 1 << 20  # nodes and edges that are processed at a time, because mapped arrays may not fit into memory
 
@@ -192,7 +192,7 @@ def _count_properties(graphs: GraphDataset, first: int, last: int) -> tuple[np.n
 
 def _summarise_target(y: Tensor, spec: DatasetSpec, number: int) -> TargetSummary:
     name = spec.target_names[number] if spec.target_names else f"target{number}"
-    known = y[~torch.isnan(y)].double() if y.is_floating_point() else y.double()
+    known = y[~is_unknown(y, of_classes=spec.num_classes > 0)].double()
     counts: tuple[int, ...] = ()
     if spec.num_classes:
         counts = tuple(torch.bincount(known.long(), minlength=spec.num_classes).tolist())

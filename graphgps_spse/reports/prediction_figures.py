@@ -116,11 +116,14 @@ def _draw_values(table: dict[str, list[str]], name: str, left: Axes, right: Axes
 
 def _draw_classes(table: dict[str, list[str]], name: str, left: Axes, right: Axes) -> None:
     columns = _scores(table, name)
-    for number, column in enumerate(columns):
-        kind = column.removeprefix(f"{name}_probability").removeprefix("_")
+    kinds = [column.removeprefix(f"{name}_probability").removeprefix("_") for column in columns]
+    classes = kinds if len(kinds) > 1 else ["0", "1"]
+    # Other cells are unknown targets: they are empty, and earlier versions wrote -1.
+    is_known = np.array([any(_is_class(text, each) for each in classes) for text in table[name]])
+    for number, (column, kind) in enumerate(zip(columns, kinds)):
         score = _numbers(table[column])
         positive = np.array([_is_class(text, kind or "1") for text in table[name]])
-        known = np.array([bool(text) for text in table[name]]) & np.isfinite(score)
+        known = is_known & np.isfinite(score)
         positive, score = positive[known], score[known]
         if positive.all() or not positive.any():
             continue  # neither curve is defined

@@ -43,7 +43,7 @@ def fit_class_weights(y: Tensor, classes: Sequence[str], weights: Sequence[float
     """
     rows = []
     for name, column in zip(names, y.cpu().T):
-        known = column[~is_unknown(column)].long()
+        known = column[~is_unknown(column, of_classes=True)].long()
         count_C = torch.bincount(known, minlength=len(classes)).double()
         weight_C = torch.tensor(weights).double() if weights else 1 / count_C.clamp_min(1)
         mean = (weight_C * count_C).sum() / count_C.sum().clamp_min(1)

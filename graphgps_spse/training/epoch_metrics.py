@@ -16,12 +16,18 @@ class EpochMetrics:
     def __init__(self, metrics: Accumulator, device: torch.device) -> None:
         self.metrics, self.device = metrics, device
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.weight_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.num_graphs = self.num_batches = 0
         self._seconds_before, self._started = 0.0, time.perf_counter()
 
-    def update(self, loss: Tensor, pred: Tensor, y: Tensor, num_graphs: int) -> None:
-        """Add one batch with its mean loss, its predictions [B or N, dim_out] and its targets [B or N, T]."""
-        self.loss_sum += loss.detach().double() * num_graphs
+    def update(self, loss: Tensor, pred: Tensor, y: Tensor, num_graphs: int, known: Tensor | float = 1.0) -> None:
+        """Add one batch with its mean loss, its predictions [B or N, dim_out] and its targets [B or N, T].
+
+        The loss is a mean over known targets, and `known` is their share, a number or a float64 scalar.
+        """
+        weight = num_graphs * known
+        self.loss_sum += loss.detach().double() * weight
+        self.weight_sum += weight
         self.metrics.update(pred.detach(), y)
         self.num_graphs += num_graphs
         self.num_batches += 1
@@ -36,8 +42,11 @@ class EpochMetrics:
         return self._seconds_before + time.perf_counter() - self._started
 
     def mean_loss(self) -> float:
-        """Return the mean loss over graphs. Node-level batches are weighted by graphs, too, not by nodes."""
-        return self.loss_sum.item() / self.num_graphs
+        """Return the mean loss over graphs, or over known targets of graphs if some are unknown.
+
+        Node-level batches are weighted by graphs, too, not by nodes.
+        """
+        return self.loss_sum.item() / (self.weight_sum.item() or 1.0)
 
     def compute(self, split: str) -> dict[str, float]:
         """Return loss, metrics, times in seconds, and graphs per second.
@@ -56,6 +65,7 @@ class EpochMetrics:
         """Return plain types and tensors, the argument of `load`."""
         return {
             "loss_sum": self.loss_sum.item(),
+            "weight_sum": self.weight_sum.item(),
             "num_graphs": self.num_graphs,
             "num_batches": self.num_batches,
             "seconds": self.seconds,
@@ -66,6 +76,7 @@ class EpochMetrics:
         """Continue from a value that `state` returned."""
         self.start_clock()
         self.loss_sum.fill_(state["loss_sum"])
+        self.weight_sum.fill_(state.get("weight_sum", state["num_graphs"]))  # earlier versions counted graphs
         self.num_graphs, self.num_batches = state["num_graphs"], state["num_batches"]
         self._seconds_before = state["seconds"]
         if self.num_batches:

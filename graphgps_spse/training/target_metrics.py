@@ -93,10 +93,10 @@ def target_metric_names(names: Sequence[str], target_names: Sequence[str]) -> tu
 def compute_metrics(names: Sequence[str], pred: Tensor, y: Tensor, target_names: Sequence[str]) -> dict[str, float]:
     """Return each metric by name: its mean over the targets, and NAME_TARGET of each if there are several.
 
-    `y` [R, T] holds floats with NaN for unknown, or int64 classes with -1 for unknown. `pred` is [R, T], values or
-    logits of class 1, or [R, T * C], logits of C classes, target after target. A metric without a value for a target
-    (`find_undefined`) is left out there, and its mean is over the other targets. Raises DataError for a value that is
-    not finite.
+    `y` [R, T] holds floats with NaN for unknown, or int64: values, or classes with -1 for unknown. `pred` is [R, T],
+    values or logits of class 1, or [R, T * C], logits of C classes, target after target. A metric without a value for
+    a target (`find_undefined`) is left out there, and its mean is over the other targets. Raises DataError for a value
+    that is not finite.
     """
     values: dict[str, float] = {}
     pred, y = pred.detach().double().cpu(), y.cpu()
@@ -140,7 +140,7 @@ def find_undefined(
 
 def _known(y: Tensor, *, of_classes: bool) -> Tensor:
     """Return the known targets of a column y [R]: int64 classes or float64 values."""
-    y = y[~is_unknown(y)]
+    y = y[~is_unknown(y, of_classes=of_classes)]
     return y.long() if of_classes else y.double()
 
 
@@ -149,7 +149,7 @@ def _known_rows(pred: Tensor, y: Tensor, *, of_classes: bool) -> list[tuple[Tens
     num_rows, num_targets = y.shape
     columns = []
     for t in range(num_targets):
-        is_known = ~is_unknown(y[:, t])
+        is_known = ~is_unknown(y[:, t], of_classes=of_classes)
         rows = pred.reshape(num_rows, num_targets, -1)[is_known, t]
         if not of_classes:
             rows = rows[:, 0]

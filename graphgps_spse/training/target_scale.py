@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphgps_spse.errors import DataError
-
 log = logging.getLogger(__name__)
 
 
@@ -30,17 +28,11 @@ class TargetScale(nn.Module):
     def fit(self, y: Tensor, names: Sequence[str]) -> None:
         """Set mean and standard deviation to those of the known rows of y [R, T]; NaN is unknown.
 
-        A target whose values are all equal gets 1 as its deviation, with a warning. Raises DataError for a target
-        without a known value. `names` are those of the targets, for messages.
+        A target whose values are all equal gets 1 as its deviation, with a warning. Each target must have a known
+        value. `names` are those of the targets, for messages.
         """
         y = y.double().cpu()
         num_known = (~torch.isnan(y)).sum(0)
-        for name, number in zip(names, num_known.tolist()):
-            if not number:
-                raise DataError(
-                    f"train split, target {name}: no value is known, so it cannot be learned; leave this target out, "
-                    "or add values"
-                )
         mean = y.nansum(0) / num_known
         std = ((y - mean).square().nansum(0) / num_known).sqrt()
         for name, center, spread in zip(names, mean.tolist(), std.tolist()):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import DatasetSpec
+from graphgps_spse.data.base import DatasetSpec, find_name_fault, is_unknown
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import metrics as registered_metrics
@@ -76,6 +76,8 @@ class Task(ABC):
         `standardise`: "auto" standardises the values that user data have as targets, or targets of mixed units.
         `class_weights`: see `parse_class_weights`.
         """
+        if fault := find_name_fault(spec.target_names):
+            raise ConfigError(f"{spec.name}: target_names: {fault}; give each target a name of its own")
         self.spec = spec
         self.loss_fun = (spec.loss or self.losses[0]) if loss_fun == "auto" else loss_fun
         self.metric = spec.metric if metric == "auto" else metric
@@ -188,13 +190,19 @@ class Task(ABC):
     def fit(self, y: Tensor, device: torch.device) -> None:
         """Take the scale of the targets and the weights of classes from the training targets y [R, T].
 
-        Weights are put on `device`. Raises DataError for a target to standardise that has no known value.
+        Weights are put on `device`. Each target must have a known value (`check_metrics`).
         """
         if self.target_scale is not None:
             self.target_scale.fit(y, self.column_names)
         if self._has_weights:
             weights_TC = fit_class_weights(y, self.class_labels, self._given_weights, self.column_names)
             self.class_weights_TC = weights_TC.to(device)
+
+    def known_share(self, y: Tensor) -> Tensor | float:
+        """Return the share of known targets among y [B, T] of graphs, a float64 scalar; 1 if none can be missing."""
+        if self.spec.level != "graph" or not self.spec.may_miss_targets:
+            return 1.0
+        return 1 - is_unknown(y, of_classes=self.spec.num_classes > 0).double().mean()
 
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.
@@ -252,8 +260,10 @@ class Task(ABC):
     def check_metrics(self, targets: Mapping[str, Tensor]) -> None:
         """Log which registered metrics have no value for the targets [R, T] of each split, and why.
 
-        Raises DataError if the selected or the reported metric is among them.
+        Raises DataError if the selected or the reported metric is among them, and for a target that cannot be learned.
         """
+        if self.spec.may_miss_targets and "train" in targets:
+            self._check_learnable(targets["train"])
         for split, y in targets.items():
             found = find_undefined(self.registered, y, self.column_names, self.spec.num_classes)
             for name in dict.fromkeys((self.metric, self.reported_metric)):
@@ -264,6 +274,16 @@ class Task(ABC):
                     lines.setdefault(f"{target}: {reason}", []).append(name)
             for line, names in lines.items():
                 log.warning("%s split, target %s; left out: %s", split, line, ", ".join(names))
+
+    def _check_learnable(self, y: Tensor) -> None:
+        """Raise DataError if a target has no known training value, or warn if splits are public and so fixed."""
+        unknown_T = is_unknown(y, of_classes=self.spec.num_classes > 0).all(0).tolist()
+        for name, unknown in zip(self.column_names, unknown_T):
+            problem = f"train split, target {name}: no value is known, so it cannot be learned"
+            if unknown and (self.spec.own_data or self.target_scale is not None):
+                raise DataError(f"{self.spec.name}, {problem}; leave this target out, or add values")
+            if unknown:
+                log.warning("%s, %s; the benchmark's metrics count it all the same", self.spec.name, problem)
 
     def _require_defined(self, metric: str, split: str, found: Mapping[str, Mapping[str, str]]) -> None:
         """Raise DataError if a metric, or the mean of a metric over all targets, has no value."""

@@ -158,8 +158,8 @@ class MultiLabel(Task):
         return {f"{name}_probability": values for name, values in zip(self.column_names, pred.sigmoid().T)}
 
     def classes(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the labels: 1 for a probability of at least 0.5, otherwise 0."""
-        return {f"{name}_predicted": (outputs[f"{name}_probability"] >= 0.5).long() for name in self.column_names}
+        """Return the labels: 1 for a probability above 0.5, otherwise 0, as the metrics count them."""
+        return {f"{name}_predicted": (outputs[f"{name}_probability"] > 0.5).long() for name in self.column_names}
 
     def accumulator(self, device: torch.device) -> Accumulator:
         """Return every score, as ranking needs them all."""

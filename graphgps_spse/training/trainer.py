@@ -171,7 +171,7 @@ class Trainer(TrainingState):
             weight = len(found.index_B) if self.options.batch_accumulation > 1 else 1
             # DistributedDataParallel takes the mean over processes, and the sum is needed.
             self.scaler.scale(found.loss * (weight * self.processes.count)).backward()
-        self.metrics.update(found.loss, found.pred, found.y, len(found.index_B))
+        self.metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.known)
         return found.index_B
 
     def _update(self, group: list[Tensor]) -> None:

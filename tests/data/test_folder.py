@@ -130,6 +130,15 @@ def test_what_is_wrong_in_npz_is_named(tmp_path, change, words):
         load(lay(tmp_path / "mine", **change)).load()
 
 
+def test_targets_that_float32_rounds_away_are_named(tmp_path, caplog):
+    """Near -2.5e8, floats of 32 bits are 16 apart: half of that is more than a thousandth of the deviation."""
+    y = np.array([[-2.5e8, -2.5e5], [-2.5e8 + 3, -2.5e5 + 900], [-2.5e8 + 9, np.nan]])
+    load(lay(tmp_path / "mine", y=y)).load()
+    (message,) = caplog.messages
+    assert "train.npz, target target0: float32 rounds the values by up to 7, " in message
+    assert message.endswith("standard deviation is 3.74; subtract a constant from all values, or change the unit")
+
+
 def test_classes_are_checked(tmp_path):
     meta = {"task": "classification", "num_classes": 2, "node_features": {"kind": "types", "size": 4}}
     folder = lay(tmp_path / "mine", meta, edge_attr=None, y=np.array([0, 1, 2]))
@@ -178,6 +187,8 @@ def test_files_that_cannot_be_read(tmp_path):
             "num_classes must be an integer of at least 2, not None",
         ),
         ({"target_names": ["a"]}, "target_names must be a list of 2 names"),
+        ({"target_names": ["a", "a"]}, "target_names: two targets have the name 'a'; give each target a name of its"),
+        ({"target_names": ["a", " "]}, r"target_names: name 1 \(from 0\) is empty"),
         ({"level": "edge"}, "level: unknown value 'edge'. Known: graph, node"),
         ({"may_miss_targets": 1}, "may_miss_targets must be true or false, not 1"),
         ({"node_features": "types"}, "node_features must be an object such as"),

@@ -21,8 +21,9 @@ from graphgps_spse.sizes import check_batches
 @pytest.mark.parametrize(("name", "width", "classes"), [("ogbn-arxiv", 128, 40), ("ogbn-products", 100, 47)])
 def test_the_graph_is_that_of_the_library(tmp_path, name, width, classes):
     lay_ogbn(tmp_path, name, width=width, classes=classes)
-    splits = load_splits(open_ogb(tmp_path, name))
-    require_targets(splits)
+    dataset = open_ogb(tmp_path, name)
+    splits = load_splits(dataset)
+    require_targets(splits, dataset.spec)
     raw = tmp_path / name.replace("-", "_") / "raw"
     (graph,) = read_csv_graph_raw(str(raw), add_inverse_edge=name == "ogbn-products")
     for graphs, known in zip(splits.values(), (range(6), range(6, 9), range(9, 12))):

@@ -137,11 +137,12 @@ def test_a_folder_that_may_be_read_and_not_written(open_folder):
 
 def test_a_split_without_a_known_target_is_named():
     graphs = make_dataset(y=torch.full((3, 1), torch.nan), may_miss_targets=True)
-    require_targets({"train": make_dataset(), "val": make_dataset(may_miss_targets=True)})
+    spec = SimpleNamespace(num_classes=0)
+    require_targets({"train": make_dataset(), "val": make_dataset(may_miss_targets=True)}, spec)
     with pytest.raises(DataError, match="test split: all targets are unknown"):
-        require_targets({"train": make_dataset(), "test": graphs})
+        require_targets({"train": make_dataset(), "test": graphs}, spec)
     with pytest.raises(DataError, match="^mine.csv, test split: all targets are unknown"):
-        require_targets({"test": replace(graphs, source="mine.csv")})
+        require_targets({"test": replace(graphs, source="mine.csv")}, spec)
 
 
 def test_a_class_beyond_the_number_of_classes_is_named():

@@ -182,7 +182,7 @@ def test_nodes_of_other_splits_are_unknown(tmp_path, kind, monkeypatch):
     dataset = open_data(tmp_path, f"PyG-{kind}", name, "dataset.split_index=3")
     assert (dataset.spec.level, dataset.spec.num_classes, dataset.spec.may_miss_targets) == ("node", 5, True)
     splits, graph = load_splits(dataset), reference()[0]
-    require_targets(splits)
+    require_targets(splits, dataset.spec)
     for split, graphs in splits.items():
         assert_equal_graphs(graphs, 0, graph, level="node")
         inside = graph[f"{split}_mask"][:, 3]
@@ -243,6 +243,26 @@ def test_a_class_without_rules_needs_trust_and_then_opens(tmp_path, monkeypatch)
     dataset = open_data(tmp_path, "PyG-Squares", "x", *words, "dataset.trust_data=True")
     assert dataset.spec.node_input == ("types", 2)
     assert [len(graphs) for graphs in load_splits(dataset).values()] == [6, 2, 4]
+
+
+def test_labels_of_nodes_are_floats(tmp_path, monkeypatch):
+    """Several labels of each node of one graph: those of nodes of other splits are NaN."""
+    import torch_geometric.datasets
+    from torch_geometric.data import Data
+
+    class Labels(list):
+        """One graph with two labels for each node."""
+
+        def __init__(self, root):
+            edges, y = torch.tensor([[0, 1], [1, 0]]), torch.arange(20).reshape(10, 2) % 3 % 2
+            super().__init__([Data(x=torch.zeros(10, 1, dtype=torch.int64), edge_index=edges, y=y)])
+
+    monkeypatch.setattr(torch_geometric.datasets, "Labels", Labels, raising=False)
+    words = ("dataset.pyg.level=node", "dataset.pyg.task=multilabel", "dataset.split_mode=random")
+    splits = load_splits(open_data(tmp_path, "PyG-Labels", "none", *words, "dataset.trust_data=True"))
+    y_3NT = torch.stack([graphs.y for graphs in splits.values()])
+    assert torch.equal((~y_3NT.isnan()).sum(0), torch.ones(10, 2, dtype=torch.int64)), "each node is in one split"
+    assert torch.equal(y_3NT.nansum(0), (torch.arange(20).reshape(10, 2) % 3 % 2).float())
 
 
 def test_a_failed_download_says_which_file_to_put_where(tmp_path, monkeypatch):
@@ -319,3 +339,5 @@ def test_targets_of_qm9_are_standardised_and_can_be_chosen(tmp_path):
         open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[gaps]")
     with pytest.raises(ConfigError, match="a target is listed twice: gap, gap"):
         open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[gap, gap]")
+    with pytest.raises(ConfigError, match="a target is listed twice: mu, 0; leave one out"):
+        open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[mu, '0']")

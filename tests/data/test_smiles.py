@@ -65,6 +65,14 @@ def test_split_by_column_is_what_stands_there(load):
     assert splits["val"].batch([1]).edge_index_2E.shape == (2, 0)
 
 
+def test_targets_that_float32_rounds_away_are_named(load, caplog):
+    load(SPLIT_IN_THREE).load()
+    assert not any("float32" in message for message in caplog.messages)
+    load(table(f"{s},{-2.5e8 + i},{('train', 'val', 'test')[i % 3]}" for i, s in enumerate(GOOD))).load()
+    (message,) = (message for message in caplog.messages if "float32" in message)
+    assert "mine.csv, target y: float32 rounds the values by up to 7, " in message
+
+
 def test_name_is_the_file_s_unless_it_is_given(load):
     dataset = load(SPLIT_IN_THREE)
     assert dataset.spec.name == "mine" and dataset.spec.target_names == ("y",)

@@ -20,6 +20,8 @@ def write(tmp_path, cells):
         (["10", "2", "", "-1", "2.0", "+3"], ("-1", "2", "+3", "10")),  # tables with empty cells hold 2.0 for 2
         (["toxic", "safe", "Safe", "toxic"], ("Safe", "safe", "toxic")),
         (["1", "b", "2.5"], ("1", "2.5", "b")),
+        (["01", "1", "+1.0", "-0", "0", "2"], ("0", "1", "2")),  # several spellings of one integer
+        (["01", "02", "10"], ("01", "02", "10")),  # one spelling of each, such as codes
     ],
 )
 def test_classes_of_a_file_are_sorted(tmp_path, cells, classes):
@@ -31,6 +33,7 @@ def test_classes_of_a_file_are_sorted(tmp_path, cells, classes):
     [
         (["a", "", "a"], r"'y' holds the class 'a' alone \(2 rows\); at least two"),
         (["", ""], "'y' holds no value at all; add targets, or name another column"),
+        (["low", "NaN", "n/a", "None", "NaN"], r"'y' holds 'NaN' \(2 rows\), 'n/a' \(1 rows\), 'None' \(1 rows\): if "),
         (range(300), "'y' holds 300 different values, too many for classes: set dataset.smiles.task=regression"),
     ],
 )
@@ -45,6 +48,13 @@ def test_classes_are_numbers_in_the_order_of_their_names():
     assert math.isnan(reader.read([""])[0])
     with pytest.raises(ValueError, match="y: 'High' is none of the classes 'low', '2', 'high'"):
         reader.read(["High"])
+
+
+def test_spellings_of_an_integer_are_one_class_unless_both_are_listed():
+    for classes, numbers in ((("0", "1"), [1, 1, 1, 0]), (("1", "01", "-0"), [0, 1, 0, 2])):
+        reader = TargetReader(["y"], "multiclass", classes)
+        assert [reader.read([cell])[0] for cell in ("1", "01", "+1.0", "0")] == numbers
+    assert TargetReader(["y"], "multiclass", ("low", "None")).read(["None"]) == (1.0,), "listed, so it is a class"
 
 
 def test_only_zeros_after_the_point_are_ignored():

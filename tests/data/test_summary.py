@@ -92,6 +92,9 @@ def test_targets():
     spec = DatasetSpec("n", "graph", "classification", 1, 3, "accuracy", *inputs)
     (classes,) = summarise(dataset([(1, [])] * 4, torch.tensor([[0], [2], [2], [2]])), spec).targets
     assert classes.counts == (1, 0, 3) and classes.name == "target0"
+    y = torch.tensor([[-1], [2], [1], [-1]])  # nodes of other splits
+    (classes,) = summarise(dataset([(1, [])] * 4, y, may_miss_targets=True), spec).targets
+    assert (classes.missing, classes.counts, classes.values) == (2, (0, 1, 1), ValueRange(1, 1.5, 2))
 
 
 def test_some_graphs_of_a_split():

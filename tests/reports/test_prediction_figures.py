@@ -40,6 +40,18 @@ def test_labels_and_classes_have_curves(tmp_path):
     assert len(of_classes.lines) == 3 and [t.get_text() for t in precision.get_legend().get_texts()] == ["x", "y"]
 
 
+def test_unknown_targets_are_not_negatives(tmp_path):
+    """Files of earlier versions have -1 for nodes of other splits; -1 may also be the name of a class."""
+    rows = ["k,k_predicted,k_probability_0,k_probability_1", "0,0,0.9,0.1", "1,1,0.2,0.8", "-1,1,0.1,0.9"]
+    for head in (rows[0], rows[0].replace("_0", "_-1")):
+        (tmp_path / "p.csv").write_text("\n".join([head, *rows[1:]]) + "\n")
+        _, precision = draw_predictions(tmp_path / "p.csv").axes
+        assert precision.lines[1].get_ydata() == [0.5, 0.5], "of two known rows, one is positive"
+    labels = ["a,a_predicted,a_probability", "1,1,0.9", "0,0,0.2", "-1,1,0.95", ",1,0.8"]
+    (tmp_path / "a.csv").write_text("\n".join(labels) + "\n")
+    assert draw_predictions(tmp_path / "a.csv").axes[0].get_title() == "a: ROC-AUC 1.000, n 2"
+
+
 def test_files_without_true_values_are_refused(tmp_path):
     (tmp_path / "p.csv").write_text("row,y_predicted\n2,1\n")
     with pytest.raises(DataError, match="has no column with the true values"):

@@ -1,10 +1,11 @@
 import pytest
 import torch
-from tiny_run import split
+from tiny_run import spec, split
 
 from graphgps_spse.errors import DataError
 from graphgps_spse.training.epoch_metrics import EpochMetrics
 from graphgps_spse.training.metrics import RegressionErrors
+from graphgps_spse.training.tasks import Regression
 
 CPU = torch.device("cpu")
 
@@ -34,6 +35,21 @@ def test_state_counts_on():
     assert (second.num_graphs, second.num_batches) == (8, 2)
     ours, theirs = second.compute("train"), first.compute("train")
     assert (ours["loss"], ours["mae"]) == (theirs["loss"], theirs["mae"]) and ours["loss"] == pytest.approx(0.2)
+
+
+def test_loss_with_unknown_targets_is_the_mean_over_known_ones_for_every_batch_size():
+    pred, y = torch.randn(12, 2), torch.randn(12, 2)
+    y[:5, 0] = y[7:, 1] = torch.nan
+    task = Regression(spec(num_targets=2, may_miss_targets=True))
+    for size in (1, 5, 12):
+        metrics = EpochMetrics(task.new_metrics(CPU), CPU)
+        for rows in torch.arange(12).split(size):
+            found = pred[rows], y[rows]
+            metrics.update(task.loss(*found), *found, len(rows), task.known_share(y[rows]))
+        assert metrics.mean_loss() == pytest.approx(float((pred - y).abs().nanmean()), rel=1e-6)
+        again = EpochMetrics(task.new_metrics(CPU), CPU)
+        again.load(metrics.state())
+        assert again.mean_loss() == metrics.mean_loss()
 
 
 def test_a_split_without_metrics_is_named():

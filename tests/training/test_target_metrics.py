@@ -65,6 +65,13 @@ def test_several_targets_of_several_classes():
     assert values == {"accuracy": 0.75, "accuracy_a": 1, "accuracy_b": 0.5}
 
 
+def test_negative_integers_are_known_values_but_no_classes():
+    y, pred = torch.tensor([[-6], [3], [0]]), torch.zeros(3, 1)
+    assert compute_metrics(["mae"], pred, y, ["a"]) == {"mae": 3}
+    assert find_undefined(["r2"], torch.tensor([[-1], [-2]]), ["a"], 0) == {}
+    assert compute_metrics(["accuracy"], pred, torch.tensor([[-1], [0], [1]]), ["a"]) == {"accuracy": 0.5}
+
+
 def test_batches_and_a_restart_give_the_same_as_all_rows_at_once():
     pred, y, names = torch.randn(50, 2), torch.randn(50, 2), ["mae", "r2", "spearman"]
     whole = compute_metrics(names, pred, y, ["a", "b"])

@@ -171,6 +171,8 @@ def test_outputs_are_what_people_read():
         for column, values in expected.items():
             assert outputs[column].tolist() == pytest.approx(values)
         assert {column: values.tolist() for column, values in task_of(name).classes(outputs).items()} == classes
+    tie = {name: torch.tensor([0.5, 0.51]) for name in labels}
+    assert task_of("multilabel").classes(tie)["target3_predicted"].tolist() == [0, 1], "as the metric accuracy has it"
     cycles = task_of("cycles")
     outputs = cycles.outputs(torch.tensor([[0.0, third, -torch.inf, third, 0.0, -torch.inf]]))
     assert [values.item() for values in outputs.values()] == pytest.approx([0.25, 0.75, 0, 0.75, 0.25, 0])
@@ -243,6 +245,12 @@ def test_the_metric_of_a_benchmark_may_be_a_registered_one():
     assert (task.all_metric_names, task.reported_metric) == (("loss", "ap", "auc"), "auc")
 
 
+def test_two_targets_of_one_name_are_refused():
+    """Metrics and columns of predictions are by name: one of the two would vanish."""
+    with pytest.raises(ConfigError, match="tiny: target_names: two targets have the name 'a'; give each"):
+        Regression(replace(OWN["regression"], target_names=("a", "b", "a")))
+
+
 def test_metrics_that_do_not_suit():
     with pytest.raises(ConfigError, match="metrics: 'auc' does not suit tiny .regression.; it takes the value metrics"):
         Regression(SPECS["regression"], metrics=("auc",))
@@ -272,6 +280,14 @@ def test_a_metric_without_a_value_is_said_and_is_an_error_where_it_selects(caplo
     for metric, known in (("r2_a", y), ("r2", y[:1])):
         with pytest.raises(DataError, match=f"val split: {metric} selects.*equal.*set metric_best"):
             Regression(OWN["regression"], metric=metric).check_metrics({"train": torch.randn(3, 3), "val": known})
+
+
+def test_a_label_of_public_data_without_training_values_is_a_warning(caplog):
+    y = torch.tensor([[1.0, math.nan], [0.0, math.nan]])
+    public = replace(SPECS["multilabel"], num_targets=2, may_miss_targets=True)
+    tasks.get("multilabel")(public).check_metrics({"train": y, "val": y})
+    (message,) = caplog.messages
+    assert message.startswith("tiny, train split, target target1: no value is known, so it cannot be learned")
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "weighted_cross_entropy"])
