@@ -98,7 +98,7 @@ class Trainer(TrainingState):
         self.forward = torch.compile(model, dynamic=True) if options.compile else model
         self.forward_in_training = processes.wrap(self.forward)
         self.stop, self._channels = StopSignals(), ConstantChannelGuard(model)
-        self._group: list[Tensor] = []  # for each batch since the last optimiser step, the numbers of its graphs
+        self._group: list[tuple[Tensor, Tensor | float]] = []  # batches since the last optimiser step: see _backward
         self._reported = 0
 
     def fit(self) -> FitResult:
@@ -159,32 +159,36 @@ class Trainer(TrainingState):
         rate = self.optimizer.param_groups[0]["lr"]
         return self.metrics.compute("train") | {"params": self.num_parameters, "lr": rate}
 
-    def _backward(self, batch: GraphBatch | None, completes: bool) -> Tensor:
-        """Add the gradient of a batch to the parameters; return the numbers of its graphs [B].
+    def _backward(self, batch: GraphBatch | None, completes: bool) -> tuple[Tensor, Tensor | float]:
+        """Add the gradient of a batch to the parameters; return the numbers of its graphs [B] and its weight.
 
-        It is the gradient of the mean loss, or of the sum if several batches make a step. `completes`: it is the last
-        batch of the step, so the gradients of all processes are summed.
+        It is the gradient of the mean loss over known targets. If several batches make a step, it is times the weight:
+        the number of graphs, or the part of it whose targets are known. `completes`: it is the last batch of the step,
+        so the gradients of all processes are summed.
         """
         with nullcontext() if completes else self.processes.no_sync(self.forward_in_training):
             found = self.predictor.predict(batch, self.forward_in_training)
             self.guard.watch("loss", self.step, found.loss, found.index_B)
-            weight = len(found.index_B) if self.options.batch_accumulation > 1 else 1
+            weight = len(found.index_B) * found.known if self.options.batch_accumulation > 1 else 1
             # DistributedDataParallel takes the mean over processes, and the sum is needed.
             self.scaler.scale(found.loss * (weight * self.processes.count)).backward()
         self.metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.known)
-        return found.index_B
+        return found.index_B, weight
 
-    def _update(self, group: list[Tensor]) -> None:
-        """Take one optimiser step with the gradient of a group of batches, given by the numbers of their graphs."""
+    def _update(self, group: list[tuple[Tensor, Tensor | float]]) -> None:
+        """Take one optimiser step with the gradient of a group of batches, of which `_backward` returned this."""
         self.scaler.unscale_(self.optimizer)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         if self.options.batch_accumulation > 1:
-            torch._foreach_div_(grads, float(sum(len(index_B) for index_B in group)))
+            total = sum(weight for _, weight in group)
+            if isinstance(total, Tensor):
+                total = total.clamp_min(torch.finfo(total.dtype).tiny)  # without a known target, gradients are 0
+            torch._foreach_div_(grads, total)
         norm = torch.nn.utils.get_total_norm(grads)
         if self.options.max_grad_norm:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.options.max_grad_norm, norm)
         if not self.scaler.is_enabled():  # in fp16 an overflow is normal: the scaler skips the step and scales down
-            self.guard.watch("gradient norm", self.step - 1, norm, torch.cat(group))
+            self.guard.watch("gradient norm", self.step - 1, norm, torch.cat([index_B for index_B, _ in group]))
         if self.device.type == "cpu":
             self.guard.check(f"train, epoch {self.epoch}")
         self.scaler.step(self.optimizer)

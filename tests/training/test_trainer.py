@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -125,14 +126,21 @@ def test_what_loggers_hear(tmp_path):
     assert spy.heard == [("start", 0), *epochs, ("finish", result.best_epoch), ("close", "finished")]
 
 
+@pytest.mark.parametrize("misses", [False, True])
 @pytest.mark.parametrize("accumulation", [2, 3, 7, 20])
-def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation):
-    """50 graphs in batches of 8 make unequal last batches and incomplete groups; in float64, without BatchNorm."""
+def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation, misses):
+    """50 graphs in batches of 8 make unequal last batches and incomplete groups; in float64, without BatchNorm.
+
+    Where targets may be missing, some batches have none and some only a few.
+    """
 
     def weights(batch_size, accumulation):
         torch.manual_seed(0)
         model = TinyModel(dropout=0.0, batch_norm=False).double()
         graphs = split("train", 50)
+        if misses:
+            unknown = torch.arange(50)[:, None] % 20 > 5
+            graphs = replace(graphs, y=graphs.y.masked_fill(unknown, torch.nan), may_miss_targets=True)
         # One epoch in the order of the data, so that groups are runs of graphs.
         small = {
             name: GraphLoader(graphs, batch_size=batch_size, seed=0, shuffle=False) for name in ("train", "val", "test")
@@ -140,7 +148,8 @@ def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation):
         options = {"max_epoch": 1, "batch_accumulation": accumulation, "max_grad_norm": 0.1}
         optim = {"optimizer": "sgd", "base_lr": 0.1, "num_warmup_epochs": 0}
         run_dir = tmp_path / f"{batch_size}-{accumulation}"
-        make_trainer(run_dir, model=model, loaders=small, options=options, optim=optim).fit()
+        task = Regression(spec(may_miss_targets=misses))
+        make_trainer(run_dir, model=model, task=task, loaders=small, options=options, optim=optim).fit()
         return model.state_dict()
 
     small, big = weights(8, accumulation), weights(8 * accumulation, 1)
