@@ -26,7 +26,7 @@ from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import scaffold_of
 
 _MIN_STORED_ROWS = 20_000  # the arrays of fewer rows are computed in seconds
-_FEATURES_VERSION = 2  # to be raised when the same SMILES gives other arrays
+_FEATURES_VERSION = 3  # to be raised when the same SMILES gives other arrays or notes
 _GRAPHS, _NOTES = "graphs", "notes.npz"
 
 
