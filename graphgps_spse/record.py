@@ -20,6 +20,7 @@ def build_result(
     environment: dict[str, Any],
     expected: dict[str, Any],
     resources: dict[str, Any],
+    sources: dict[str, str],
 ) -> RunResult:
     """Gather the record of a finished run."""
     same_for_all_seeds = experiment_of(cfg.to_dict())
@@ -48,4 +49,5 @@ def build_result(
         history_digests=fit.digests(),
         extended_from=list(fit.extended_from),
         initial_weights=fit.initial_weights,
+        sources=sources,
     )

@@ -34,6 +34,7 @@ FIELDS_BY_TYPE: dict[Any, tuple[str, ...]] = {
         "resources",
         "history_digests",
         "initial_weights",
+        "sources",
     ),
 }
 """Type -> names of the fields that must have this type."""
@@ -88,6 +89,8 @@ class RunResult:
     """Number of epochs before each `--extend`. result-<epochs>.json holds the earlier result."""
     initial_weights: dict[str, Any] = field(default_factory=dict)
     """Origin of the initial weights (`train.init_from`): file, epoch, SHA-256 and tensors. Empty for random weights."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Name -> size and SHA-256 of each file of user data, before it was read. Empty in old records and otherwise."""
     schema: int = SCHEMA
 
     @property

@@ -309,6 +309,19 @@ def test_a_run_does_not_go_on_with_other_data(own, rest):
     predictions.load_trained_run(own)  # new molecules are another matter
 
 
+def test_a_finished_run_is_not_told_as_one_of_other_data(own):
+    file, command = own.parents[2] / "mine.csv", load_config(own.parents[2] / "c.yaml")
+    table = file.read_text()
+    assert run(command).score == run(command).score
+    file.write_text(table.replace("smiles,a,b,split", "smiles,a,b,split ").replace("CN,", " CN,"))
+    assert run(command).name == "c", "spaces around cells are no other data"
+    file.write_text(table.replace("CN,1,0", "CN,0,0"))
+    with pytest.raises(CheckpointError, match=r"other data than mine.csv holds now \(test\).*--fresh.*name=NAME"):
+        run(command)
+    file.unlink()
+    assert run(command).name == "c", "a file that is gone is no other data"
+
+
 def test_checkpoints_describe_themselves(trained):
     for name in ("best.pt", "checkpoint.pt"):
         about = torch.load(trained / name, weights_only=True)["about"]

@@ -52,6 +52,11 @@ class Folder:
         path = Path(folder)
         return cls(path=path, spec=read_meta(path / "meta.json", name or path.resolve().name))
 
+    def source_files(self) -> list[Path]:
+        """Return meta.json and the files of the splits."""
+        files = [self.path / f"{split}.{kind}" for split in SPLITS for kind in ("npz", "parquet")]
+        return [self.path / "meta.json", *(file for file in files if file.is_file())]
+
     def load(self) -> dict[str, GraphDataset]:
         """Read the three splits. Raises DataError that names the file, the array and the graph."""
         return {split: self._load_split(split) for split in SPLITS}
