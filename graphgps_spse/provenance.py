@@ -49,10 +49,8 @@ def fingerprints_of(splits: dict[str, GraphDataset]) -> dict[str, str]:
 
 def sources_of(parts: Parts) -> dict[str, str]:
     """Return name -> size and SHA-256 of each file of user data that is there; nothing for other data."""
-    files = getattr(parts.dataset, "source_files", list)()
-    return {
-        path.name: f"{path.stat().st_size} bytes, {digest_of_file(path)}" for path in files if path.is_file()
-    }
+    files: list[Path] = getattr(parts.dataset, "source_files", list)()
+    return {path.name: f"{path.stat().st_size} bytes, {digest_of_file(path)}" for path in files if path.is_file()}
 
 
 def read_finished(path: Path, parts: Parts) -> RunResult:

@@ -111,7 +111,7 @@ def run(
                 with run_dir.writing():
                     write_training_atoms(path, splits["train"], parts.dataset.spec.node_input)
             check_memory_needs(cfg, parts, splits, device, processes.count)
-            encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
+            encoded, encodings = encode(splits, parts.encodings, num_threads, parts.storage)
         loaders, first_batch = build_checked_loaders(cfg, parts, training, encoded, device, processes)
         environment |= {"kernels": first_batch} if first_batch else {}
 
@@ -138,9 +138,7 @@ def run(
 
         # Record.
         resources = merge_records(processes.gather((socket.gethostname(), meter.record())))
-        result = build_result(
-            cfg, parts, fit, splits, encoding_records, environment, training.expected, resources, sources
-        )
+        result = build_result(cfg, parts, fit, splits, encodings, environment, training.expected, resources, sources)
         if processes.is_first:
             with run_dir.writing():
                 result.write(run_dir.result_path)
