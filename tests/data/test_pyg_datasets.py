@@ -200,6 +200,9 @@ def test_nodes_split_at_random_by_seed(tmp_path, monkeypatch):
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+    both = [open_data(tmp_path, "PyG-WebKB", name, *words, f"seed={seed}") for seed in (1, 2)]
+    prints = [[*(g.fingerprint() for g in dataset.load().values()), dataset.whole_fingerprint] for dataset in both]
+    assert [one == other for one, other in zip(*prints)] == [False, False, False, True] and prints[0][-1]
     assert int((first >= 0).sum()) == SIZE
 
 
