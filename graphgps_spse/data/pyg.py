@@ -73,6 +73,8 @@ class RawFiles:
     """Pattern of further files in `folder` that PyG reads if they exist."""
     trusted: bool = False
     """Whether files may differ from the official ones."""
+    version: str = ""
+    """Version of what converts the files, beside that of this module."""
 
     def read(self, download: Callable[[], Any], read_splits: Callable[[], dict[str, Iterator[RawGraph]]]) -> Arrays:
         """Return the arrays of all splits, for `split_from_arrays`. Their file name contains a digest of the raw files.
@@ -85,7 +87,8 @@ class RawFiles:
         contents = [digest_of_file(self.folder / file) for file in self.files]
         further = sorted({str(path.relative_to(self.folder)) for path in self.folder.glob(self.others or "*.none")})
         contents += [f"{file} {digest_of_file(self.folder / file)}" for file in further if file not in self.files]
-        path = self.kept / f"graphs-{digest_of([str(_LAYOUT), *contents])}.npz"
+        versions = [str(_LAYOUT), *filter(None, [self.version])]
+        path = self.kept / f"graphs-{digest_of([*versions, *contents])}.npz"
         return make_or_read(path, lambda: self._make(read_splits))
 
     def _require(self, download: Callable[[], Any]) -> None:

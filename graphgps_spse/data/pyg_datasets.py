@@ -184,6 +184,7 @@ class PyGDataset:
             kept=folder.parent if listed.takes_name else folder.parent / self.name,
             others=listed.others,
             trusted=self.trusted,
+            version=listed.version,
         )
         options = {"name": self.name} if self.name and listed.takes_name else {}
         return raw.read(
