@@ -123,6 +123,12 @@ def keep_copy(path: Path, copy: Path) -> None:
         write_atomic(copy, path.read_bytes())
 
 
+def digest_of_file(path: Path) -> str:
+    """Return the SHA-256 of the content of a file, as 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_json(path: Path, record: dict[str, Any]) -> None:
     """Write a record as indented JSON, atomically."""
     write_atomic(path, (json.dumps(record, indent=2) + "\n").encode())

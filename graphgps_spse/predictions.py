@@ -144,10 +144,17 @@ class Ensemble:
 def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Ensemble:
     """Return several runs as an ensemble; see `load_trained_run`.
 
-    Raises ConfigError if tasks, targets or inputs of the runs differ.
+    Raises ConfigError if tasks, targets, inputs or preparation of molecules differ.
     """
     runs = tuple(load_trained_run(path, overrides) for path in paths)
     first = runs[0].parts.dataset.spec
+    kept = [getattr(run.parts.dataset, "largest_fragment", False) for run in runs]
+    if len(set(kept)) > 1:
+        yes, no = (runs[kept.index(value)].path for value in (True, False))
+        raise ConfigError(
+            f"{yes} and {no} cannot predict together, because their dataset.smiles.largest_fragment differ: True and "
+            "False, so they read salts differently. Predict with each of them alone"
+        )
     for run in runs[1:]:
         spec = run.parts.dataset.spec
         alike = ("task", "level", "num_targets", "num_classes", "class_names", "target_names")

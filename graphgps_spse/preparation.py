@@ -122,6 +122,8 @@ def check_memory_needs(
 
 def check_before_loading(cfg: Config, parts: Parts, device: torch.device) -> None:
     """Raise ConfigError for more loader processes or larger generated graphs than this machine can bear."""
+    if cfg.dataset.format == "folder":
+        _warn_of_other_directions(parts)
     nodes = getattr(parts.dataset, "mean_nodes", None)
     with cfg.locating():
         check_number_of_workers(cfg.num_workers, count_cores())
@@ -135,6 +137,23 @@ def check_before_loading(cfg: Config, parts: Parts, device: torch.device) -> Non
                 batch_size=size,
                 batch_pairs=cfg.train.batch_pairs,
                 trains=trains,
+            )
+
+
+def _warn_of_other_directions(parts: Parts) -> None:
+    """Log a warning for encodings that count paths along edges of another kind than meta.json declares."""
+    spec = parts.dataset.spec
+    for encoding in parts.encodings:
+        key, along = f"posenc_{encoding.name}.directed", getattr(encoding, "directed", spec.directed)
+        if along != spec.directed:
+            log.warning(
+                "%s: directed is %s in meta.json, but %s is %s, so paths are counted %s. Set both keys alike, unless "
+                "you want this",
+                spec.name,
+                str(spec.directed).lower(),
+                key,
+                along,
+                "along the direction of edges only" if along else "along edges in both directions",
             )
 
 

@@ -1,16 +1,21 @@
 """Data and encoding provenance: what a checkpoint stores, besides the configuration, to refuse other inputs."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.opening import load_splits
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.path_counts import PathCountEncoding
 from graphgps_spse.environment import package_versions
+from graphgps_spse.errors import CheckpointError
+from graphgps_spse.files import digest_of_file
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts
+from graphgps_spse.results import RunResult
 
 LATER_FIELDS = ("class_names", "loss", "mixed_units")
 """Fields of DatasetSpec that checkpoints of earlier versions lack; without a value they are left out."""
@@ -40,6 +45,35 @@ def provenance_of(parts: Parts) -> dict[str, Any]:
 def fingerprints_of(splits: dict[str, GraphDataset]) -> dict[str, str]:
     """Return a short fingerprint of each split, so that a run never resumes with other graphs."""
     return {f"fingerprint.{split}": graphs.fingerprint()[:16] for split, graphs in splits.items()}
+
+
+def sources_of(parts: Parts) -> dict[str, str]:
+    """Return name -> size and SHA-256 of each file of user data that is there; nothing for other data."""
+    files: list[Path] = getattr(parts.dataset, "source_files", list)()
+    return {path.name: f"{path.stat().st_size} bytes, {digest_of_file(path)}" for path in files if path.is_file()}
+
+
+def read_finished(path: Path, parts: Parts) -> RunResult:
+    """Return the result of a finished run. Raises CheckpointError if its user data have changed since.
+
+    Graphs are read only if a file has changed: another name or order of columns does not change them.
+    """
+    result = RunResult.read(path)
+    now = sources_of(parts)
+    other = [name for name, digest in now.items() if result.sources.get(name) != digest]
+    if not result.sources or not other:
+        return result
+    changed = [
+        split
+        for split, graphs in load_splits(parts.dataset).items()
+        if result.fingerprints.get(split, "") not in ("", graphs.fingerprint())
+    ]
+    if changed:
+        raise CheckpointError(
+            f"{path} is of other data than {', '.join(other)} holds now ({', '.join(changed)}). Restore the file, or "
+            "start a new run with --fresh or under another name with name=NAME"
+        )
+    return result
 
 
 def _plain_options(encoding: Encoding) -> dict[str, Any]:

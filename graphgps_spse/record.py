@@ -7,7 +7,7 @@ from graphgps_spse.config.identity import experiment_of
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts
-from graphgps_spse.results import RunResult, hash_config
+from graphgps_spse.results import WHOLE, RunResult, hash_config
 from graphgps_spse.training.history import FitResult
 
 
@@ -20,9 +20,12 @@ def build_result(
     environment: dict[str, Any],
     expected: dict[str, Any],
     resources: dict[str, Any],
+    sources: dict[str, str],
 ) -> RunResult:
     """Gather the record of a finished run."""
     same_for_all_seeds = experiment_of(cfg.to_dict())
+    fingerprint = getattr(parts.dataset, "whole_fingerprint", "")
+    whole = {WHOLE: fingerprint} if fingerprint else {}
     return RunResult(
         name=cfg.name,
         dataset=parts.dataset.spec.name,
@@ -39,7 +42,7 @@ def build_result(
         seconds_per_epoch=fit.seconds / fit.epochs,
         num_params=count_parameters(parts.model),
         config_hash=hash_config(same_for_all_seeds),
-        fingerprints={split: graphs.fingerprint() for split, graphs in splits.items()},
+        fingerprints={split: graphs.fingerprint() for split, graphs in splits.items()} | whole,
         encodings=encoding_records,
         expected=expected,
         environment=environment,
@@ -48,4 +51,5 @@ def build_result(
         history_digests=fit.digests(),
         extended_from=list(fit.extended_from),
         initial_weights=fit.initial_weights,
+        sources=sources,
     )

@@ -15,6 +15,8 @@ from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_atomic, write
 
 SCHEMA = 2
 SPLITS = ("train", "val", "test")
+WHOLE = "all"
+"""Key of the fingerprint of all graphs before they are split."""
 LARGEST = 1e70
 """Largest valid number in a record. It is above float32, and its fourth power, which tests need, is a finite float."""
 STORAGE_KEYS = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
@@ -34,6 +36,7 @@ FIELDS_BY_TYPE: dict[Any, tuple[str, ...]] = {
         "resources",
         "history_digests",
         "initial_weights",
+        "sources",
     ),
 }
 """Type -> names of the fields that must have this type."""
@@ -70,7 +73,7 @@ class RunResult:
     config_hash: str
     """SHA-256 of `config`."""
     fingerprints: dict[str, str]
-    """Split -> SHA-256 of its data."""
+    """Split -> SHA-256 of its data. WHOLE is of all graphs, where each seed has a split of its own."""
     encodings: dict[str, Any]
     """Name of an encoding -> split -> options, storage and status of counts."""
     expected: dict[str, Any]
@@ -88,12 +91,19 @@ class RunResult:
     """Number of epochs before each `--extend`. result-<epochs>.json holds the earlier result."""
     initial_weights: dict[str, Any] = field(default_factory=dict)
     """Origin of the initial weights (`train.init_from`): file, epoch, SHA-256 and tensors. Empty for random weights."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Name -> size and SHA-256 of each file of user data, before it was read. Empty in old records and otherwise."""
     schema: int = SCHEMA
 
     @property
     def splits(self) -> tuple[str, ...]:
         """Splits that the run evaluated."""
         return SPLITS if self.config.get("train.evaluate_test", True) else SPLITS[:2]
+
+    @property
+    def data_fingerprints(self) -> dict[str, str]:
+        """Fingerprints that all seeds share: those of the splits, or of all graphs if the seed decides the split."""
+        return {WHOLE: self.fingerprints[WHOLE]} if WHOLE in self.fingerprints else self.fingerprints
 
     @property
     def score(self) -> float:
@@ -268,11 +278,11 @@ def differing_parts(one: RunResult, other: RunResult) -> list[str]:
         changed = [key for key in keys if one.config.get(key) != other.config.get(key)]
         values = [f"{key} {one.config.get(key)!r} and {other.config.get(key)!r}" for key in changed]
         parts.append(f"config_hash ({', '.join(values) or 'old records do not contain the keys'})")
-    splits = sorted({*one.fingerprints, *other.fingerprints})
-    changed = [split for split in splits if one.fingerprints.get(split) != other.fingerprints.get(split)]
+    ours, theirs = one.data_fingerprints, other.data_fingerprints
+    changed = [split for split in sorted({*ours, *theirs}) if ours.get(split) != theirs.get(split)]
     if changed:
         parts.append(f"the data ({', '.join(changed)})")
-    changed = _differing_encodings(one.encodings, other.encodings)
+    changed = _differing_encodings(one.encodings, other.encodings, same_split=WHOLE not in ours)
     if changed:
         parts.append(f"the encodings ({', '.join(changed)})")
     if one.initial_weights.get("sha256") != other.initial_weights.get("sha256"):
@@ -292,14 +302,18 @@ def _describe(reference: Sequence[RunResult], others: Sequence[RunResult]) -> st
     return f"seeds {seed_list(reference)} in {', '.join(differing_parts(reference[0], others[0]))}"
 
 
-def _differing_encodings(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Return "name.split.key" of all differences in the encodings of two runs, ignoring storage."""
+def _differing_encodings(one: dict[str, Any], other: dict[str, Any], *, same_split: bool) -> list[str]:
+    """Return "name.split.key" of all differences in the encodings of two runs, ignoring storage.
+
+    Statistics over graphs are compared with `same_split` only.
+    """
     found = []
     for name in sorted({*one, *other}):
         for split in sorted({*one.get(name, {}), *other.get(name, {})}):
             first, second = (records.get(name, {}).get(split, {}) for records in (one, other))
             of_sample = ("sampled_graphs" in first) != ("sampled_graphs" in second)
-            keys = sorted({*first, *second} - STORAGE_KEYS - (STATISTICS_KEYS if of_sample else frozenset()))
+            ignored = STORAGE_KEYS | (STATISTICS_KEYS if of_sample or not same_split else frozenset())
+            keys = sorted({*first, *second} - ignored)
             found += [f"{name}.{split}.{key}" for key in keys if first.get(key) != second.get(key)]
     return found
 

@@ -21,7 +21,7 @@ from graphgps_spse.preparation import (
     set_up_machine,
     take_initial_weights,
 )
-from graphgps_spse.provenance import fingerprints_of, provenance_of
+from graphgps_spse.provenance import fingerprints_of, provenance_of, read_finished, sources_of
 from graphgps_spse.record import build_result
 from graphgps_spse.reevaluation import reevaluate, require_finished
 from graphgps_spse.results import RunResult, aggregate
@@ -93,8 +93,10 @@ def run(
     mode = deterministic_algorithms(training.options.deterministic, device)
     with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size):
         if processes.broadcast(run_dir.is_finished) and not evaluates:
+            with processes.main_process_first():
+                result = read_finished(run_dir.result_path, parts)
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
-            return RunResult.read(run_dir.result_path)
+            return result
 
         # Load and encode.
         how = {"processes": processes.count, "deterministic": training.options.deterministic}
@@ -103,12 +105,13 @@ def run(
             if processes.is_first:
                 run_dir.keep_environment(environment)
             compile_all_kernels(cfg, parts.model)
+            sources = sources_of(parts) if processes.is_first else {}
             splits |= load_splits_of_run(parts, device, evaluate_test=training.options.evaluate_test)
             if processes.is_first:
                 with run_dir.writing():
                     write_training_atoms(path, splits["train"], parts.dataset.spec.node_input)
             check_memory_needs(cfg, parts, splits, device, processes.count)
-            encoded, encoding_records = encode(splits, parts.encodings, num_threads, parts.storage)
+            encoded, encodings = encode(splits, parts.encodings, num_threads, parts.storage)
         loaders, first_batch = build_checked_loaders(cfg, parts, training, encoded, device, processes)
         environment |= {"kernels": first_batch} if first_batch else {}
 
@@ -135,7 +138,7 @@ def run(
 
         # Record.
         resources = merge_records(processes.gather((socket.gethostname(), meter.record())))
-        result = build_result(cfg, parts, fit, splits, encoding_records, environment, training.expected, resources)
+        result = build_result(cfg, parts, fit, splits, encodings, environment, training.expected, resources, sources)
         if processes.is_first:
             with run_dir.writing():
                 result.write(run_dir.result_path)

@@ -174,6 +174,13 @@ def test_runs_of_other_targets_are_no_ensemble(trained, tmp_path):
         predictions.load_runs([trained, other])
 
 
+def test_runs_that_read_salts_differently_are_no_ensemble(trained, tmp_path):
+    other = train(tmp_path, smiles={"largest_fragment": True})
+    words = f"{other} and {trained} cannot predict together, because their dataset.smiles.largest_fragment differ"
+    with pytest.raises(ConfigError, match=words):
+        predictions.load_runs([trained, other])
+
+
 def test_similarity_is_that_of_the_nearest_training_molecule(trained, tmp_path):
     """Ethanol is in train, and no training molecule has an atom like those of N2."""
     (tmp_path / "new.csv").write_text("smiles\nOCC\nN#N\nC1CC\n")
@@ -330,6 +337,19 @@ def test_a_run_does_not_go_on_with_other_data(own, rest):
     ):
         run(load_config(folder / "c.yaml", [rest]))
     predictions.load_trained_run(own)  # new molecules are another matter
+
+
+def test_a_finished_run_is_not_told_as_one_of_other_data(own):
+    file, command = own.parents[2] / "mine.csv", load_config(own.parents[2] / "c.yaml")
+    table = file.read_text()
+    assert run(command).score == run(command).score
+    file.write_text(table.replace("smiles,a,b,split", "smiles,a,b,split ").replace("CN,", " CN,"))
+    assert run(command).name == "c", "spaces around cells are no other data"
+    file.write_text(table.replace("CN,1,0", "CN,0,0"))
+    with pytest.raises(CheckpointError, match=r"other data than mine.csv holds now \(test\).*--fresh.*name=NAME"):
+        run(command)
+    file.unlink()
+    assert run(command).name == "c", "a file that is gone is no other data"
 
 
 def test_checkpoints_describe_themselves(trained):

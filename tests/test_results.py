@@ -210,6 +210,17 @@ def test_differences_name_runs_and_keys():
     assert differing_parts(runs[0], replace(runs[1], num_params=1)) == ["num_params (473473 and 1)"]
 
 
+def test_seeds_with_random_splits_of_the_same_graphs_are_one_experiment():
+    encodings = [{"SPSE": {"train": {"alpha": 0.5, "share_exact": [share]}}} for share in (0.9, 1.0)]
+    runs = [
+        record(0.1, seed, fingerprints={"all": "w", "train": f"t{seed}"}, encodings=encodings[seed]) for seed in (0, 1)
+    ]
+    check_one_cell(runs)
+    assert differing_parts(runs[0], replace(runs[1], fingerprints={"all": "v"})) == ["the data (all)"]
+    other = {"SPSE": {"train": {"alpha": 0.6}}}
+    assert differing_parts(runs[0], replace(runs[1], encodings=other)) == ["the encodings (SPSE.train.alpha)"]
+
+
 def test_encodings_count_by_what_they_are_not_by_where_they_were_kept():
     counted = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 7}}}
     stored = {"SPSE": {"train": {"method": "auto", "status": ["exact", "estimated"], "work": 9, "stored": {"a": 1}}}}

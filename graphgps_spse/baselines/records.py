@@ -15,7 +15,7 @@ from graphgps_spse.config import Config
 from graphgps_spse.config.identity import experiment_of
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.opening import load_splits
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import CheckpointError, ConfigError
 from graphgps_spse.files import write_atomic
 from graphgps_spse.parts import with_missing_keys
 from graphgps_spse.registry import datasets
@@ -65,7 +65,7 @@ class BaselineFit:
     best_epoch: int = 0
     num_params: int = 0
     losses: dict[str, float] = field(default_factory=dict)
-    """Split -> the loss that selected the best epoch. Empty: the loss of the task is recorded."""
+    """Split -> the baseline's own loss, which selected the best epoch, recorded beside the loss of the task."""
     more: dict[str, float] = field(default_factory=dict)
     """Further values of the record, such as the number of leaves."""
     resources: dict[str, Any] = field(default_factory=dict)
@@ -101,6 +101,7 @@ def load_data(cfg: Config) -> BaselineData:
         raise ConfigError(f"{spec.name} is {spec.task} of {spec.level}s; baselines learn values or labels of graphs")
     splits = load_splits(dataset)
     task.check_metrics({split: graphs.y for split, graphs in splits.items()})
+    task.fit(splits["train"].y, torch.device("cpu"))  # so that the loss is that of a run
     smiles = {split: [row.smiles for row in rows] for split, rows in getattr(dataset, "rows", {}).items()}
     return BaselineData(cfg=cfg, spec=spec, task=task, splits=splits, smiles=smiles)
 
@@ -121,10 +122,17 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
     with RunDir.open(Path(cfg.out_dir) / cfg.name / str(cfg.seed), config) as run_dir:
         if run_dir.is_finished:
             log.info("%s is finished, nothing to do", run_dir.path)
-            return RunResult.read(run_dir.result_path)
+            result = RunResult.read(run_dir.result_path)
+            if result.fingerprints != data.fingerprints:
+                raise CheckpointError(
+                    f"{run_dir.result_path} is of other data than {data.spec.name} holds now. Restore the data, or "
+                    "start under another name with name=NAME"
+                )
+            return result
         run_dir.keep_environment(dict(baseline.environment))
         fit = train(run_dir.path)
-        measured = _measure(data, fit)
+        own_loss = f"{baseline.section}_loss" if fit.losses else ""
+        measured = _measure(data, fit, own_loss)
         same_for_all_seeds = experiment(cfg, baseline)
         metric = data.task.reported_metric
         result = RunResult(
@@ -135,7 +143,7 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
             seed=cfg.seed,
             metric=metric,
             direction=data.task.direction_of(metric),
-            selection_metric="loss" if fit.losses else "",
+            selection_metric=own_loss,
             best_epoch=fit.best_epoch,
             best=measured.metrics,
             epochs=fit.epochs,
@@ -161,14 +169,17 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
         return result
 
 
-def _measure(data: BaselineData, fit: BaselineFit) -> FitResult:
-    """Measure the predictions with the task's own loss and metrics, as one record of the best epoch."""
+def _measure(data: BaselineData, fit: BaselineFit, own_loss: str) -> FitResult:
+    """Measure the predictions with the task's own loss and metrics, as one record of the best epoch.
+
+    `own_loss` is the name of the baseline's own loss; empty if it has none.
+    """
     values: dict[str, dict[str, float]] = {}
     for split, pred in fit.scores.items():
         y = torch.from_numpy(data.targets[split])
         sums = data.task.new_metrics(torch.device("cpu"))
         sums.update(pred, y)
-        loss = fit.losses[split] if fit.losses else float(data.task.loss(pred, y))
+        losses = {"loss": float(data.task.loss(pred, y))} | ({own_loss: fit.losses[split]} if own_loss else {})
         times = {"time_epoch": fit.seconds if split == "train" else 0.0, **fit.more}
-        values[split] = {"loss": loss, **sums.compute(), **times}
+        values[split] = {**losses, **sums.compute(), **times}
     return FitResult.of([EpochRecord(fit.best_epoch, values, fit.best_epoch)])

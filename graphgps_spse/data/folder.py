@@ -4,6 +4,7 @@ docs/own_data.md describes the layouts. Both formats give the same graphs. Readi
 """
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
+
+log = logging.getLogger(__name__)
 
 METRICS = {"regression": "mae", "classification": "accuracy", "classification_sbm": "accuracy-SBM", "multilabel": "ap"}
 """Task in meta.json -> metric that selects the best epoch."""
@@ -53,9 +56,17 @@ class Folder:
         path = Path(folder)
         return cls(path=path, spec=read_meta(path / "meta.json", name or path.resolve().name))
 
+    def source_files(self) -> list[Path]:
+        """Return meta.json and the files of the splits."""
+        files = [self.path / f"{split}.{kind}" for split in SPLITS for kind in ("npz", "parquet")]
+        return [self.path / "meta.json", *(file for file in files if file.is_file())]
+
     def load(self) -> dict[str, GraphDataset]:
         """Read the three splits. Raises DataError that names the file, the array and the graph."""
-        return {split: self._load_split(split) for split in SPLITS}
+        splits = {split: self._load_split(split) for split in SPLITS}
+        if not self.spec.directed:
+            _warn_of_one_way_edges(self.path, splits)
+        return splits
 
     def _load_split(self, split: str) -> GraphDataset:
         npz, parquet = (self.path / f"{split}.{kind}" for kind in ("npz", "parquet"))
@@ -77,6 +88,31 @@ class Folder:
         except DataError as err:
             raise DataError(f"{path}: {err}") from err
         return graphs
+
+
+def _warn_of_one_way_edges(folder: Path, splits: dict[str, GraphDataset]) -> None:
+    """Log a warning if edges that meta.json does not declare as directed have no reverse edge."""
+    counts, examples = list[str](), list[str]()
+    for split, graphs in splits.items():
+        graph_E = torch.arange(len(graphs)).repeat_interleave(graphs.edge_ptr.diff())
+        source_E, target_E = (graphs.edge_index_2E + graphs.node_ptr[graph_E]).numpy()
+        num_nodes = len(graphs.x_NF)
+        there, back = source_E * num_nodes + target_E, target_E * num_nodes + source_E
+        if np.array_equal(np.sort(there), np.sort(back)):
+            continue
+        edges = np.flatnonzero(~np.isin(back, there))
+        if len(edges):
+            counts.append(f"{split} {len(edges):,} of {len(there):,}")
+            ends = tuple(graphs.edge_index_2E[:, edges[0]].tolist())
+            examples.append(f"{split}, graph {int(graph_E[edges[0]])}, edge {ends}")
+    if counts:
+        log.warning(
+            "%s: edges without a reverse edge: %s; the first is in %s. meta.json does not say that edges are directed: "
+            "list undirected edges in both directions, or set directed to true there",
+            folder,
+            ", ".join(counts),
+            examples[0],
+        )
 
 
 def split_of_arrays(

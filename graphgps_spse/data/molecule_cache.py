@@ -21,12 +21,18 @@ from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
 from graphgps_spse.data.kept_arrays import digest_of
 from graphgps_spse.data.molecule_checks import KINDS, examine_molecule, largest_fragment
 from graphgps_spse.data.molecule_splits import FlatMolecules, join_blocks
-from graphgps_spse.data.molecules import KILLED_PROCESS, MoleculeBlock, featurise_many, read_mol, useful_workers
+from graphgps_spse.data.molecules import (
+    FEATURES_VERSION,
+    KILLED_PROCESS,
+    MoleculeBlock,
+    featurise_many,
+    read_mol,
+    useful_workers,
+)
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import scaffold_of
 
 _MIN_STORED_ROWS = 20_000  # the arrays of fewer rows are computed in seconds
-_FEATURES_VERSION = 2  # to be raised when the same SMILES gives other arrays
 _GRAPHS, _NOTES = "graphs", "notes.npz"
 
 
@@ -95,7 +101,7 @@ class MoleculeCache:
             return notes.molecules(FlatMolecules.of_block(block))
         from rdkit import rdBase
 
-        options = f"{_FEATURES_VERSION} {rdBase.rdkitVersion} {fragments:d}{scaffolds:d}"
+        options = f"{FEATURES_VERSION} {rdBase.rdkitVersion} {fragments:d}{scaffolds:d}"
         digest = digest_of(chain([options], smiles))
         path = self.folder / f"molecules-{digest}"
 

@@ -20,6 +20,8 @@ from graphgps_spse.extras import require
 log = logging.getLogger(__name__)
 
 NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS = 9, 3
+FEATURES_VERSION = 3
+"""To be raised when the same SMILES gives other arrays or another scaffold, so that kept arrays are made again."""
 MAX_ATOMS = 1 << 15
 """Largest number of atoms, limited by the int16 type of edge_index."""
 

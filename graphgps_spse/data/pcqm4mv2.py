@@ -19,9 +19,11 @@ import numpy as np
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
-from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS, featurise_many
+from graphgps_spse.data.kept_arrays import digest_of
+from graphgps_spse.data.molecules import FEATURES_VERSION, NUM_ATOM_COLUMNS, NUM_BOND_COLUMNS, featurise_many
 from graphgps_spse.data.unpickle import as_array, read_torch
 from graphgps_spse.errors import DataError
+from graphgps_spse.files import digest_of_file, wait_for_lock
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ TEST_SPLITS = ("test-dev", "test-challenge")
 _URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcqm4m-v2.zip"
 _PARTS = ("train", "val", "valid", *TEST_SPLITS)
 _BLOCK = 1 << 14
+_LOCK = ".flat.lock"
 _SECONDS_BETWEEN_LOG_LINES = 60
 
 FlatBlock = dict[str, np.ndarray]
@@ -72,7 +75,7 @@ class PCQM4Mv2:
 
     def load(self) -> dict[str, GraphDataset]:
         """Map the splits, after download and conversion if needed. Raises DataError that says what to do."""
-        flat = self.folder / "flat"
+        flat = self._flat_folder()
         make_once(flat, self._write)
         if self.kind == "inference":
             valid = replace(load_flat(flat / "valid"), split="valid", kept_fingerprint="")
@@ -84,18 +87,47 @@ class PCQM4Mv2:
         splits["val"] = load_flat(flat / "val", num_graphs=max(1, len(splits["val"]) // 3))
         return {split: replace(graphs, name=self.spec.name, kept_fingerprint="") for split, graphs in splits.items()}
 
+    @property
+    def _files(self) -> tuple[Path, Path]:
+        return self.folder / "raw" / "data.csv.gz", self.folder / "split_dict.pt"
+
+    def _flat_folder(self) -> Path:
+        """Return the folder of the arrays, whose name holds a digest of the files, which are downloaded if needed.
+
+        Without the files, it is the folder that an earlier version made, if there is one.
+        """
+        old = self.folder / "flat"
+        if not all(path.is_file() for path in self._files):
+            if old.is_dir():
+                return old
+            with self._downloading():
+                self._require_files()
+        contents = [str(FEATURES_VERSION), *map(digest_of_file, self._files)]
+        return self.folder / f"flat-{digest_of(contents)}"
+
+    @contextmanager
+    def _downloading(self) -> Iterator[None]:
+        """Let one process at a time download."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / _LOCK).open("a") as lock:
+                wait_for_lock(lock)
+                yield
+        except OSError as err:
+            raise DataError(f"{self.folder} cannot be written ({err}); set dataset.dir to another folder") from err
+
     def _write(self, path: Path) -> None:
-        self._require_files()
-        parts = split_parts(read_split(self.folder / "split_dict.pt", trusted=self.trusted))
+        data, split = self._files
+        parts = split_parts(read_split(split, trusted=self.trusted))
         num_graphs, started = sum(map(len, parts.values())), time.perf_counter()
-        source = _Smiles(self.folder / "raw" / "data.csv.gz", self.num_workers)
+        source = _Smiles(data, self.num_workers)
         missing = [part for part, rows in parts.items() if len(rows) and int(rows.max()) >= len(source)]
         if missing:
             raise DataError(
                 f"{self.folder}: split_dict.pt lists molecules in {missing[0]} that {source.path} does not hold; "
                 "download both files again"
             )
-        log.info("PCQM4Mv2: converting %s molecules of %s to %s", f"{num_graphs:,}", source.path, self.folder / "flat")
+        log.info("PCQM4Mv2: converting %s molecules of %s to %s", f"{num_graphs:,}", source.path, self.folder)
         progress = _ProgressLog(num_graphs)
         for part, rows in parts.items():
             writer = FlatWriter(path / part)
@@ -108,13 +140,13 @@ class PCQM4Mv2:
 
     def _require_files(self) -> None:
         """Download missing files with OGB's functions. Raises DataError if they ask questions, as in a batch job."""
-        needed = [self.folder / "raw" / "data.csv.gz", self.folder / "split_dict.pt"]
+        needed = self._files
         by_hand = (
             f"Download {_URL} by hand and unpack it in {self.folder.parent}, so that {needed[0]} and {needed[1]} exist"
         )
         if all(path.is_file() for path in needed):
             return
-        if self.folder.is_dir() and any(path.name != ".flat.lock" for path in self.folder.iterdir()):
+        if self.folder.is_dir() and any(path.name != _LOCK for path in self.folder.iterdir()):
             lacking = ", ".join(str(path) for path in needed if not path.is_file())
             raise DataError(f"PCQM4Mv2: {self.folder} lacks {lacking}. {by_hand}")
         try:

@@ -4,7 +4,6 @@ PyTorch Geometric would load the raw files with the full unpickler, which can ru
 without running code (unpickle.py), and the arrays are stored next to the raw files (kept_arrays.py).
 """
 
-import hashlib
 import logging
 import zipfile
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from graphgps_spse.data.kept_arrays import Arrays, digest_of, make_or_read
 from graphgps_spse.data.official_files import check_official
 from graphgps_spse.data.unpickle import DAMAGED, UntrustedError
 from graphgps_spse.errors import DataError
+from graphgps_spse.files import digest_of_file
 from graphgps_spse.options import Options, option
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,8 @@ class RawFiles:
     """Pattern of further files in `folder` that PyG reads if they exist."""
     trusted: bool = False
     """Whether files may differ from the official ones."""
+    version: str = ""
+    """Version of what converts the files, beside that of this module."""
 
     def read(self, download: Callable[[], Any], read_splits: Callable[[], dict[str, Iterator[RawGraph]]]) -> Arrays:
         """Return the arrays of all splits, for `split_from_arrays`. Their file name contains a digest of the raw files.
@@ -82,15 +84,12 @@ class RawFiles:
         self._require(download)
         if not self.trusted:
             check_official(self.name, self.folder, self.files, self.url)
-        contents = [self._digest(file) for file in self.files]
+        contents = [digest_of_file(self.folder / file) for file in self.files]
         further = sorted({str(path.relative_to(self.folder)) for path in self.folder.glob(self.others or "*.none")})
-        contents += [f"{file} {self._digest(file)}" for file in further if file not in self.files]
-        path = self.kept / f"graphs-{digest_of([str(_LAYOUT), *contents])}.npz"
+        contents += [f"{file} {digest_of_file(self.folder / file)}" for file in further if file not in self.files]
+        versions = [str(_LAYOUT), *filter(None, [self.version])]
+        path = self.kept / f"graphs-{digest_of([*versions, *contents])}.npz"
         return make_or_read(path, lambda: self._make(read_splits))
-
-    def _digest(self, file: str) -> str:
-        with (self.folder / file).open("rb") as raw:
-            return hashlib.file_digest(raw, "sha256").hexdigest()
 
     def _require(self, download: Callable[[], Any]) -> None:
         """Download missing files with PyG. Raises DataError for incomplete folders: a download may replace them."""

@@ -19,7 +19,7 @@ import torch
 
 from graphgps_spse.data import pickled_files
 from graphgps_spse.data.kept_arrays import Arrays
-from graphgps_spse.data.molecules import featurise
+from graphgps_spse.data.molecules import FEATURES_VERSION, featurise
 from graphgps_spse.data.pyg import RawGraph, flatten_graphs
 from graphgps_spse.data.splits import SPLITS, find_scaffold
 from graphgps_spse.errors import DataError
@@ -69,6 +69,8 @@ class PyGClass(NamedTuple):
     """Whether the class has more data sets than the catalogue."""
     root: str = ""
     """Folder of the class; empty if it has the name of the class."""
+    version: str = ""
+    """Version of the conversion, if graphs depend on more than the raw files and PyTorch Geometric."""
     spell: Callable[[str], str] = str
     """Turns `dataset.name` into the spelling of the class."""
 
@@ -236,6 +238,7 @@ def _classes_of_graph_targets() -> dict[str, PyGClass]:
             url=lambda name: _MOLECULE_URL,
             read=_read_molecules,
             split="scaffold",
+            version=f"features {FEATURES_VERSION}",
             spell=str.lower,
         ),
         "LRGBDataset": PyGClass(

@@ -77,6 +77,8 @@ class PyGDataset:
         )
         self.label = known.spec.name if known else name if name not in ("", "none") else class_name
         spec = known.spec if known else self._describe(self._read())
+        self.whole_fingerprint = ""
+        """Fingerprint of all graphs, set by `load` if the seed of the run decides the split."""
         self.columns = self.pyg.columns(spec)
         """Columns of the targets to learn."""
         names = tuple(spec.target_names[column] for column in self.columns) if spec.target_names else ()
@@ -114,6 +116,8 @@ class PyGDataset:
                     f"dataset.split_mode: {self.label} comes with its split, so only standard is possible"
                 )
             return {split: self._split(arrays, split, split) for split in SPLITS}
+        if self.rule == "random":
+            self.whole_fingerprint = self._split(arrays, "all", "all").fingerprint()
         if self.level == "node":
             return self._by_nodes(arrays)
         graphs, groups = self._split(arrays, "all", "all"), arrays.get("all.group")
@@ -182,6 +186,7 @@ class PyGDataset:
             kept=folder.parent if listed.takes_name else folder.parent / self.name,
             others=listed.others,
             trusted=self.trusted,
+            version=listed.version,
         )
         options = {"name": self.name} if self.name and listed.takes_name else {}
         return raw.read(

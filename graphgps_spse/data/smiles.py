@@ -206,6 +206,10 @@ class Smiles:
             num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
         )
 
+    def source_files(self) -> list[Path]:
+        """Return the file."""
+        return [self.file]
+
     def load(self) -> dict[str, GraphDataset]:
         """Read the file and return the splits. Raises DataError that names the first invalid rows, unless skipped."""
         reader = TargetReader(self.spec.target_names, self.task, self.classes)

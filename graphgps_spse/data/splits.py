@@ -135,7 +135,7 @@ def _scaffold_groups(scaffolds: Sequence[Hashable]) -> list[list[int]]:
 def find_scaffold(smiles: str) -> str:
     """Return the Bemis-Murcko scaffold (rings and their linkers) of a molecule as SMILES, with chirality as in OGB.
 
-    Raises DataError if `smiles` is not a molecule.
+    Atom map numbers are ignored. Raises DataError if `smiles` is not a molecule.
     """
     from rdkit import rdBase
 
@@ -148,9 +148,22 @@ def scaffold_of(mol: Any, smiles: str) -> str:
     from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
     try:
-        return MurckoScaffoldSmiles(mol=mol, includeChirality=True)
+        return MurckoScaffoldSmiles(mol=_without_map_numbers(mol), includeChirality=True)
     except (RuntimeError, ValueError) as err:
         raise DataError(f"{show_smiles(smiles)} has no Bemis-Murcko scaffold: {err}") from err
+
+
+def _without_map_numbers(mol: Any) -> Any:
+    """Return a molecule, or a copy, without the atom map numbers, which would tell equal scaffolds apart."""
+    from rdkit import Chem
+
+    atoms = range(mol.GetNumAtoms())
+    if not any(mol.GetAtomWithIdx(number).GetAtomMapNum() for number in atoms):
+        return mol
+    copy = Chem.Mol(mol)
+    for number in atoms:
+        copy.GetAtomWithIdx(number).SetAtomMapNum(0)
+    return copy
 
 
 def check_split(rows: dict[str, list[int]], how: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from graphgps_spse.reports.collect import RecordedRun
 from graphgps_spse.reports.paper import Column, paper_column, paper_columns
 from graphgps_spse.reports.stats import Summary, agreement, summarize
-from graphgps_spse.results import RunResult, is_measurement
+from graphgps_spse.results import WHOLE, RunResult, is_measurement
 
 MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
@@ -41,6 +41,19 @@ class Cell:
     def results(self) -> list[RunResult]:
         """Records of all finished runs, sorted by seed."""
         return [run.result for run in self.runs]
+
+    @property
+    def splits_differ(self) -> bool:
+        """Whether each seed has a split of its own."""
+        return WHOLE in self.first.fingerprints and len(self.runs) > 1
+
+    def has_data_of(self, other: "Cell") -> bool:
+        """Whether both cells have the same data, and the same splits of the seeds that they share."""
+        theirs = {result.seed: result for result in other.results}
+        pairs = [(result, theirs[result.seed]) for result in self.results if result.seed in theirs]
+        if not pairs:
+            return self.first.data_fingerprints == other.first.data_fingerprints
+        return all(_of_splits(result) == _of_splits(same_seed) for result, same_seed in pairs)
 
     @property
     def model(self) -> str:
@@ -172,6 +185,10 @@ class Cell:
         status = describe_status(record.get("status", []))
         of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
         return f"{status} (in a sample)" if status and of_sample else status
+
+
+def _of_splits(result: RunResult) -> dict[str, str]:
+    return {split: digest for split, digest in result.fingerprints.items() if split != WHOLE}
 
 
 def format_number(value: float, digits: int, sign: str = "") -> str:

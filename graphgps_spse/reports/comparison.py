@@ -1,6 +1,5 @@
 """Comparison of runs with random walks and with path counts, and the runs that cannot be reported."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -166,7 +165,9 @@ def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
         names = ", ".join(c.label for c in same)
         return f"not compared, because {names} are all possible counterparts; use names that differ in encodings only"
     walks = same[0]
-    for what in ("fingerprints", "metric", "direction"):
+    if not walks.has_data_of(paths):
+        return f"not compared with {walks.label}, because their fingerprints differ"
+    for what in ("metric", "direction"):
         if getattr(walks.first, what) != getattr(paths.first, what):
             return f"not compared with {walks.label}, because their {what} differ"
     return walks
@@ -200,12 +201,12 @@ def _notes_on_data(cells: Sequence[Cell]) -> list[str]:
     """Return notes on data sets whose cells, which share a column (and a fold), were not run on the same graphs."""
     notes = []
     for dataset, fold in dict.fromkeys((cell.first.dataset, fold_of(cell)) for cell in cells):
-        kinds: dict[str, list[str]] = {}
-        for cell in cells:
-            if (cell.first.dataset, fold_of(cell)) == (dataset, fold):
-                kinds.setdefault(json.dumps(cell.first.fingerprints, sort_keys=True), []).append(cell.label)
+        kinds: list[list[Cell]] = []
+        for cell in (cell for cell in cells if (cell.first.dataset, fold_of(cell)) == (dataset, fold)):
+            same = next((kind for kind in kinds if kind[0].has_data_of(cell)), None)
+            kinds.append([cell]) if same is None else same.append(cell)
         if len(kinds) > 1:
-            groups = " / ".join(", ".join(labels) for labels in kinds.values())
+            groups = " / ".join(", ".join(cell.label for cell in kind) for kind in kinds)
             notes.append(f"{dataset}: cells were not run on the same data: {groups}")
     return notes
 
@@ -221,6 +222,11 @@ def _notes_on(cell: Cell) -> list[str]:
         if len(kinds) > 1:
             values = ", ".join(kind or "not recorded" for kind in kinds)
             notes.append(f"{cell.label}: seeds differ in {key}: {values}")
+    if cell.splits_differ:
+        notes.append(
+            f"{cell.label}: each seed has a random split of its own, so deviations and tests over seeds include that "
+            "of the splits; the paired test compares runs on the same split"
+        )
     if any(str(result.environment.get("commit", "")).endswith("+changes") for result in cell.results):
         notes.append(f"{cell.label}: run with uncommitted changes of the code")
     return notes

@@ -111,8 +111,10 @@ def test_seeds_are_recorded_as_runs_are(train, tmp_path, capsys):
     for split in ("train", "val", "test"):
         error = of_split(split, 1) / 10 - of_split(split, 1)
         assert result.best[split]["rmse"] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
-        assert result.best[split]["loss"] == pytest.approx((error**2).mean() / of_split("train", 1).var(), rel=1e-5)
-    assert (result.model, result.encoding, result.selected_by) == ("chemprop", "none", "loss")
+        ours, theirs = result.best[split]["loss"], result.best[split]["chemprop_loss"]
+        assert ours == pytest.approx(abs(error).mean() / of_split("train", 1).std(), rel=1e-5), "that of a run"
+        assert theirs == pytest.approx((error**2).mean() / of_split("train", 1).var(), rel=1e-5)
+    assert (result.model, result.encoding, result.selected_by) == ("chemprop", "none", "chemprop_loss")
     assert (result.epochs, result.best_epoch, result.num_params) == (50, 7, 1234)
     assert (result.environment["chemprop"], result.environment["torch"]) == ("2.9.0", "9.9")
     assert result.config["chemprop.version"] == "2.9.0" and result.resources["peak_process_bytes"] > 0

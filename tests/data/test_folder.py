@@ -11,6 +11,8 @@ import torch
 from graphgps_spse.config import load_config
 from graphgps_spse.data.folder import Folder, read_meta
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.parts import build_parts
+from graphgps_spse.preparation import check_before_loading
 
 META = {
     "task": "regression",
@@ -78,6 +80,34 @@ def test_graphs_are_what_was_written(tmp_path, kind):
 def test_both_formats_give_the_same_graphs(tmp_path):
     npz, parquet = (load(lay(tmp_path / kind, kind=kind), name="same").load() for kind in ("npz", "parquet"))
     assert {s: g.fingerprint() for s, g in npz.items()} == {s: g.fingerprint() for s, g in parquet.items()}
+
+
+def test_edges_without_a_reverse_edge_are_told_once(tmp_path, caplog):
+    """The fifth edge of the triangle is turned, so (0, 2) is there twice and (2, 0) is absent."""
+    load(lay(tmp_path / "both")).load()
+    ends = TRIO["edge_index"].copy()
+    ends[:, 4] = 0, 2
+    load(lay(tmp_path / "one", edge_index=ends)).load()
+    load(lay(tmp_path / "declared", META | {"directed": True}, edge_index=ends)).load()
+    (record,) = caplog.records
+    assert (
+        "one: edges without a reverse edge: train 2 of 8, val 2 of 8, test 2 of 8; the first is in train, graph 0, "
+        in (record.getMessage())
+    )
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_path_counts_along_other_edges_than_declared_are_told(tmp_path, caplog, declared):
+    lay(tmp_path / "mine", META | {"directed": declared})
+    dataset = {"format": "folder", "folder": {"dir": str(tmp_path / "mine")}, "edge_encoder_name": "LinearEdge"}
+    for counted in (False, True):
+        keys = {"dataset": dataset, "posenc_SPSE": {"enable": True, "directed": counted}, "accelerator": "cpu"}
+        (tmp_path / "c.yaml").write_text(json.dumps(keys))
+        cfg = load_config(tmp_path / "c.yaml")
+        check_before_loading(cfg, build_parts(cfg), torch.device("cpu"))
+    (record,) = caplog.records
+    words = f"mine: directed is {str(declared).lower()} in meta.json, but posenc_SPSE.directed is {not declared}"
+    assert words in record.getMessage()
 
 
 @pytest.mark.parametrize("kind", ["npz", "parquet"])

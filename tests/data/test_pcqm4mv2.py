@@ -134,7 +134,23 @@ def test_a_row_that_is_no_molecule_is_named(tmp_path):
     lay_pcqm(tmp_path, smiles=[*SMILES[:3], "c1ccc"], num_graphs=(4, 1, 1, 1))
     with pytest.raises(DataError, match=r"data.csv.gz, molecule 3: 'c1ccc' is not a molecule"):
         make(tmp_path).load()
-    assert not (tmp_path / "pcqm4m-v2/flat").exists()
+    assert not list((tmp_path / "pcqm4m-v2").glob("flat*"))
+
+
+def test_files_that_change_are_converted_again(tmp_path):
+    lay_pcqm(tmp_path, num_graphs=(8, 1, 1, 1))
+    before, data = make(tmp_path).load(), tmp_path / "pcqm4m-v2/raw/data.csv.gz"
+    text = gzip.decompress(data.read_bytes()).decode()
+    first, line, *rest = text.splitlines()
+    changed = ",".join([*line.split(",")[:-1], "7.5"])
+    data.write_bytes(gzip.compress("\n".join([first, changed, *rest]).encode()))
+    after = make(tmp_path).load()
+    assert 7.5 in torch.cat([graphs.y for graphs in after.values()]).flatten().tolist()
+    (flat, _) = sorted((tmp_path / "pcqm4m-v2").glob("flat-*"), key=lambda path: path.stat().st_ctime_ns)
+    assert before["test"].fingerprint() == after["test"].fingerprint()
+    flat.rename(tmp_path / "pcqm4m-v2/flat")
+    data.unlink()
+    assert make(tmp_path).load()["train"].fingerprint() == before["train"].fingerprint(), "of an earlier version"
 
 
 def test_files_that_are_not_what_they_should_be(tmp_path):

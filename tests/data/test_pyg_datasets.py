@@ -32,6 +32,7 @@ from torch_geometric.transforms import Constant, LocalDegreeProfile
 
 from graphgps_spse.config import load_config
 from graphgps_spse.data.opening import load_splits, require_targets
+from graphgps_spse.data.pyg_classes import pyg_classes
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import datasets, tasks
 
@@ -136,13 +137,21 @@ def test_graphs_that_differ_from_the_catalogue_are_refused(tmp_path):
         load_splits(open_data(tmp_path, "PyG-TUDataset", "MUTAG"))
 
 
-def test_molecules_have_the_features_of_ogb_and_rows_that_are_none_are_skipped(tmp_path, caplog):
+def test_molecules_have_the_features_of_ogb_and_rows_that_are_none_are_skipped(tmp_path, caplog, monkeypatch):
     rows = [(smiles, f"{k % 3}") for k, smiles in enumerate(RINGS)] + [("C(", "1")]
     lay_molecule_net(tmp_path, "esol", rows)
     splits = load_splits(open_data(tmp_path, "PyG-MoleculeNet", "ESOL"))
     assert {split: len(graphs) for split, graphs in splits.items()} == {"train": 8, "val": 1, "test": 1}
     assert splits["train"].x_NF.shape[1] == 9
     assert "1 rows are not molecules and are skipped; the first is line 12" in caplog.text
+    kept = tmp_path / "MoleculeNet/esol"
+    assert len(list(kept.glob("graphs-*.npz"))) == 1
+    pyg_classes.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("graphgps_spse.data.pyg_classes.FEATURES_VERSION", -1)
+        load_splits(open_data(tmp_path, "PyG-MoleculeNet", "ESOL"))
+    pyg_classes.cache_clear()
+    assert len(list(kept.glob("graphs-*.npz"))) == 2, "other features are not those that were kept"
     both = open_data(tmp_path, "PyG-MoleculeNet", "ESOL", "dataset.split=[0.6, 0.2, 0.2]").load()
     assert [len(graphs) for graphs in both.values()] == [6, 2, 2]
 
@@ -200,6 +209,9 @@ def test_nodes_split_at_random_by_seed(tmp_path, monkeypatch):
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+    both = [open_data(tmp_path, "PyG-WebKB", name, *words, f"seed={seed}") for seed in (1, 2)]
+    prints = [[*(g.fingerprint() for g in dataset.load().values()), dataset.whole_fingerprint] for dataset in both]
+    assert [one == other for one, other in zip(*prints)] == [False, False, False, True] and prints[0][-1]
     assert int((first >= 0).sum()) == SIZE
 
 

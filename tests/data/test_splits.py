@@ -51,6 +51,11 @@ def test_scaffolds_by_hand():
         find_scaffold("C1CC")
 
 
+def test_scaffolds_do_not_depend_on_atom_map_numbers():
+    assert find_scaffold("[CH3:8][c:1]1[cH:2][cH:3][cH:4][cH:5][cH:6]1") == "c1ccccc1"
+    assert find_scaffold("O=C1[CH2:3][C@@H:7]([c:1]2ccccc2)Oc2ccccc21") == ENANTIOMERS[0]
+
+
 def test_scaffold_split_by_hand():
     """Ten rows: a four times, b three times, c, d, e once. Train has room for six, train and val for eight.
 

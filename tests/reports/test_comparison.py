@@ -96,6 +96,20 @@ def test_other_data_is_not_compared(tmp_path):
     assert any("not run on the same data: zinc-RWSE / zinc-SPSE" in note for note in report.notes)
 
 
+def test_cells_with_a_random_split_for_each_seed_are_compared_on_the_same_splits(tmp_path):
+    for name, encoding, scores in (("qm9-RWSE", "RRWP", WALKS), ("qm9-SPSE", "SPSE", PATHS)):
+        for seed, score in enumerate(scores):
+            prints = {"all": "w", "train": f"t{seed}"}
+            write_run(tmp_path, record(score, seed, name=name, encoding=encoding, fingerprints=prints))
+    report = report_of(tmp_path)
+    assert not report.refused and len(report.pairs) == 1
+    assert [note for note in report.notes if "qm9-SPSE: each seed has a random split of its own" in note]
+    assert not any("not run on the same data" in note for note in report.notes)
+    write_run(tmp_path / "other", record(0.1, 1, name="qm9-SPSE", fingerprints={"all": "w", "train": "t1"}))
+    write_run(tmp_path / "other", record(0.1, 1, name="qm9-RWSE", encoding="RRWP", fingerprints={"all": "w"}))
+    assert not report_of(tmp_path / "other").pairs, "other splits of the same graphs and seed"
+
+
 def test_a_cell_that_mixes_runs_is_refused_and_the_rest_reported(tmp_path):
     write_pair(tmp_path, WALKS, PATHS)
     config = {"optim.base_lr": 1e-3}
