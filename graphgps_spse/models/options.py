@@ -41,7 +41,10 @@ class DropoutOptions(Options, section="gnn"):
     """GraphGym's key for dropout."""
 
     dropout: float = option(
-        0.0, "dropout rate of the layers of custom_gnn, and of the head mlp_graph", at_least=0, below=1
+        0.0,
+        "dropout rate of the layers of custom_gnn and gnn, of layers_pre_mp, and of the head mlp_graph",
+        at_least=0,
+        below=1,
     )
 
 

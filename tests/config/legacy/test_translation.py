@@ -227,6 +227,11 @@ def test_nodes_without_an_encoder_and_layers_without_norms(tmp_path, caplog):
     model = build(cfg).model
     assert [tuple(layer.linear.weight.shape) for layer in model.node_encoder.pre_mp] == [(8, 1703), (8, 8)]
     assert isinstance(model.layers[0].norm_ffn, torch.nn.Identity)
+    layers = {"gnn.layers_pre_mp": 1, "gnn.dropout": 0.5, "gnn.batchnorm": True}
+    caplog.clear()
+    (layer,) = build(load_config(write(tmp_path, flat | layers))).model.node_encoder.pre_mp
+    assert layer.dropout.p == 0.5 and not any(key in caplog.text for key in ("gnn.dropout", "gnn.batchnorm"))
+    assert "'gnn.batchnorm' is False, but only True" in refusal(tmp_path, layers | {"gnn.batchnorm": False})
     with pytest.raises(ConfigError, match="none leaves the 1703 columns of the data, and the model reads 8"):
         build(load_config(write(tmp_path, flat)))
     plain, of_san = minimal(), {"gt.full_graph": False, "gt.gamma": 0.1}
