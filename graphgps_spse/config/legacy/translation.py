@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphgps_spse.config.files import Leaves, Settings
-from graphgps_spse.config.legacy.data_sets import check_dataset, translate_data
+from graphgps_spse.config.legacy.data_sets import check_compactness, check_dataset, translate_data
 from graphgps_spse.config.legacy.keys import (
     ABSENT,
     ATTENTION_PARTS,
@@ -71,6 +71,7 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     is_theirs, settings = has_foreign_keys((*base, *own)), Translation()
     if is_theirs:  # before its keys: another data set is the likeliest reason for an unsupported key
         check_dataset({**base, **own, **words})
+        settings.changed = check_compactness({**base, **own, **words})
         settings.read = _check_graphgym({**base, **own, **words})
     base_kept, own_kept, words_kept = (_translate_keys(leaves, settings) for leaves in (base, own, words))
     settings.leaves, settings.words = {**base_kept, **own_kept, **words_kept}, set(words_kept)
