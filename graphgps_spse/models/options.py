@@ -41,7 +41,18 @@ class DropoutOptions(Options, section="gnn"):
     """GraphGym's key for dropout."""
 
     dropout: float = option(
-        0.0, "dropout rate of the layers of custom_gnn, and of the head mlp_graph", at_least=0, below=1
+        0.0,
+        "dropout rate of the layers of custom_gnn and gnn, of layers_pre_mp, and of the head mlp_graph",
+        at_least=0,
+        below=1,
+    )
+
+
+class AttentionDropoutOptions(Options, section="gt"):
+    """Dropout of attention weights, for models that have it."""
+
+    attn_dropout: float = option(
+        0.0, "dropout rate of attention weights; not in SANTransformer and BigBird", at_least=0, below=1
     )
 
 
@@ -52,7 +63,6 @@ class TransformerOptions(Options, section="gt"):
     n_heads: int = option(8, "number of attention heads, a divisor of dim_hidden", at_least=1, at_most=LARGEST_WIDTH)
     dim_hidden: int = option(64, "width of nodes, and of pairs in GRIT", at_least=1, at_most=LARGEST_WIDTH)
     dropout: float = option(0.0, "dropout rate of the updates of nodes and pairs", at_least=0, below=1)
-    attn_dropout: float = option(0.0, "dropout rate of attention weights", at_least=0, below=1)
 
     @classmethod
     def from_cfg(cls, cfg: Any, section: str | None = None) -> Self:

@@ -18,6 +18,9 @@ SAME_DATA = {
 }
 """Format and name there -> format and name here."""
 
+SUPERPIXELS, COMPACTNESS = ("PyG-VOCSuperpixels", "PyG-COCOSuperpixels"), 30
+"""Formats with a variant for each compactness of superpixels, and the one that PyG-LRGBDataset has."""
+
 ENCODERS = {
     "VOCNode": "LinearNode",
     "COCONode": "LinearNode",
@@ -64,6 +67,22 @@ def check_dataset(leaves: Mapping[str, tuple[Any, str]]) -> None:
         f"{where}: 'dataset.format: {data_format}' with 'dataset.name: {name}' is not offered here. Known are "
         f"{known_names}. For your own graphs, set dataset.format to smiles or folder: docs/own_data.md"
     )
+
+
+def check_compactness(leaves: Mapping[str, tuple[Any, str]]) -> list[str]:
+    """Return a note on a file of superpixels that leaves out their compactness. Raises ConfigError for another one."""
+    key, (data_format, where) = "dataset.slic_compactness", leaves.get("dataset.format", ("", ""))
+    if data_format not in SUPERPIXELS:
+        return []
+    if key not in leaves:
+        return [f"{where}: '{key}' is not set, so 10 in GraphGPS; the superpixels here have {COMPACTNESS}"]
+    value, where = leaves[key]
+    if value != COMPACTNESS:
+        raise ConfigError(
+            f"{where}: '{key}' is {value!r}, but only {COMPACTNESS} is offered here: PyG-LRGBDataset has the "
+            "superpixels of this compactness"
+        )
+    return []
 
 
 def translate_data(settings: TranslatedKeys) -> None:

@@ -169,12 +169,15 @@ OF_GRAPHGYM = ("gnn.stage_type", "gnn.agg")
 """Keys that only GraphGym's model, `gnn`, reads besides; other models ignore them."""
 
 GRAPHGYM_ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
-    "gnn.batchnorm": ((True,), "layers of gnn are normalised by BatchNorm"),
+    "gnn.batchnorm": ((True,), "layers of gnn and layers_pre_mp are normalised by BatchNorm"),
     "gnn.normalize_adj": ((False,), "take gnn.layer_type gcnconv, which normalises by degrees"),
     "gnn.self_msg": (("concat",), "generalconv has a map of the node itself"),
     "gnn.l2norm": ((True,), "rows of layers and heads are scaled to length 1"),
 }
 """Values that mean with `gnn` what is done here anyway; other models ignore these keys."""
+
+OF_PRE_MP = ("gnn.batchnorm", "gnn.l2norm", "gnn.dropout")
+"""Keys that every model reads if `gnn.layers_pre_mp` is above 0; the values of GRAPHGYM_ONLY hold there too."""
 
 OF_SAN = ("gt.full_graph", "gt.gamma")
 """Keys that only SAN reads; other models ignore them."""

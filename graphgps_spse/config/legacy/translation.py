@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphgps_spse.config.files import Leaves, Settings
-from graphgps_spse.config.legacy.data_sets import check_dataset, translate_data
+from graphgps_spse.config.legacy.data_sets import check_compactness, check_dataset, translate_data
 from graphgps_spse.config.legacy.keys import (
     ABSENT,
     ATTENTION_PARTS,
@@ -22,6 +22,7 @@ from graphgps_spse.config.legacy.keys import (
     MESSAGE_PASSING,
     MINIMISED,
     OF_GRAPHGYM,
+    OF_PRE_MP,
     OF_SAN,
     ONLY,
     OURS,
@@ -41,6 +42,8 @@ class Translation(Settings):
     """Keys and values that have another name or value here, one line each."""
     ignored: dict[str, list[str]] = field(default_factory=dict)
     """Ignored keys by the reason."""
+    read: set[str] = field(default_factory=set)
+    """Keys without a name here whose values mean what is done here anyway."""
 
     def put(self, key: str, value: Any, where: str, note: str = "") -> None:
         """Set a key to the translation of another key or value."""
@@ -50,7 +53,7 @@ class Translation(Settings):
 
     def ignore(self, key: str, why: str) -> None:
         """Note that a key is ignored."""
-        keys = self.ignored.setdefault(why, [])
+        keys = self.ignored.setdefault(why, []) if key not in self.read else []
         keys += [key] if key not in keys else []
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -65,11 +68,11 @@ def has_foreign_keys(keys: Iterable[str]) -> bool:
 
 def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     """Translate the keys of a file, of its base and of the overrides. Raises ConfigError for unsupported ones."""
-    is_theirs = has_foreign_keys((*base, *own))
+    is_theirs, settings = has_foreign_keys((*base, *own)), Translation()
     if is_theirs:  # before its keys: another data set is the likeliest reason for an unsupported key
         check_dataset({**base, **own, **words})
-        _check_graphgym({**base, **own, **words})
-    settings = Translation()
+        settings.changed = check_compactness({**base, **own, **words})
+        settings.read = _check_graphgym({**base, **own, **words})
     base_kept, own_kept, words_kept = (_translate_keys(leaves, settings) for leaves in (base, own, words))
     settings.leaves, settings.words = {**base_kept, **own_kept, **words_kept}, set(words_kept)
     if is_theirs:
@@ -86,12 +89,18 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     return settings
 
 
-def _check_graphgym(leaves: Leaves) -> None:
-    """Refuse what the layers of GraphGym's own model, which is the default, cannot do."""
-    if leaves.get("model.type", (DEFAULTS["model.type"], ""))[0] == "gnn":
-        for key in GRAPHGYM_ONLY:
-            if key in leaves:
-                _check_only(key, *leaves[key], *GRAPHGYM_ONLY[key])
+def _check_graphgym(leaves: Leaves) -> set[str]:
+    """Refuse what GraphGym's layers cannot do: those of its own model, which is the default, and layers_pre_mp.
+
+    Return the keys that these layers read.
+    """
+    is_gnn = leaves.get("model.type", (DEFAULTS["model.type"], ""))[0] == "gnn"
+    has_pre_mp = bool(leaves.get("gnn.layers_pre_mp", (0, ""))[0])
+    read = {key for key in GRAPHGYM_ONLY if key in leaves and (is_gnn or (has_pre_mp and key in OF_PRE_MP))}
+    for key in GRAPHGYM_ONLY:
+        if key in read:
+            _check_only(key, *leaves[key], *GRAPHGYM_ONLY[key])
+    return read
 
 
 def _lies_in(key: str, names: Iterable[str]) -> bool:
@@ -228,7 +237,9 @@ def _translate_model(settings: Translation) -> bool:
         _translate_graphgym(settings)
         return False
     has_token = model == "Graphormer" or (model == "GPSModel" and str(layer).endswith("+BiasedTransformer"))
-    _ignore(settings, [key for key in settings.leaves if _is_of_another_model(key, model, has_token)], model)
+    kept = OF_PRE_MP if settings.get("gnn.layers_pre_mp") else ()
+    others = [key for key in settings.leaves if key not in kept and _is_of_another_model(key, model, has_token)]
+    _ignore(settings, others, model)
     for key, usual in (("gt.batch_norm", True), ("gt.layer_norm", False)):
         if model not in ("GPSModel", "CSAModel") and key in settings.leaves:
             _check_only(key, *settings.leaves.pop(key), (usual,), f"{model} has its norms always")
@@ -280,8 +291,8 @@ def _translate_token(settings: Translation) -> None:
     """Say what pooling by a token is here."""
     pooling, where = settings.leaves.get("model.graph_pooling", ("add", ""))
     if pooling == "graph_token":
-        note = "'model.graph_pooling: graph_token' is read as add: the head reads the token alone"
-        settings.put("model.graph_pooling", "add", where, note)
+        del settings.leaves["model.graph_pooling"]
+        settings.changed.append(f"{where}: 'model.graph_pooling: graph_token': the head reads the token alone")
 
 
 def _translate_graphgym(settings: Translation) -> None:

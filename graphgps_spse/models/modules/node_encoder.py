@@ -17,7 +17,7 @@ from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.modules.activations import ActivationOptions, build_activation
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, enabled_encoding, split_encoder_name
 from graphgps_spse.models.modules.positional_encoders import DegreeEmbedding, build_positional_encoder
-from graphgps_spse.models.options import LARGEST_DEPTH, L2NormOptions
+from graphgps_spse.models.options import LARGEST_DEPTH, DropoutOptions, L2NormOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import encodings as known_encodings
@@ -28,21 +28,24 @@ class PreMPOptions(Options, section="gnn"):
     """Layers between the node encoder and the model."""
 
     layers_pre_mp: int = option(
-        0, "layers between the node encoder and the model: Linear, BatchNorm, act", at_least=0, at_most=LARGEST_DEPTH
+        0,
+        "layers between the node encoder and the model: Linear, BatchNorm, dropout, act",
+        at_least=0,
+        at_most=LARGEST_DEPTH,
     )
 
 
 class PreMPLayer(nn.Module):
-    """Linear without bias, BatchNorm, activation and, with `l2norm`, rows of length 1: a layer of GraphGym."""
+    """Linear without bias, BatchNorm, dropout, activation and, with `l2norm`, rows of length 1: a layer of GraphGym."""
 
-    def __init__(self, dim_in: int, dim: int, *, activation: str, l2norm: bool) -> None:
+    def __init__(self, dim_in: int, dim: int, *, activation: str, dropout: float, l2norm: bool) -> None:
         super().__init__()
         self.linear, self.norm = nn.Linear(dim_in, dim, bias=False), nn.BatchNorm1d(dim)
-        self.activation, self.l2norm = build_activation(activation), l2norm
+        self.dropout, self.activation, self.l2norm = nn.Dropout(dropout), build_activation(activation), l2norm
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """Return [N, D]."""
-        x_ND = self.activation(self.norm(self.linear(x_ND)))
+        x_ND = self.activation(self.dropout(self.norm(self.linear(x_ND))))
         return F.normalize(x_ND, dim=1) if self.l2norm else x_ND
 
 
@@ -114,5 +117,5 @@ def build_pre_mp(cfg: Any, dim_in: int, dim: int) -> list[nn.Module]:
     if not number:
         return []
     activation, l2norm = ActivationOptions.from_cfg(cfg).act, L2NormOptions.from_cfg(cfg).l2norm
-    widths = [dim_in, *(dim for _ in range(number - 1))]
-    return [PreMPLayer(width, dim, activation=activation, l2norm=l2norm) for width in widths]
+    dropout, widths = DropoutOptions.from_cfg(cfg).dropout, [dim_in, *(dim for _ in range(number - 1))]
+    return [PreMPLayer(width, dim, activation=activation, dropout=dropout, l2norm=l2norm) for width in widths]

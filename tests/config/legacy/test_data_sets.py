@@ -4,6 +4,7 @@ import pytest
 from official_configs import write
 
 from graphgps_spse.config import load_config
+from graphgps_spse.errors import ConfigError
 
 BASE = {"metric_agg": "argmax", "model.type": "GPSModel", "gt.layer_type": "GINE+Transformer"}
 
@@ -46,3 +47,15 @@ def test_split_keys_are_kept(tmp_path, caplog):
     cfg = load_config(write(tmp_path, {**BASE, **data, "dataset.split_index": 4, "run_multiple_splits": [0, 1]}))
     assert (cfg.dataset.split_mode, cfg.dataset.split_index) == ("cv-kfold-5", 4)
     assert "set dataset.split_index, or sweep over it: run_multiple_splits" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["VOC", "COCO"])
+def test_superpixels_have_the_compactness_30(tmp_path, caplog, name):
+    flat = {**BASE, "dataset.format": f"PyG-{name}Superpixels", "dataset.name": "edge_wt_region_boundary"}
+    load_config(write(tmp_path, {**flat, "dataset.slic_compactness": 30}))
+    assert "the superpixels here have 30" not in caplog.text
+    load_config(write(tmp_path, flat))
+    assert "'dataset.slic_compactness' is not set, so 10 in GraphGPS; the superpixels here have 30" in caplog.text
+    with pytest.raises(ConfigError, match=r"theirs\.yaml:\d+: 'dataset\.slic_compactness' is 10, but only 30"):
+        load_config(write(tmp_path, {**flat, "dataset.slic_compactness": 10}))
+    load_config(write(tmp_path, {**BASE, "dataset.format": "PyG-ZINC", "dataset.slic_compactness": 10}))

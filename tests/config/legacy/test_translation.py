@@ -227,6 +227,11 @@ def test_nodes_without_an_encoder_and_layers_without_norms(tmp_path, caplog):
     model = build(cfg).model
     assert [tuple(layer.linear.weight.shape) for layer in model.node_encoder.pre_mp] == [(8, 1703), (8, 8)]
     assert isinstance(model.layers[0].norm_ffn, torch.nn.Identity)
+    layers = {"gnn.layers_pre_mp": 1, "gnn.dropout": 0.5, "gnn.batchnorm": True}
+    caplog.clear()
+    (layer,) = build(load_config(write(tmp_path, flat | layers))).model.node_encoder.pre_mp
+    assert layer.dropout.p == 0.5 and not any(key in caplog.text for key in ("gnn.dropout", "gnn.batchnorm"))
+    assert "'gnn.batchnorm' is False, but only True" in refusal(tmp_path, layers | {"gnn.batchnorm": False})
     with pytest.raises(ConfigError, match="none leaves the 1703 columns of the data, and the model reads 8"):
         build(load_config(write(tmp_path, flat)))
     plain, of_san = minimal(), {"gt.full_graph": False, "gt.gamma": 0.1}
@@ -423,6 +428,15 @@ def test_their_keys_may_go_unread_and_ours_may_not(tmp_path, caplog):
         load_config(write(tmp_path, minimal() | {"posenc_SPSE.alpha": 0.2})).check_all_read()
     with pytest.raises(ConfigError, match=r"override 'gnn\.layers_post_mp=2'"):
         load_config(path, ["gnn.layers_post_mp=2"]).check_all_read()
+
+
+def test_their_keys_without_effect_are_listed(tmp_path, caplog):
+    flat = {"model.type": "SANTransformer", "gt.layer_type": "SAN2Layer", "gt.gamma": 0.1, "gt.attn_dropout": 0.5}
+    flat |= {"optim.scheduler": "plateau", "optim.num_warmup_epochs": 5}
+    cfg = load_config(write(tmp_path, minimal() | flat))
+    build_training(cfg, build(cfg), tmp_path, torch.device("meta"))
+    said = "set, but nothing in this run reads it: gt.attn_dropout, gt.gamma, optim.num_warmup_epochs"
+    assert said in caplog.text
 
 
 def test_overrides_may_use_their_keys(tmp_path):

@@ -5,7 +5,7 @@ from small_configs import encoder_config
 
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.modules.node_encoder import build_node_encoder
+from graphgps_spse.models.modules.node_encoder import PreMPLayer, build_node_encoder
 
 
 def test_raw_features_come_first_then_encodings_in_the_order_of_the_name():
@@ -33,3 +33,13 @@ def test_the_node_part_of_any_encoding_is_read_by_its_name():
 def test_encodings_must_leave_a_column_for_raw_features():
     with pytest.raises(ConfigError, match="gt.dim_hidden=3 leaves no column.*posenc_RWSE.dim_pe=3"):
         build_node_encoder(encoder_config("TypeDictNode+RWSE"), SPEC, [ENCODINGS["RWSE"]], 3)
+
+
+def test_layers_before_message_passing_drop_columns_after_their_norm():
+    layer, x = PreMPLayer(3, 3, activation="relu", dropout=0.5, l2norm=False), torch.randn(64, 3)
+    torch.manual_seed(0)
+    found = layer(x)
+    torch.manual_seed(0)  # by hand, in the order of GraphGym's GeneralLayer
+    norm = torch.nn.functional.batch_norm(layer.linear(x), None, None, training=True)
+    torch.testing.assert_close(found, torch.nn.functional.dropout(norm, 0.5).relu())
+    assert (layer.eval()(x) == layer.activation(layer.norm(layer.linear(x)))).all()
