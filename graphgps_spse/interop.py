@@ -10,6 +10,7 @@ PyG, NetworkX and RDKit are imported by the functions that need them.
 
 import io
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -92,7 +93,11 @@ def from_rdkit(molecules: "Mol | Iterable[Mol]", *, y: Any = None, name: str = "
             raise DataError(f"molecule {number}: {type(molecule).__name__} is not an RDKit molecule; did parsing fail?")
         if not molecule.GetNumAtoms():
             raise DataError(f"molecule {number} has no atoms")
-    return _join_molecules((partial(featurise_mol, m, Chem.MolToSmiles(m)) for m in listed), y, name)
+
+    def featurise(molecule: Any) -> "Molecule":
+        return featurise_mol(molecule, Chem.MolToSmiles(molecule))
+
+    return _join_molecules((partial(featurise, molecule) for molecule in listed), y, name)
 
 
 def add_encoding(graphs: GraphDataset, encoding: str, *, num_threads: int = 1, **options: Any) -> GraphDataset:
@@ -152,7 +157,8 @@ def save_folder(
     `split` maps train, val and test to numbers of graphs. `task` is regression, classification, classification_sbm or
     multilabel; empty: classification for integer targets of one column, otherwise regression. Features of nodes and
     edges become `types` for one column of integers, `ogb` for the columns of `from_smiles`, and `floats` otherwise.
-    Raises DataError for a folder that has a meta.json already, an unknown or empty part, or a number that is no graph.
+    Raises DataError for a folder that has a meta.json already, an unknown or empty part, or a number that is no graph
+    or is listed twice.
     """
     folder = Path(folder)
     whole = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=level)
@@ -164,6 +170,10 @@ def save_folder(
             raise DataError(f"split: {part} has no graphs; it needs numbers of graphs for {', '.join(SPLITS)}")
         if not 0 <= min(numbers) <= max(numbers) < len(whole):
             raise DataError(f"split: {part} names a graph outside 0..{len(whole) - 1}")
+    listed = Counter(int(number) for part in SPLITS for number in split[part])
+    twice = [number for number, times in listed.items() if times > 1]
+    if twice:
+        raise DataError(f"split: graph {twice[0]} is listed twice; list each graph once")
     unknown = sorted(set(split) - set(SPLITS))
     if unknown:
         raise DataError(f"split: unknown part '{unknown[0]}'; parts are {', '.join(SPLITS)}")
@@ -232,12 +242,18 @@ def _columns(number: int, what: str, values: Any, num_rows: int) -> Tensor | Non
 
 def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, name: str) -> GraphDataset:
     """Return the molecules that some functions make as one data set."""
+    from graphgps_spse.data.molecules import short_reason
+
     molecules: list[Molecule] = []
     for number, featurise in enumerate(featurisers):
         try:
             molecules.append(featurise())
         except DataError as err:
             raise DataError(f"molecule {number}: {err}") from err
+        except RuntimeError as err:  # violated preconditions of RDKit
+            raise DataError(
+                f"molecule {number}: RDKit cannot describe its atoms ({short_reason(err)}); call Chem.SanitizeMol first"
+            ) from err
     targets, graphs = _targets_of_graphs(y, len(molecules)), []
     for number, molecule in enumerate(molecules):
         arrays = {key: torch.from_numpy(values.astype(np.int64)) for key, values in molecule._asdict().items()}
@@ -291,10 +307,10 @@ def _join_part(graphs: Sequence[Mapping[str, Tensor | None]], what: str) -> Tens
         present = next(number for number, value in values.items() if value is not None)
         raise DataError(f"graph {absent[0]} has no {what}, and graph {present} has one")
     tensors = [value for value in values.values() if value is not None]
-    kinds = {(value.shape[1], value.dtype) for value in tensors}
-    if len(kinds) > 1:
-        raise DataError(f"graphs differ in columns or type of {what}: {sorted(map(str, kinds))}")
-    return torch.cat(tensors)
+    columns = sorted({value.shape[1] for value in tensors})
+    if len(columns) > 1:
+        raise DataError(f"graphs differ in columns of {what}: {', '.join(map(str, columns))}")
+    return torch.cat(tensors)  # whole numbers of some graphs become real where others have real ones
 
 
 def _meta_of(graphs: GraphDataset, task: str, target_names: tuple[str, ...], directed: bool) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
 from graphgps_spse.results import RunResult
 from graphgps_spse.rundir import version_note
-from graphgps_spse.training.checkpoint import load_best
+from graphgps_spse.training.checkpoint import BEST, load_best
 from graphgps_spse.training.evaluation import forward_batch
 from graphgps_spse.training.guards import ConstantChannelGuard
 from graphgps_spse.training.optim import is_any_length
@@ -380,10 +380,14 @@ def _own_split(ensemble: Ensemble, split: str) -> GraphDataset:
         raise DataError(f"--split {split}: {dataset.spec.name} has the splits {', '.join(splits)}")
     for run in ensemble.runs:
         result = run.path / "result.json"
-        trained_on = RunResult.read(result).fingerprints.get(split) if result.is_file() else None
-        if trained_on is not None and splits[split].fingerprint() != trained_on:
+        if result.is_file():
+            trained_on, file = RunResult.read(result).fingerprints.get(split, ""), result.name
+        else:  # the checkpoint of an unfinished run has the first digits; those of old versions have none
+            about, file = load_best(run.path).get("about") or {}, BEST
+            trained_on = str(about.get(f"fingerprint.{split}", ""))
+        if not splits[split].fingerprint().startswith(trained_on):
             raise DataError(
                 f"{dataset.spec.name}, {split} split: the data differ from those of {run.path}, according to the "
-                "fingerprint in result.json; restore the data or train again"
+                f"fingerprint in {file}; restore the data or train again"
             )
     return splits[split]

@@ -196,6 +196,27 @@ def test_files_that_cannot_be_read_are_one_line(trained, tmp_path, capsys, name,
     assert len([line for line in err.splitlines() if line.startswith("error")]) == 1
 
 
+def graph_of_pyg(**values):
+    edges = torch.tensor([[0, 1], [1, 0]])
+    return Data(x=torch.tensor([[0], [1]]), edge_index=edges, edge_attr=torch.ones(2, 2), **values)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"), [(torch.ones(3), r"y is [3]"), ("high", "y is 'high'"), ([None], "y is [None]")]
+)
+def test_targets_of_pyg_that_are_no_targets_name_the_graph(trained, tmp_path, capsys, y, words):
+    torch.save([graph_of_pyg(y=torch.ones(1, 2)), graph_of_pyg(y=y)], tmp_path / "new.pt")
+    assert predict(trained, tmp_path / "new.pt", tmp_path / "p.csv") == 2
+    assert f"new.pt: graph 1: {words}, not numbers for 2 targets; correct it, or leave y out" in capsys.readouterr().err
+
+
+def test_further_values_of_pyg_keep_the_order_of_the_file(trained, tmp_path):
+    names = ["zeta", "alpha", "mid", "beta", "omega", "kappa", "eta"]
+    torch.save([graph_of_pyg(**dict.fromkeys(names, 1)), graph_of_pyg(late="x")], tmp_path / "new.pt")
+    assert predict(trained, tmp_path / "new.pt", tmp_path / "p.csv") == 0
+    assert [name for name in read(tmp_path / "p.csv")[0] if name in (*names, "late")] == [*names, "late"]
+
+
 def test_a_folder_of_other_features_is_refused(trained, tmp_path, capsys):
     (tmp_path / "meta.json").write_text(json.dumps(META | {"node_features": {"kind": "types", "size": 5}}))
     assert predict(trained, tmp_path, tmp_path / "p.csv") == 2

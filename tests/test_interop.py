@@ -65,7 +65,7 @@ def test_targets_of_nodes():
         ([Data(x=torch.rand(2, 1))], "graph 0: Data has no edge_index"),
         ([data(PATH, 2), data(PATH, 2, x=torch.rand(3, 1))], "graph 1: x has 3 rows, and the graph 2"),
         ([data(PATH, 2, y=torch.tensor([1.0])), data(PATH, 2)], "graph 1 has no y, and graph 0 has one"),
-        ([data(PATH, 2, x=torch.rand(2, 1)), data(PATH, 2, x=torch.rand(2, 2))], "differ in columns or type of x"),
+        ([data(PATH, 2, x=torch.rand(2, 1)), data(PATH, 2, x=torch.rand(2, 2))], "differ in columns of x: 1, 2"),
         ([data([(0, 5)], 2)], "graph 0: edge \\(0, 5\\) is outside the 2 nodes"),
         ([], "no graphs at all"),
         ([Data(edge_index=torch.tensor([[0.7], [1.0]]), num_nodes=2)], r"graph 0: edge_index is \[2, 1\] of torch"),
@@ -89,6 +89,13 @@ def test_networkx():
         from_networkx(graph, x="colour")
 
 
+def test_whole_numbers_of_one_graph_join_real_ones_of_another():
+    graphs = [nx.path_graph(2), nx.path_graph(3)]
+    for graph, y in zip(graphs, (0, 0.5)):
+        graph.graph["y"] = y
+    assert from_networkx(graphs, y="y").y.tolist() == [[0.0], [0.5]]
+
+
 def test_a_loop_of_networkx_is_one_edge():
     assert from_networkx(nx.Graph([(0, 0), (0, 1)])).edge_index_2E.T.tolist() == [[0, 0], [0, 1], [1, 0]]
 
@@ -99,6 +106,11 @@ def test_molecules_that_rdkit_could_not_read_or_that_have_no_atoms():
         from_rdkit(None)
     with pytest.raises(DataError, match="molecule 1 has no atoms"):
         from_rdkit([chem.MolFromSmiles("C"), chem.MolFromSmiles("")])
+    with pytest.raises(
+        DataError, match="molecule 0: RDKit cannot describe its atoms .*; call Chem.SanitizeMol first"
+    ) as e:
+        from_rdkit(chem.MolFromSmiles("CCO", sanitize=False))
+    assert "\n" not in str(e.value) and len(str(e.value)) < 200
 
 
 def test_molecules_are_those_of_the_loader():
@@ -171,6 +183,7 @@ def test_a_saved_folder_is_read_back(tmp_path):
         ({"train": [0], "val": [1]}, "test has no graphs"),
         ({"train": [0], "val": [1], "test": [9]}, "test names a graph outside 0..5"),
         ({"train": [0], "val": [1], "test": [2], "extra": [3]}, "unknown part 'extra'"),
+        ({"train": [0, 1], "val": [2], "test": [1]}, "graph 1 is listed twice; list each graph once"),
     ],
 )
 def test_splits_that_are_refused(tmp_path, split, message):

@@ -363,8 +363,12 @@ def test_checkpoints_describe_themselves(trained):
 def test_changed_data_are_not_predicted_as_the_run_s_own(own, tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text(file.read_text().replace("CN,1,0", "CNC,1,0"))
-    with pytest.raises(DataError, match="test split: the data differ from those of"):
+    with pytest.raises(DataError, match="test split: the data differ from those of .* fingerprint in result.json"):
         predictions.predict_split(predictions.load_runs([own]), "test", tmp_path / "p.csv")
+    (own / "result.json").unlink()
+    with pytest.raises(DataError, match="test split: the data differ from those of .* fingerprint in best.pt"):
+        predictions.predict_split(predictions.load_runs([own]), "test", tmp_path / "p.csv")
+    assert predictions.predict_split(predictions.load_runs([own]), "train", tmp_path / "p.csv") == 3, "as in training"
 
 
 def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):

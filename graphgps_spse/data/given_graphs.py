@@ -160,14 +160,26 @@ def _flatten(listed: Sequence[Any], spec: DatasetSpec) -> tuple[dict[str, np.nda
     for name, kind in (("node_ptr", "x"), ("edge_ptr", "edge_index")):
         arrays[name] = np.cumsum([0, *(part[kind].shape[kind == "edge_index"] for part in parts)])
     used = {"x", "edge_index", "edge_attr", "y"}
-    names = {name for data in listed for name, value in data.to_dict().items() if isinstance(value, (str, int, float))}
-    arrays |= {name: np.array([data.to_dict().get(name, "") for data in listed], object) for name in names - used}
+    found = [(name, value) for data in listed for name, value in data.to_dict().items() if name not in used]
+    names = dict.fromkeys(name for name, value in found if isinstance(value, (str, int, float)))  # in the file's order
+    arrays |= {name: np.array([data.to_dict().get(name, "") for data in listed], object) for name in names}
     if all(getattr(data, "y", None) is not None for data in listed):
-        y = [torch.as_tensor(data.y).reshape(-1, spec.num_targets) for data in listed]
+        y = [_targets_of(number, data.y, spec) for number, data in enumerate(listed)]
         expected = [len(part["x"]) if spec.level == "node" else 1 for part in parts]
         if [len(values) for values in y] == expected:
             arrays["y"] = torch.cat(y).numpy()
     return arrays, reasons
+
+
+def _targets_of(number: int, y: Any, spec: DatasetSpec) -> Tensor:
+    """Return the targets of a PyG graph, [rows, T]. Raises DataError for other values."""
+    try:
+        return torch.as_tensor(y).reshape(-1, spec.num_targets)
+    except (TypeError, ValueError, RuntimeError) as err:
+        what = list(y.shape) if isinstance(y, Tensor) else repr(y)[:60]
+        raise DataError(
+            f"graph {number}: y is {what}, not numbers for {spec.num_targets} targets; correct it, or leave y out"
+        ) from err
 
 
 def _arrays_of(data: Any, spec: DatasetSpec) -> dict[str, Tensor]:

@@ -288,10 +288,15 @@ def read_mol(smiles: Any) -> Any:
     try:
         mol = _sanitised(smiles)
     except RuntimeError as err:  # violated preconditions of RDKit
-        reason = str(err).partition("Violation occurred")[0].removeprefix("Pre-condition Violation")
-        raise DataError(f"{show_smiles(smiles)} is not a molecule: {' '.join(reason.split())}") from err
+        raise DataError(f"{show_smiles(smiles)} is not a molecule: {short_reason(err)}") from err
     _check_size(smiles, mol.GetNumAtoms())
     return mol
+
+
+def short_reason(err: RuntimeError) -> str:
+    """Return the reason in an error of RDKit, without the C++ stack, on one line."""
+    reason = str(err).partition("Violation occurred")[0].removeprefix("Pre-condition Violation")
+    return " ".join(reason.split())
 
 
 def _check_size(smiles: str, num_atoms: int) -> None:

@@ -117,8 +117,8 @@ class PCQM4Mv2:
             raise DataError(f"{self.folder} cannot be written ({err}); set dataset.dir to another folder") from err
 
     def _write(self, path: Path) -> None:
-        data, split = self._files
-        parts = split_parts(read_split(split, trusted=self.trusted))
+        data, split_file = self._files
+        parts = split_parts(read_split(split_file, trusted=self.trusted))
         num_graphs, started = sum(map(len, parts.values())), time.perf_counter()
         source = _Smiles(data, self.num_workers)
         missing = [part for part, rows in parts.items() if len(rows) and int(rows.max()) >= len(source)]
