@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 NEED_NOT_BE_READ = frozenset({"dataset.dir", "plugins", "resolved"})
 """Keys that scripts of a machine set for every run: data sets that are generated have no folder."""
 
+OFF = {"gt.attn_dropout": 0, "optim.num_warmup_epochs": 0}
+"""Values at which these keys need not be read, as they turn off what they stand for. An empty section is like that."""
+
 
 class ConfigFileOptions(Options, section=""):
     """Keys that load_config reads."""
@@ -97,8 +100,8 @@ def _keys_to_read(settings: Settings, *, is_record: bool) -> set[str]:
     """
     touched = {key.rpartition(".")[0] for key in settings.words}
     own = set() if is_record else {key for key in settings.own if key.rpartition(".")[0] not in touched}
-    empty_sections = {key for key, (value, _) in settings.leaves.items() if value == {}}
-    return (own | settings.words) - empty_sections - NEED_NOT_BE_READ
+    without_effect = {key for key, (value, _) in settings.leaves.items() if value == OFF.get(key, {})}
+    return (own | settings.words) - without_effect - NEED_NOT_BE_READ
 
 
 def _import_plugins(leaves: Leaves) -> list[ModuleType]:

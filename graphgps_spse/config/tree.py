@@ -122,6 +122,10 @@ class Config:
     def __setattr__(self, key: str, value: object) -> None:
         raise TypeError(f"the configuration is frozen; pass {self._prefix}{key}={value} on the command line instead")
 
+    def take_back(self, path: str) -> None:
+        """Count a key as not read, because what read it makes no use of its value."""
+        self._read.discard(path)
+
     def check_all_read(self) -> None:
         """Raise ConfigError for a key that the file (not its base) or an override set and that nothing has read.
 

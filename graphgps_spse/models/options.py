@@ -48,6 +48,14 @@ class DropoutOptions(Options, section="gnn"):
     )
 
 
+class AttentionDropoutOptions(Options, section="gt"):
+    """Dropout of attention weights, for models that have it."""
+
+    attn_dropout: float = option(
+        0.0, "dropout rate of attention weights; not in SANTransformer and BigBird", at_least=0, below=1
+    )
+
+
 class TransformerOptions(Options, section="gt"):
     """Size and dropout of the layers of every transformer."""
 
@@ -55,7 +63,6 @@ class TransformerOptions(Options, section="gt"):
     n_heads: int = option(8, "number of attention heads, a divisor of dim_hidden", at_least=1, at_most=LARGEST_WIDTH)
     dim_hidden: int = option(64, "width of nodes, and of pairs in GRIT", at_least=1, at_most=LARGEST_WIDTH)
     dropout: float = option(0.0, "dropout rate of the updates of nodes and pairs", at_least=0, below=1)
-    attn_dropout: float = option(0.0, "dropout rate of attention weights", at_least=0, below=1)
 
     @classmethod
     def from_cfg(cls, cfg: Any, section: str | None = None) -> Self:

@@ -41,7 +41,14 @@ class ScheduleOptions(Options, section="optim"):
 
     scheduler: str = option("cosine_with_warmup", "name of the schedule, in the list of components")
     max_epoch: int = option(100, "epochs to train", at_least=1, at_most=LARGEST_PERIOD)
-    num_warmup_epochs: int = option(0, "epochs of linear warm-up", at_least=0, at_most=LARGEST_PERIOD)
+
+
+class WarmupOptions(Options, section="optim"):
+    """Options of the schedules whose names end with `_with_warmup`."""
+
+    num_warmup_epochs: int = option(
+        0, "epochs of linear warm-up, for schedules with_warmup", at_least=0, at_most=LARGEST_PERIOD
+    )
 
 
 class StepOptions(Options, section="optim"):
@@ -124,14 +131,15 @@ def _can_fuse(parameters: list[Parameter]) -> bool:
 def build_scheduler(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
     """Return the schedule `optim.scheduler`; the trainer steps it once after each epoch."""
     options = ScheduleOptions.from_cfg(cfg)
-    warmup, total = options.num_warmup_epochs, options.max_epoch
-    if options.scheduler.endswith("_with_warmup") and warmup >= total:
-        log.warning(
-            "the warm-up of %d epochs does not end within optim.max_epoch, %d, so the full learning rate is never "
-            "reached; for a short run set optim.num_warmup_epochs=0",
-            warmup,
-            total,
-        )
+    if options.scheduler.endswith("_with_warmup"):
+        warmup, total = WarmupOptions.from_cfg(cfg).num_warmup_epochs, options.max_epoch
+        if warmup >= total:
+            log.warning(
+                "the warm-up of %d epochs does not end within optim.max_epoch, %d, so the full learning rate is never "
+                "reached; for a short run set optim.num_warmup_epochs=0",
+                warmup,
+                total,
+            )
     return schedulers.get(options.scheduler)(cfg, optimizer)
 
 

@@ -291,8 +291,8 @@ def _translate_token(settings: Translation) -> None:
     """Say what pooling by a token is here."""
     pooling, where = settings.leaves.get("model.graph_pooling", ("add", ""))
     if pooling == "graph_token":
-        note = "'model.graph_pooling: graph_token' is read as add: the head reads the token alone"
-        settings.put("model.graph_pooling", "add", where, note)
+        del settings.leaves["model.graph_pooling"]
+        settings.changed.append(f"{where}: 'model.graph_pooling: graph_token': the head reads the token alone")
 
 
 def _translate_graphgym(settings: Translation) -> None:

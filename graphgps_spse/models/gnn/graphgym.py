@@ -27,11 +27,16 @@ LAYER_TYPES = ("gcnconv", "generalconv")
 
 
 class StageOptions(Options, section="gnn"):
-    """How layers follow each other, and how generalconv sums."""
+    """How layers follow each other."""
 
     stage_type: str = option(
         "stack", "gnn: skipsum adds the input of each layer to its output", choices=("stack", "skipsum")
     )
+
+
+class AggregationOptions(Options, section="gnn"):
+    """How generalconv sums."""
+
     agg: str = option("add", "gnn: sum, mean or maximum of the messages of generalconv", choices=("add", "mean", "max"))
 
 
@@ -117,13 +122,13 @@ class GraphGymModel(nn.Module):
         check_all_used(encodings, node_names=node_names, pair_names=[], reads_edges=False)
         l2norm, width = L2NormOptions.from_cfg(cfg).l2norm, dim.dim_inner
         activation, dropout = ActivationOptions.from_cfg(cfg).act, DropoutOptions.from_cfg(cfg).dropout
-        is_gcn = options.layer_type == "gcnconv"
+        agg = "" if options.layer_type == "gcnconv" else AggregationOptions.from_cfg(cfg).agg
         return cls(
             node_encoder=build_node_encoder(cfg, spec, encodings, width),
             layers=nn.ModuleList(
                 GraphGymLayer(
                     width,
-                    convolution=NormalisedConvolution(width) if is_gcn else GeneralConvolution(width, stage.agg),
+                    convolution=GeneralConvolution(width, agg) if agg else NormalisedConvolution(width),
                     activation=activation,
                     dropout=dropout,
                     l2norm=l2norm,

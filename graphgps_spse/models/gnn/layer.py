@@ -34,10 +34,15 @@ class MessagePassingOptions(Options, section="gnn"):
 
     residual: bool = option(False, "custom_gnn: add the input of a layer to its output")
     ffn: bool = option(False, "custom_gnn: a feed-forward block between two BatchNorms after each layer (GNN+)")
+    virtual_node: bool = option(False, "custom_gnn: a virtual node for each graph, connected to all of its nodes")
+
+
+class GATOptions(Options, section="gnn"):
+    """Options of gatconv."""
+
     att_heads: int = option(
         1, "custom_gnn: heads of gatconv, a divisor of dim_inner", at_least=1, at_most=LARGEST_WIDTH
     )
-    virtual_node: bool = option(False, "custom_gnn: a virtual node for each graph, connected to all of its nodes")
 
 
 class MessagePassingLayer(nn.Module):
@@ -102,12 +107,21 @@ def build_convolution_layers(cfg: Any) -> nn.ModuleList:
     activation, dropout = ActivationOptions.from_cfg(cfg).act, DropoutOptions.from_cfg(cfg).dropout
     if layer_type == "generalconv":
         raise ConfigError("gnn.layer_type: generalconv is a convolution of GraphGym's model; set model.type=gnn")
-    if layer_type == "gatconv" and dim % options.att_heads:
-        raise ConfigError(f"gnn.att_heads={options.att_heads} does not divide gnn.dim_inner={dim}")
+    num_heads = GATOptions.from_cfg(cfg).att_heads if layer_type == "gatconv" else 1
+    if dim % num_heads:
+        raise ConfigError(f"gnn.att_heads={num_heads} does not divide gnn.dim_inner={dim}")
     return nn.ModuleList(
         MessagePassingLayer(
             dim,
-            convolution=convolution_of(layer_type, options, dim, activation, dropout, is_last=index == number - 1),
+            convolution=convolution_of(
+                layer_type,
+                dim,
+                activation=activation,
+                dropout=dropout,
+                residual=options.residual,
+                num_heads=num_heads,
+                is_last=index == number - 1,
+            ),
             ffn=options.ffn,
             activation=activation,
             dropout=dropout,
@@ -125,16 +139,19 @@ def build_virtual_nodes(cfg: Any) -> nn.ModuleList:
 
 
 def convolution_of(
-    layer_type: str, options: MessagePassingOptions, dim: int, activation: str, dropout: float, *, is_last: bool
+    layer_type: str, dim: int, *, activation: str, dropout: float, residual: bool, num_heads: int, is_last: bool
 ) -> nn.Module:
-    """Return one layer's convolution. As in the official code, GINE and the gated convolution use ReLU always."""
+    """Return one layer's convolution. As in the official code, GINE and the gated convolution use ReLU always.
+
+    `num_heads` is for gatconv.
+    """
     if layer_type == "gatedgcnconv":
-        return GatedGCN(dim, activation="relu", dropout=dropout, update_edges=not is_last, residual=options.residual)
+        return GatedGCN(dim, activation="relu", dropout=dropout, update_edges=not is_last, residual=residual)
     if layer_type == "gineconv":
-        return GINE(dim, activation="relu", after=AfterConvolution(dropout, options.residual, "relu"))
-    after = AfterConvolution(dropout, options.residual, activation, norm=True)
+        return GINE(dim, activation="relu", after=AfterConvolution(dropout, residual, "relu"))
+    after = AfterConvolution(dropout, residual, activation, norm=True)
     if layer_type == "gcnconv":
         return GCN(dim, after=after)
     if layer_type == "gcneconv":
         return GCNWithEdges(dim, after=after)
-    return GAT(dim, options.att_heads, after=after)
+    return GAT(dim, num_heads, after=after)

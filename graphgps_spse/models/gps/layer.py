@@ -1,6 +1,7 @@
 """The layer that GPS and CSA share: message passing along edges beside attention, then a feed-forward network."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from graphgps_spse.models.modules.message_passing import (
     GENConv,
 )
 from graphgps_spse.models.modules.stable_distance import DistanceGate
-from graphgps_spse.models.options import TransformerOptions
+from graphgps_spse.models.options import AttentionDropoutOptions, TransformerOptions
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.options import Options, option
@@ -138,12 +139,15 @@ def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated:
     """
     options, activation = TransformerOptions.from_cfg(cfg), ActivationOptions.from_cfg(cfg).act
     layer = LayerOptions.from_cfg(cfg)
-    local, dim = layer.layer_type.partition("+")[0], options.dim_hidden
+    local, dim, build_attention = layer.layer_type.partition("+")[0], options.dim_hidden, None
+    if attention is not None:
+        attn_dropout = AttentionDropoutOptions.from_cfg(cfg).attn_dropout
+        build_attention = partial(attention, dim, options.n_heads, dropout=attn_dropout)
     return nn.ModuleList(
         GPSLayer(
             dim,
             local=local_part(local, options, activation, is_last=index == options.layers - 1, gated=gated),
-            attention=attention(dim, options.n_heads, dropout=options.attn_dropout) if attention else None,
+            attention=build_attention() if build_attention else None,
             activation=activation,
             dropout=options.dropout,
             norm=layer.norm(),

@@ -14,7 +14,7 @@ from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
-from graphgps_spse.models.options import TransformerOptions
+from graphgps_spse.models.options import AttentionDropoutOptions, TransformerOptions
 from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.sparse_pairs import SparsePairs
 from graphgps_spse.registry import models
@@ -87,8 +87,8 @@ class Performer(NodeTransformer):
     @staticmethod
     def build_layer(cfg: Any, options: TransformerOptions, number: int) -> nn.Module:
         """Return a layer whose heads share the width of the nodes."""
-        dim, heads = options.dim_hidden, options.n_heads
-        attention = PerformerAttention(dim, heads, dropout=options.attn_dropout, head_width=dim // heads, bias=True)
+        dim, heads, dropout = options.dim_hidden, options.n_heads, AttentionDropoutOptions.from_cfg(cfg).attn_dropout
+        attention = PerformerAttention(dim, heads, dropout=dropout, head_width=dim // heads, bias=True)
         return PerformerLayer(dim, attention=attention, dropout=options.dropout)
 
 
@@ -101,5 +101,5 @@ class BigBird(NodeTransformer):
     @staticmethod
     def build_layer(cfg: Any, options: TransformerOptions, number: int) -> nn.Module:
         """Return a layer."""
-        dropout = options.attn_dropout
+        dropout = AttentionDropoutOptions.from_cfg(cfg).attn_dropout
         return BigBirdEncoder.from_cfg(cfg, options.dim_hidden, options.n_heads, dropout=dropout, seed=number)

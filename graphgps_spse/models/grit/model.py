@@ -23,7 +23,7 @@ from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.modules.pair_encoder import PairChannels, PairEmbedding
-from graphgps_spse.models.options import KernelOptions, TransformerOptions
+from graphgps_spse.models.options import AttentionDropoutOptions, KernelOptions, TransformerOptions
 from graphgps_spse.ops.grit_pairs import PairStream
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import edge_encoders, models
@@ -77,6 +77,7 @@ class GritTransformer(nn.Module):
             )
         edge_name, of_pairs = read_all_pairs(cls.__name__, EncoderOptions.from_cfg(cfg), encodings, reads_nodes=True)
         options, grit = TransformerOptions.from_cfg(cfg), GritOptions.from_cfg(cfg)
+        attn_dropout = AttentionDropoutOptions.from_cfg(cfg).attn_dropout
         kernels, activation = KernelOptions.from_cfg(cfg).kernels, ActivationOptions.from_cfg(cfg).act
         dim, dim_node = options.dim_hidden, sum(encoding.dim_node for encoding in of_pairs)
         return cls(
@@ -93,7 +94,7 @@ class GritTransformer(nn.Module):
                         dim,
                         options.n_heads,
                         clamp=grit.clamp or math.inf,
-                        dropout=options.attn_dropout,
+                        dropout=attn_dropout,
                         kernels=kernels,
                     ),
                     dropout=options.dropout,

@@ -26,7 +26,11 @@ class HeadOptions(Options, section="gnn"):
 class PoolingOptions(Options, section="model"):
     """How heads for graphs pool nodes."""
 
-    graph_pooling: str = option("add", "sum, mean or maximum of the nodes of a graph", choices=("add", "mean", "max"))
+    graph_pooling: str = option(
+        "add",
+        "sum, mean or maximum of the nodes of a graph; not where heads read its token",
+        choices=("add", "mean", "max"),
+    )
 
 
 class MLPOptions(Options, section="gnn"):

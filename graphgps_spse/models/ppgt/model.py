@@ -16,7 +16,13 @@ from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
-from graphgps_spse.models.options import LARGEST_DEPTH, LARGEST_WIDTH, KernelOptions, TransformerOptions
+from graphgps_spse.models.options import (
+    LARGEST_DEPTH,
+    LARGEST_WIDTH,
+    AttentionDropoutOptions,
+    KernelOptions,
+    TransformerOptions,
+)
 from graphgps_spse.models.ppgt.layer import PlainAttention, PlainLayer
 from graphgps_spse.models.ppgt.norm import AdaptiveRMSNorm
 from graphgps_spse.models.ppgt.stem import PairStem
@@ -74,6 +80,7 @@ class PPGT(nn.Module):
         """Read `gt`, `gnn` and the encoders' names."""
         edge_name, of_pairs = read_all_pairs(cls.__name__, EncoderOptions.from_cfg(cfg), encodings, reads_nodes=True)
         options, ppgt = TransformerOptions.from_cfg(cfg), PPGTOptions.from_cfg(cfg)
+        attn_dropout = AttentionDropoutOptions.from_cfg(cfg).attn_dropout
         kernels, activation = KernelOptions.from_cfg(cfg).kernels, ActivationOptions.from_cfg(cfg).act
         dim, dim_pair = options.dim_hidden, ppgt.dim_edge or options.dim_hidden
         return cls(
@@ -94,7 +101,7 @@ class PPGT(nn.Module):
                 PlainLayer(
                     dim,
                     attention=PlainAttention(
-                        dim, options.n_heads, dim_pair=dim_pair, dropout=options.attn_dropout, kernels=kernels
+                        dim, options.n_heads, dim_pair=dim_pair, dropout=attn_dropout, kernels=kernels
                     ),
                     ffn_ratio=ppgt.ffn_ratio,
                     activation=activation,

@@ -32,13 +32,17 @@ class SANOptions(Options, section="gt"):
     separate_softmax: bool = option(
         False, "SAN: SAN2Layer of GraphGPS, with one softmax over edges and one over the other pairs, and gamma learned"
     )
-    gamma: float = option(1e-5, "SAN: weight of pairs that are not edges, relative to edges", at_least=0, at_most=1e6)
 
-    def attention(self, dim: int, num_heads: int) -> SpectralAttention:
-        """Return the attention of one layer."""
-        if self.separate_softmax:
-            return SeparateAttention(dim, num_heads, full_graph=self.full_graph)
-        return SpectralAttention(dim, num_heads, gamma=self.gamma, full_graph=self.full_graph)
+
+class GammaOptions(Options, section="gt"):
+    """How much SAN attends to pairs that are not edges."""
+
+    gamma: float = option(
+        1e-5,
+        "SAN: weight of pairs that are not edges, relative to edges; not with separate_softmax or without full_graph",
+        at_least=0,
+        at_most=1e6,
+    )
 
 
 class SANLayer(nn.Module):
@@ -75,8 +79,7 @@ class SAN(nn.Module):
     @classmethod
     def from_cfg(cls, cfg: Any, spec: DatasetSpec, encodings: Sequence[Encoding], dim_out: int) -> "SAN":
         """Read `gt` and the encoders' names. Raises ConfigError for an encoding that nothing reads."""
-        encoders, options = EncoderOptions.from_cfg(cfg), SANOptions.from_cfg(cfg)
-        shape = TransformerOptions.from_cfg(cfg)
+        encoders, shape = EncoderOptions.from_cfg(cfg), TransformerOptions.from_cfg(cfg)
         dim = shape.dim_hidden
         check_all_used(
             encodings,
@@ -89,13 +92,13 @@ class SAN(nn.Module):
             layers=nn.ModuleList(
                 SANLayer(
                     dim,
-                    attention=options.attention(dim, shape.n_heads),
+                    attention=build_attention(cfg, dim, shape.n_heads),
                     dropout=shape.dropout,
                 )
                 for _ in range(shape.layers)
             ),
             head=build_head(cfg, spec, dim, dim_out),
-            dim=dim if options.full_graph else 0,
+            dim=dim if SANOptions.from_cfg(cfg).full_graph else 0,
         )
 
     @property
@@ -121,3 +124,12 @@ class SAN(nn.Module):
         for layer in self.layers:
             x_ND = layer(x_ND, e_ED, edges, other_1D, others)
         return self.head(x_ND, layout)
+
+
+def build_attention(cfg: Any, dim: int, num_heads: int) -> SpectralAttention:
+    """Return the attention of one layer of SAN."""
+    options = SANOptions.from_cfg(cfg)
+    if options.separate_softmax:
+        return SeparateAttention(dim, num_heads, full_graph=options.full_graph)
+    gamma = GammaOptions.from_cfg(cfg).gamma if options.full_graph else 0.0
+    return SpectralAttention(dim, num_heads, gamma=gamma, full_graph=options.full_graph)

@@ -430,6 +430,16 @@ def test_their_keys_may_go_unread_and_ours_may_not(tmp_path, caplog):
         load_config(path, ["gnn.layers_post_mp=2"]).check_all_read()
 
 
+def test_their_keys_without_effect_are_listed(tmp_path, caplog):
+    flat = {"model.type": "SANTransformer", "gt.layer_type": "SAN2Layer", "gt.gamma": 0.1, "gt.attn_dropout": 0.5}
+    flat |= {"optim.scheduler": "plateau", "optim.num_warmup_epochs": 5, "gnn.dim_inner": 64}
+    flat |= {"dataset.node_encoder_name": "TypeDictNode", "dataset.edge_encoder_name": "TypeDictEdge"}
+    cfg = load_config(write(tmp_path, minimal() | flat))
+    build_training(cfg, build(cfg), tmp_path, torch.device("meta"))
+    said = "set, but nothing in this run reads it: gt.attn_dropout, gt.gamma, optim.num_warmup_epochs"
+    assert said in caplog.text
+
+
 def test_overrides_may_use_their_keys(tmp_path):
     path = write(tmp_path, {"optim.base_lr": 0.5}, "ours.yaml")
     cfg = load_config(path, ["wandb.use", "True", "wandb.mode=offline", "metric_agg=argmin", "metric_best=mae"])
