@@ -2,6 +2,7 @@
 
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -221,8 +222,12 @@ def step_schedule(scheduler: Scheduler, history: Sequence[EpochRecord]) -> None:
     """Step a schedule after an epoch; `plateau` reads the last validation loss in `history`."""
     if isinstance(scheduler, ReduceLROnPlateau):
         scheduler.step(next(r.splits["val"]["loss"] for r in reversed(history) if "val" in r.splits))
-    else:
+    elif scheduler.last_epoch > 0:
         scheduler.step()
+    else:
+        with warnings.catch_warnings():  # wrong where a process resumes the first epoch after its last optimizer step
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+            scheduler.step()
 
 
 def with_warmup(decay: Callable[[float], float], warmup: int, total: int) -> Callable[[int], float]:
