@@ -19,7 +19,10 @@ def _classes(y: Tensor) -> Tensor:
 
 
 class EdgeScores(Accumulator):
-    """Accuracy and F1 over all labelled pairs of a split. F1 is that of class 1, or the mean over three or more."""
+    """Accuracy and F1 over all labelled pairs of a split.
+
+    F1 is that of class 1. Of three or more classes, it is the mean over those that occur or are predicted.
+    """
 
     def __init__(self, device: torch.device, num_classes: int) -> None:
         names = ("right", "predicted", "true")
@@ -41,8 +44,9 @@ class EdgeScores(Accumulator):
         right_C, predicted_C, true_C = (self.sums[name].double().cpu() for name in ("right", "predicted", "true"))
         if not true_C.sum():
             raise DataError("there are no labelled pairs, so their classes have no score")
-        f1_C = 2 * right_C / (predicted_C + true_C).clamp_min(1)  # 0 for a class that neither occurs nor is predicted
-        f1 = f1_C[1] if len(f1_C) == 2 else f1_C.mean()
+        total_C = predicted_C + true_C
+        f1_C = 2 * right_C / total_C.clamp_min(1)
+        f1 = f1_C[1] if len(f1_C) == 2 else f1_C[total_C > 0].mean()
         return {"f1": f1.item(), "accuracy": (right_C.sum() / true_C.sum()).item()}
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -65,7 +66,10 @@ class PlateauOptions(Options, section="optim"):
 
     reduce_factor: float = option(0.5, "factor of the learning rate on a plateau", above=0, below=1)
     schedule_patience: int = option(
-        10, "epochs without a better validation loss before the rate is reduced", at_least=0, at_most=LARGEST_PERIOD
+        10,
+        "epochs without a better validation loss before the rate is reduced; epochs without an evaluation count too",
+        at_least=0,
+        at_most=LARGEST_PERIOD,
     )
     min_lr: float = option(0.0, "lowest learning rate of the schedule plateau", at_least=0, at_most=1e6)
 
@@ -211,8 +215,18 @@ def build_polynomial_with_warmup(cfg: Any, optimizer: torch.optim.Optimizer) -> 
 @schedulers.register("reduce_on_plateau")
 @any_length
 def build_plateau(cfg: Any, optimizer: torch.optim.Optimizer) -> Scheduler:
-    """The rate times reduce_factor when the validation loss has not improved for schedule_patience epochs."""
+    """The rate times reduce_factor when the validation loss has not improved for schedule_patience epochs.
+
+    Epochs without an evaluation count as not improved, as in GraphGPS.
+    """
     options = PlateauOptions.from_cfg(cfg)
+    if cfg.train.eval_period > 1:
+        log.warning(
+            "optim.scheduler plateau counts the epochs between evaluations as epochs without a better loss, and "
+            "train.eval_period is %d; optim.schedule_patience is %d. Set train.eval_period=1 to count none of these",
+            cfg.train.eval_period,
+            options.schedule_patience,
+        )
     patience, floor = options.schedule_patience, options.min_lr
     return ReduceLROnPlateau(optimizer, mode="min", factor=options.reduce_factor, patience=patience, min_lr=floor)
 
@@ -221,8 +235,12 @@ def step_schedule(scheduler: Scheduler, history: Sequence[EpochRecord]) -> None:
     """Step a schedule after an epoch; `plateau` reads the last validation loss in `history`."""
     if isinstance(scheduler, ReduceLROnPlateau):
         scheduler.step(next(r.splits["val"]["loss"] for r in reversed(history) if "val" in r.splits))
-    else:
+    elif scheduler.last_epoch > 0:
         scheduler.step()
+    else:
+        with warnings.catch_warnings():  # wrong where a process resumes the first epoch after its last optimizer step
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+            scheduler.step()
 
 
 def with_warmup(decay: Callable[[float], float], warmup: int, total: int) -> Callable[[int], float]:

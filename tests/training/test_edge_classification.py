@@ -41,6 +41,15 @@ def test_scores_are_those_of_scikit_learn(num_classes):
     assert task.direction == "max"
 
 
+def test_classes_that_neither_occur_nor_are_predicted_do_not_count():
+    """Scores of a model with ten classes on pairs of four of them, against the default of scikit-learn."""
+    task, (pred, y, rows, label_R) = make(10), draw(4)
+    sums = task.accumulator(torch.device("cpu"))
+    sums.update(torch.nn.functional.pad(pred, (0, 6), value=-9.0), y)
+    expected = f1_score(label_R, pred[rows].argmax(1), average="macro")
+    assert sums.compute()["f1"] == pytest.approx(expected) and expected > 0
+
+
 def test_the_loss_reads_labelled_pairs_alone():
     task = make(4)
     pred, y, rows, label_R = draw(4)

@@ -61,6 +61,14 @@ def test_plateau(name):
     assert seen == [1, 1, 1, 0.5, 0.5, 0.3, 0.3, 0.3]
 
 
+def test_plateau_says_that_epochs_without_an_evaluation_count(caplog):
+    cfg = optim_cfg(scheduler="plateau")
+    for period in (1, 3):
+        cfg.train.eval_period = period
+        build_scheduler(cfg, build_optimizer(cfg, [torch.nn.Parameter(torch.zeros(1))]))
+        assert ("train.eval_period is 3" in caplog.text) == (period == 3)
+
+
 def test_weight_decay_acts_on_every_parameter():
     model = torch.nn.Sequential(torch.nn.Embedding(3, 2), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
     with torch.no_grad():

@@ -88,6 +88,15 @@ def test_stopped_and_resumed(tmp_path, name, epoch, number, place, accumulation)
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
 
 
+def test_a_first_epoch_resumed_after_its_last_step_warns_of_nothing(tmp_path, recwarn):
+    stopped = make_trainer(tmp_path)
+    signal_at(stopped, "val", 0, 0)
+    with pytest.raises(StoppedError):
+        stopped.fit()
+    make_trainer(tmp_path).fit()
+    assert not [str(found.message) for found in recwarn if "lr_scheduler" in str(found.message)]
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "adagrad"])
 @pytest.mark.parametrize("scheduler", ["step", "plateau"])
 def test_other_optimizers_and_schedules_resume_too(tmp_path, optimizer, scheduler):

@@ -93,7 +93,7 @@ def optim_cfg(**changes):
         "min_lr": 0.0,
         "power": 2.0,
     }
-    return SimpleNamespace(optim=SimpleNamespace(**(defaults | changes)))
+    return SimpleNamespace(optim=SimpleNamespace(**(defaults | changes)), train=SimpleNamespace(eval_period=1))
 
 
 def loaders(num_graphs=(50, 12, 12), batch_size=8, seed=0):

@@ -212,6 +212,10 @@ def _translate_values(settings: Translation) -> None:
     if "gnn.l2norm" in settings.leaves and "gnn.l2norm" not in settings.words:
         del settings.leaves["gnn.l2norm"]
         settings.ignore("gnn.l2norm", "GraphGym's heads normalise their hidden rows whatever it says")
+    number, where = settings.leaves.get("optim.batch_accumulation", (1, ""))
+    if number != 1:
+        note = "the gradient of a step is the mean over its graphs; the official code sums the means of the batches"
+        settings.changed.append(f"{where}: 'optim.batch_accumulation: {number}': {note}")
     translate_data(settings)
     is_csa = _translate_model(settings)
     _translate_head(settings, is_csa)

@@ -410,6 +410,13 @@ def test_what_their_file_leaves_out_has_their_default(tmp_path, caplog):
     assert (cfg.posenc_LapPE.eigen.laplacian_norm, cfg.posenc_LapPE.layers) == ("sym", 3)
 
 
+def test_accumulation_is_read_differently_and_says_so(tmp_path, caplog):
+    load_config(write(tmp_path, minimal() | {"optim.batch_accumulation": 1}))
+    assert "batch_accumulation" not in caplog.text
+    assert load_config(write(tmp_path, minimal() | {"optim.batch_accumulation": 4})).optim.batch_accumulation == 4
+    assert "'optim.batch_accumulation: 4': the gradient of a step is the mean over its graphs" in caplog.text
+
+
 def test_a_file_of_ours_is_read_as_it_stands(tmp_path, caplog):
     cfg = load_config(write(tmp_path, {"model.type": "GPSModel", "gt.layer_type": GINE, "gnn.l2norm": False}))
     assert (cfg.optim.base_lr, cfg.gt.layers, cfg.gnn.l2norm) == (1e-3, 10, False)
@@ -432,7 +439,8 @@ def test_their_keys_may_go_unread_and_ours_may_not(tmp_path, caplog):
 
 def test_their_keys_without_effect_are_listed(tmp_path, caplog):
     flat = {"model.type": "SANTransformer", "gt.layer_type": "SAN2Layer", "gt.gamma": 0.1, "gt.attn_dropout": 0.5}
-    flat |= {"optim.scheduler": "plateau", "optim.num_warmup_epochs": 5}
+    flat |= {"optim.scheduler": "plateau", "optim.num_warmup_epochs": 5, "gnn.dim_inner": 64}
+    flat |= {"dataset.node_encoder_name": "TypeDictNode", "dataset.edge_encoder_name": "TypeDictEdge"}
     cfg = load_config(write(tmp_path, minimal() | flat))
     build_training(cfg, build(cfg), tmp_path, torch.device("meta"))
     said = "set, but nothing in this run reads it: gt.attn_dropout, gt.gamma, optim.num_warmup_epochs"
