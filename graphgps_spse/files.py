@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -182,6 +182,12 @@ def try_lock(file: IO[str]) -> bool | None:
         log.debug("%s: the file system has no locks (%s)", file.name, err)
         return None
     return True
+
+
+def unlock(file: IO[str]) -> None:
+    """Release a lock at once, also where processes that inherited the file still run."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def wait_for_lock(file: IO[str]) -> bool:

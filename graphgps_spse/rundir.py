@@ -15,7 +15,16 @@ import yaml
 from graphgps_spse.config.identity import LENGTH_KEY, differing_keys, flatten_keys
 from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.errors import ConfigError, RunDirError
-from graphgps_spse.files import free_name, keep_copy, move_aside, remove_leftovers, try_lock, write_atomic, write_json
+from graphgps_spse.files import (
+    free_name,
+    keep_copy,
+    move_aside,
+    remove_leftovers,
+    try_lock,
+    unlock,
+    write_atomic,
+    write_json,
+)
 from graphgps_spse.options import Options, option
 from graphgps_spse.version import __version__
 
@@ -80,6 +89,7 @@ class RunDir:
             except OSError as err:  # not raised, because it would hide the error that closes the directory
                 message = "%s cannot be emptied (%s); empty it before another host resumes the run"
                 log.warning(message, self._lock_path, err.strerror)
+            unlock(self._lock)  # loader processes inherit the file, and live as long as the error that stopped the run
             self._lock.close()
             self._lock = None
 
@@ -183,14 +193,24 @@ class RunDir:
         in_use = _is_alive_here(owner) if locked is None else not locked
         if in_use or _is_elsewhere(owner):  # locks may not work across hosts, therefore the content is checked, too
             lock.close()
-            raise RunDirError(
-                f"{self.path} is in use by another process (host, process, SLURM job: {owner}). Wait for it to end. If "
-                f"its host has failed, empty {self._lock_path.name} in this folder and run the same command again"
-            )
+            raise RunDirError(f"{self.path} is in use by another process{_how_to_get_it(owner, self._lock_path)}")
         lock.truncate(0)
         lock.write(f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}")
         lock.flush()
         self._lock = lock
+
+
+def _how_to_get_it(owner: str, lock: Path) -> str:
+    """Return the end of the message about a folder in use; an owner that has just begun or ended has no name."""
+    if not owner:
+        return (
+            f", which has just begun, or has ended and left processes behind. Run the same command again, or look for "
+            f"such processes with: fuser {lock}"
+        )
+    return (
+        f" (host, process, SLURM job: {owner}). Wait for it to end. If its host has failed, empty {lock.name} in this "
+        "folder and run the same command again"
+    )
 
 
 def _is_longer(differing: list[tuple[str, Any, Any]]) -> bool:

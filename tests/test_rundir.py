@@ -215,6 +215,28 @@ def test_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path, mon
     assert (path / "run.lock").read_text() == ""
 
 
+def test_a_process_that_inherited_the_lock_does_not_keep_it(tmp_path):
+    """Loader processes are forked from a run, and outlive it while its traceback is kept."""
+    run_dir = RunDir.open(tmp_path / "0", CONFIG)
+    loader = subprocess.Popen(["sleep", "60"], pass_fds=[run_dir._lock.fileno()])
+    try:
+        with pytest.raises(RunDirError, match=f"in use.*{socket.gethostname()} {os.getpid()}"):
+            RunDir.open(tmp_path / "0", CONFIG)
+        run_dir.close()
+        RunDir.open(tmp_path / "0", CONFIG).close()
+    finally:
+        loader.kill()
+        loader.wait()
+
+
+def test_a_lock_without_a_name_says_what_may_hold_it(tmp_path):
+    (tmp_path / "run.lock").touch()
+    with (tmp_path / "run.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RunDirError, match=r"in use by another process, which has just begun.*fuser .*run\.lock"):
+            RunDir.open(tmp_path, CONFIG)
+
+
 def test_of_many_at_once_one_holds(tmp_path):
     """Eight threads open one directory at the same moment, over and over; file locks tell open files apart."""
     for trial in range(20):
