@@ -257,7 +257,7 @@ def test_every_damaged_byte_is_noticed(tmp_path, caplog):
 
 
 def test_kernels_of_every_room_without_a_folder(tmp_path):
-    """A package that cannot be written, a home that cannot, and small kernels of counting, encodings, ops and data."""
+    """A package that cannot be written, a home that cannot, and small kernels of all rooms that have some."""
     package = shutil.copytree(
         ROOT / "graphgps_spse", tmp_path / "lib" / "graphgps_spse", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -266,13 +266,17 @@ def test_kernels_of_every_room_without_a_folder(tmp_path):
     (tmp_path / "tmp").mkdir()
     code = f"""
 import numpy as np
-from graphgps_spse.counting.random_bits import mix_bits
+from graphgps_spse.counting.buffers import _clear_spans
+from graphgps_spse.random_bits import mix_bits
 from graphgps_spse.encodings.spse import count_cycles_through_nodes
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import chromatic_kernels
 from graphgps_spse.data.superpixels import _select_smallest
 import graphgps_spse
 assert graphgps_spse.__file__.startswith({str(tmp_path)!r})
 assert mix_bits(np.uint64(0)) == 0
+counts = np.ones((2, 3))
+_clear_spans(np.array([[0, 1], [3, 2]]), counts)
+assert counts.tolist() == [[0.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
 cycles = np.zeros((1, 2))
 count_cycles_through_nodes(np.ones((1, 1)), np.array([0, 1]), True, cycles)
 assert cycles.tolist() == [[0.0, 1.0]]
@@ -288,7 +292,7 @@ assert order[0] == 1
     assert done.returncode == 0, done.stderr
     assert one_warning(done.stderr, "cached in")
     rooms = {file.parent.name.split("_")[0] for file in compiled_files(tmp_path / "tmp")}
-    assert rooms == {"counting", "encodings", "data"}
+    assert rooms == {"graphgps", "counting", "encodings", "data"}
 
 
 def test_a_kernel_is_compiled_again_when_what_it_uses_changes(tmp_path, forks):

@@ -35,8 +35,9 @@ LAYERS = {
     "environment": (CORE | {"cores"}, {"torch"}),
     "human_readable": (set(), STDLIB_ONLY),
     "memory": ({"errors", "human_readable"}, STDLIB_ONLY),
+    "random_bits": ({"jit"}, {"numpy"}),
     "row_runs": ({"byte_copies", "jit"}, {"numpy", "torch"}),
-    "counting": ({"errors", "jit", "options"}, {"numpy"}),
+    "counting": ({"errors", "jit", "options", "random_bits"}, {"numpy"}),
     "encodings": (
         CORE | {"blas", "counting", "files", "human_readable", "jit", "row_runs"},
         {"numpy", "torch", "pyarrow", "scipy"},
@@ -46,7 +47,7 @@ LAYERS = {
         CORE | {"cores", "files", "jit", "memory", "row_runs", "seeding"},
         {"numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"},
     ),
-    "ops": ({"blas", "errors", "jit"}, {"numpy", "torch", "triton"}),
+    "ops": ({"blas", "errors", "jit", "random_bits"}, {"numpy", "torch", "triton"}),
     "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
     "training": (
         CORE

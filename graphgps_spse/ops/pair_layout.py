@@ -7,6 +7,7 @@ The n*n pairs of a graph are contiguous rows, query by query, and the graphs of 
 padding, as in GraphBatch. So the rows of a query are consecutive.
 """
 
+from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -53,8 +54,8 @@ class PairLayout:
         first_N = np.repeat(np.cumsum(size_B) - size_B, size_B)
         self.query_rows = QueryRows(first_N, size_N, np.cumsum(size_N) - size_N)
         self._key_tiles: dict[int, KeyTiles] = {}
-        self.shares: dict[int, Any] = {}
-        """What `ops.chunks.shares_of` has made for this batch."""
+        self.shares: dict[Hashable, Any] = {}
+        """What kernels for the CPU have made for this batch: chunks and shares."""
 
     def edge_rows(self, edge_index_2E: Tensor) -> Tensor:
         """Return the pair row (u, v) of each edge u -> v, [E]."""

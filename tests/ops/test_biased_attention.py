@@ -1,44 +1,11 @@
 import pytest
 import torch
+from query_by_query import given_of, gradients, one_by_one
 
-from graphgps_spse.ops.biased_attention import BiasedAttentionInput, biased_attention
+from graphgps_spse.ops.biased_attention import biased_attention
 from graphgps_spse.ops.graph_attention import NodeBlocks, node_blocks
 
 SIZES = [(1,), (3, 3), (1, 2, 5, 5), (30, 2, 70)]
-
-
-def one_by_one(given: BiasedAttentionInput) -> torch.Tensor:
-    """Graph by graph, head by head, query by query."""
-    q, k, v = (part.unflatten(1, (given.num_heads, -1)) for part in given.qkv_NW.chunk(3, dim=1))
-    rows, node, pair = [], 0, 0
-    for size in given.blocks.sizes:
-        bias = given.bias_PH[pair : pair + size * size].unflatten(0, (size, size))
-        gate = torch.ones_like(bias)
-        if given.gate_PH is not None:
-            gate = given.gate_PH[pair : pair + size * size].unflatten(0, (size, size))
-        for i in range(size):
-            out = []
-            for h in range(given.num_heads):
-                keys, values = k[node : node + size, h], v[node : node + size, h]
-                share = torch.softmax(keys @ q[node + i, h] / keys.shape[1] ** 0.5 + bias[i, :, h], 0)
-                out.append((share * gate[i, :, h]) @ values)
-            rows.append(torch.cat(out))
-        node, pair = node + size, pair + size * size
-    return torch.stack(rows)
-
-
-def given_of(sizes: tuple[int, ...], *, gated: bool, rate: float = 0.0) -> BiasedAttentionInput:
-    generator = torch.Generator().manual_seed(0)
-    random = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()  # noqa: E731
-    num_pairs = sum(size**2 for size in sizes)
-    gate = random(num_pairs, 2) if gated else None
-    return BiasedAttentionInput(NodeBlocks(sizes), 2, random(sum(sizes), 18), random(num_pairs, 2), gate, rate)
-
-
-def gradients(given: BiasedAttentionInput, y_ND: torch.Tensor) -> list[torch.Tensor]:
-    inputs = [t for t in (given.qkv_NW, given.bias_PH, given.gate_PH) if t is not None]
-    weights = torch.linspace(1, 2, y_ND.numel(), dtype=y_ND.dtype).reshape(y_ND.shape)
-    return list(torch.autograd.grad((y_ND * weights).sum(), inputs))
 
 
 @pytest.mark.parametrize("gated", [False, True])

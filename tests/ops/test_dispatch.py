@@ -7,14 +7,13 @@ import torch
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.ops import dispatch
+from graphgps_spse.ops.biased_attention import biased_attention
 from graphgps_spse.ops.chromatic_attention import chromatic_attention
 from graphgps_spse.ops.dispatch import choose, device_module, prepare_operation
 from graphgps_spse.ops.graph_attention import graph_attention
 from graphgps_spse.ops.grit_pairs import grit_pairs
 
-OPERATIONS = [grit_pairs, chromatic_attention, graph_attention]
-COMPILED = [grit_pairs, chromatic_attention]
-"""Operations whose CPU implementation has compiled kernels."""
+OPERATIONS = [grit_pairs, chromatic_attention, graph_attention, biased_attention]
 LIKE = torch.zeros(2, 4)
 
 
@@ -39,7 +38,7 @@ def test_a_device_without_kernels_uses_the_reference_and_refuses_fused(operation
         chosen(operation, "fused", like)
 
 
-@pytest.mark.parametrize("operation", COMPILED)
+@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_narrow_types_use_the_reference(operation, dtype):
     assert chosen(operation, "auto", LIKE.to(dtype)) == "reference"
@@ -47,7 +46,7 @@ def test_narrow_types_use_the_reference(operation, dtype):
         chosen(operation, "fused", LIKE.to(dtype))
 
 
-@pytest.mark.parametrize("operation", COMPILED)
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_autocast_uses_the_reference(operation):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert chosen(operation, "auto") == "reference"
@@ -55,7 +54,7 @@ def test_autocast_uses_the_reference(operation):
             chosen(operation, "fused")
 
 
-@pytest.mark.parametrize("operation", COMPILED)
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_torch_compile_uses_the_reference(operation, monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     assert chosen(operation, "auto") == "reference"
@@ -64,7 +63,7 @@ def test_torch_compile_uses_the_reference(operation, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("operation", COMPILED)
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_kernels_are_prepared_with_gradients_whatever_the_caller_does(operation, mode, monkeypatch):
     states = []
     module = device_module(operation.__module__.rpartition(".")[0], "cpu")
@@ -72,12 +71,6 @@ def test_kernels_are_prepared_with_gradients_whatever_the_caller_does(operation,
     with mode():
         prepare_operation(operation, "auto", LIKE, 2)
     assert states[0] is not None
-
-
-def test_attention_of_pytorch_needs_no_kernels_of_ours(monkeypatch):
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert chosen(graph_attention, "fused", LIKE.bfloat16()) == "cpu"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from graphgps_spse.counting.random_bits import mix_bits, random_below
 from graphgps_spse.jit import kernel
+from graphgps_spse.random_bits import mix_bits, random_below
 
 
 @kernel

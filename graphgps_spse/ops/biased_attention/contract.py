@@ -6,7 +6,7 @@ For query i, key j of the same graph and each head:
     y_i = sum_j m_ij g_ij alpha_ij v_j                     m: dropout mask of attention weights
 
 The bias b stands before the softmax, the gate g after it, so gated weights need not add up to 1. m is 0 with
-probability `dropout_rate` and otherwise 1 / (1 - dropout_rate), drawn from torch's generator.
+probability `dropout_rate` and otherwise 1 / (1 - dropout_rate), drawn as in graph_attention.
 
 Gradients flow to q, k, v, b and g. What backward keeps is the implementation's choice.
 """

@@ -6,8 +6,8 @@ For query i, key j of the same graph and each head:
     y_i = sum_j m_ij alpha_ij v_j                          m: dropout mask of attention weights
 
 m is 0 with probability `dropout_rate` and otherwise 1 / (1 - dropout_rate). The implementation draws it from torch's
-generator: reference.py and cpu.py draw the same one, block by block; cuda.py draws a seed, from which its kernels
-compute each entry where they need it.
+generator: reference.py draws it block by block; cpu.py and cuda.py draw a seed, from which their kernels compute each
+entry where they need it.
 
 Gradients flow to q, k and v. What backward keeps is the implementation's choice, or PyTorch's.
 """

@@ -4,8 +4,11 @@ import numpy as np
 
 from graphgps_spse.jit import kernel
 
+GOLDEN = 0x9E3779B97F4A7C15
+"""The step between the states of SplitMix64."""
 
-@kernel
+
+@kernel(copied_into_callers=True)
 def mix_bits(x):
     """Return the bits of a uint64 well mixed: the finaliser of SplitMix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -19,7 +22,7 @@ def random_below(state, bound):
 
     `state` [1] uint64 is the state of the generator.
     """
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    state[0] += np.uint64(GOLDEN)
     return np.int64(((mix_bits(state[0]) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
