@@ -5,6 +5,7 @@ pairs: they are computed chunk by chunk from the few channels of the pair featur
 computed again in backward. What a layer keeps is of the size of its nodes.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,11 @@ CHUNK_ROWS = 2048
 
 def chromatic_attention(given: ChromaticInput) -> Tensor:
     """Return y, [N, D]. CPU tensors of float32 or float64 only."""
-    layout, heads = given.layout, given.num_heads
-    q, k, v = (_by_position(x, 1, heads) for x in (given.q_ND, given.k_ND, given.v_ND))
-    maps = [_by_position(x, dim, heads) for pair in (given.score, given.value) for dim, x in enumerate(pair)]
-    y_ND = _Attention.apply(layout, heads, given.z_PC.contiguous(), given.rows_E, given.dropout_rate, q, k, v, *maps)
-    return y_ND.unflatten(1, (-1, heads)).transpose(1, 2).flatten(1)
+    maps = (*given.score, *given.value)
+    return _Attention.apply(
+        given.layout, given.num_heads, given.z_PC.contiguous(), given.rows_E, given.dropout_rate, given.q_ND,
+        given.k_ND, given.v_ND, *maps,
+    )  # fmt: skip
 
 
 def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
@@ -42,9 +43,14 @@ def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
     chromatic_attention(given).sum().backward()
 
 
-def _by_position(x: Tensor, dim: int, num_heads: int) -> Tensor:
-    """Bring D columns or rows ordered (head, position in head) into the kernels' order, (position in head, head)."""
-    return x.unflatten(dim, (num_heads, -1)).transpose(dim, dim + 1).flatten(dim, dim + 1).contiguous()
+@cache
+def _orders(dim: int, num_heads: int) -> tuple[Tensor, Tensor]:
+    """Return the columns that bring (head, position in head) into the kernels' order, (position in head, head); [D].
+
+    The second result leads back.
+    """
+    columns = torch.arange(dim).unflatten(0, (num_heads, -1)).t().flatten()
+    return columns, columns.argsort()
 
 
 class _Attention(torch.autograd.Function):
@@ -53,6 +59,9 @@ class _Attention(torch.autograd.Function):
         ctx: Any, layout: PairLayout, heads: int, z: Tensor, rows: Tensor, rate: float, q: Tensor, k: Tensor, v: Tensor,
         map_a: Tensor, edge_a: Tensor, map_b: Tensor, edge_b: Tensor,
     ) -> Tensor:  # fmt: skip
+        order_D, back_D = _orders(q.shape[1], heads)
+        q, k, v, edge_a, edge_b = (x.index_select(1, order_D) for x in (q, k, v, edge_a, edge_b))
+        map_a, map_b = (x.index_select(0, order_D) for x in (map_a, map_b))
         mask = draw_dropout_mask(layout.num_pairs, 1, rate, q).flatten() if rate else q.new_ones(layout.num_pairs)
         y, max_score, share = (torch.empty_like(q) for _ in range(3))
         kernel, shares = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), shares_of(layout, CHUNK_ROWS)
@@ -65,19 +74,20 @@ class _Attention(torch.autograd.Function):
         shares.walk(visit, lambda: _scratch(shares, z, heads, q), _key(z, heads, q))
         ctx.layout, ctx.heads = layout, heads
         ctx.save_for_backward(z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share)
-        return y
+        return y.index_select(1, back_D)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
         z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share = ctx.saved_tensors
         layout, heads, shares = ctx.layout, ctx.heads, shares_of(ctx.layout, CHUNK_ROWS)
+        order_D, back_D = _orders(q.shape[1], heads)
         kernel, num_shares = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), len(shares.shares)
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         grad_maps = [z.new_zeros(num_shares, *map_a.shape) for _ in range(2)]
         grad_edge_a, grad_edge_b = torch.empty_like(edge_a), torch.empty_like(edge_b)
         given = _given(layout, shares, (z, rows, q, k, v, map_a, edge_a, map_b, edge_b, mask))
-        max_array, grad_array = arrays(max_score, grad_y.contiguous())
+        max_array, grad_array = arrays(max_score, grad_y.index_select(1, order_D))
         grad_nodes, output = NodeArrays(*arrays(grad_q, grad_k, grad_v)), Output(*arrays(y, share))
         late = LateNodes(*(numbers(q, num_shares, shares.most_late, q.shape[1]) for _ in range(2)))
         sums = Maps(*(Map(*arrays(*pair)) for pair in zip(grad_maps, (grad_edge_a, grad_edge_b))))
@@ -87,7 +97,9 @@ class _Attention(torch.autograd.Function):
 
         shares.walk(visit, lambda: _scratch(shares, z, heads, q), _key(z, heads, q))
         add_late_keys(shares.late_S2, late.late_k, late.late_v, grad_nodes.k, grad_nodes.v)
-        grad_map_a, grad_map_b = (grad_map.sum(0) for grad_map in grad_maps)
+        grad_map_a, grad_map_b = (grad_map.sum(0).index_select(0, back_D) for grad_map in grad_maps)
+        grads = (grad_q, grad_k, grad_v, grad_edge_a, grad_edge_b)
+        grad_q, grad_k, grad_v, grad_edge_a, grad_edge_b = (x.index_select(1, back_D) for x in grads)
         return (
             None, None, None, None, None, grad_q, grad_k, grad_v, grad_map_a, grad_edge_a, grad_map_b, grad_edge_b
         )  # fmt: skip

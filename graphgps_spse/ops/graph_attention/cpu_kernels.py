@@ -4,8 +4,8 @@ cpu.py calls `forward` and `backward` for shares of the units. A unit is one hea
 to what it writes, so the bits do not depend on the shares. Its queries are taken in tiles.
 
 Shapes: N nodes, P pairs, B graphs, H heads, C columns of a head, K keys of a graph, T queries of a tile. A name with
-`_t` at the end is that of a transposed array. Buffers are padded: C to a multiple of 4, K and T to multiples of 8. What a
-product reads there is zero. Symbols are those of contract.py; a name with `grad_` is the gradient of the loss by that
+`_t` at the end is that of a transposed array. Buffers are padded: C to a multiple of 4, K and T to multiples of 8. What
+a product reads there is zero. Symbols are those of contract.py; a name with `grad_` is the gradient of the loss by that
 symbol.
 """
 
