@@ -43,5 +43,7 @@ def test_encodings_are_not_named_with_the_edges():
 
 def test_kernels_are_refused_where_there_are_none():
     model = build_model(ppgt_config(kernels="fused"), SPEC, [ENCODINGS["RRWP"]], 1)
-    with pytest.raises(ConfigError, match="train.kernels: fused, but for biased_attention"):
+    model.layers[0].attention.prepare_kernels()
+    model.bfloat16()
+    with pytest.raises(ConfigError, match="train.kernels: fused, but for biased_attention there is no kernel for"):
         model.layers[0].attention.prepare_kernels()
