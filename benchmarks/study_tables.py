@@ -14,6 +14,9 @@ scores by cycle length. Its figure has the score of each seed, and the learning 
 
 import argparse
 import json
+import logging
+import math
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +26,17 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphgps_spse.files import write_json
+from graphgps_spse.command import run_command
+from graphgps_spse.errors import DataError
+from graphgps_spse.files import write_atomic, write_json
+from graphgps_spse.reports.collect import RecordedRun, collect_runs
 from graphgps_spse.reports.curves import mean_curve
 from graphgps_spse.reports.figures import PATHS_COLOUR, WALKS_COLOUR, style_axes
 from graphgps_spse.reports.markdown import format_p, markdown_table
 from graphgps_spse.reports.stats import MIN_SEEDS, Comparison, compare_scores, holm, rank_models, summarize
-from graphgps_spse.results import RunResult, read_history
+from graphgps_spse.results import SPLITS, RunResult, check_one_cell, is_measurement, read_history
+
+log = logging.getLogger(__name__)
 
 METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
 METRICS |= {"Peptides-func": "ap", "Cycles": "accuracy"}
@@ -143,38 +151,72 @@ def cell_of(result: RunResult) -> str:
 
 
 def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
-    """Add the finished runs in `runs`, at any depth, to a record: what they trained on, and their scores by seed.
+    """Add the finished runs NAME/SEED below `runs` to a record: what they trained on, and their scores by seed.
 
-    Seeds that the record already has stay in it. Raises AssertionError for a run of another configuration or data.
+    Recorded seeds stay. Runs without test scores and folders such as 0.old are left out. Raises DataError for invalid
+    results, unknown data sets, cells that mix experiments, and seeds with two scores.
     """
-    for path in sorted(runs.rglob("result.json")):
-        result = RunResult.read(path)
-        metric, environment = METRICS[result.dataset], result.environment
-        cell = record.setdefault(
-            f"{result.dataset}/{cell_of(result)}",
-            {
-                "dataset": result.dataset,
-                "cell": cell_of(result),
-                "metric": metric,
-                "config_hash": result.config_hash,
-                "fingerprints": result.fingerprints,
-                "commits": [],
-                "versions": {name: environment[name] for name in PACKAGES if name in environment},
-                "scores": {},
-            },
-        )
-        assert (cell["config_hash"], cell["fingerprints"]) == (result.config_hash, result.fingerprints), path
-        cell["commits"] = sorted({*cell["commits"], environment["commit"]})
-        cell["scores"][str(result.seed)] = {split: result.best[split][metric] for split in ("train", "val", "test")}
-        if result.dataset == "Cycles":
-            cell["scores"][str(result.seed)] |= _details(result, path.parent)
+    found = collect_runs(runs)
+    unread = tuple(f"{folder / str(seed)}/result.json" for folder, seeds in found.unfinished.items() for seed in seeds)
+    if missing := [problem for problem in found.problems if problem.startswith(unread)]:
+        raise DataError("\n".join((*missing, "Repeat these runs, or move them away and report the failed seeds")))
+    for remark in (*found.problems, *found.notes):
+        log.warning("%s", remark)
+    cells: dict[str, list[RecordedRun]] = {}
+    for run in (run for folder in found.finished.values() for run in folder):
+        cells.setdefault(f"{run.result.dataset}/{cell_of(run.result)}", []).append(run)
+    for name, added in cells.items():
+        check_one_cell([run.result for run in added])
+        origins: dict[int, Path] = {}
+        for run in added:
+            _add_run(record, name, run, origins.setdefault(run.result.seed, run.path))
     return record
 
 
-def _details(result: RunResult, run: Path) -> dict[str, Any]:
-    """Return the test accuracy by cycle length, and the validation accuracy by epoch."""
+def _add_run(record: dict[str, Any], name: str, run: RecordedRun, first: Path) -> None:
+    """Add one run to its cell. `first` is the first folder of runs with its seed, which may be its own."""
+    result, scores = run.result, _finite_scores(run)
+    labels = {"dataset": result.dataset, "cell": cell_of(result), "metric": METRICS[result.dataset]}
+    experiment = {"config_hash": result.config_hash, "fingerprints": result.data_fingerprints}
+    cell = record.setdefault(name, labels | experiment | {"commits": [], "versions": {}, "scores": {}})
+    if any(cell[key] != value for key, value in experiment.items()):
+        raise DataError(
+            f"{run.path}: its configuration or data are not those of the cell {name} in the record. Give its "
+            "configuration another name, or move the run out of the folder"
+        )
+    known = cell["scores"].get(str(result.seed), scores)
+    if changed := [split for split in ("test", "val", "train") if known[split] != scores[split]]:
+        raise DataError(
+            f"{name}, seed {result.seed}: {changed[0]} {cell['metric']} is {known[changed[0]]!r} in "
+            f"{'the record' if first == run.path else first}, and {scores[changed[0]]!r} in {run.path}. Move the run "
+            "that does not count away. If a recorded score does not count, delete its seed from the record"
+        )
+    cell["commits"] = sorted({*cell["commits"], result.environment["commit"]})
+    cell["versions"] = cell["versions"] or {k: result.environment[k] for k in PACKAGES if k in result.environment}
+    cell["scores"].setdefault(str(result.seed), scores | _details(run))
+
+
+def _finite_scores(run: RecordedRun) -> dict[str, float]:
+    """Return the score of each split by the metric of the design. Raises DataError if one is missing or not finite."""
+    metric = METRICS.get(run.result.dataset)
+    if metric is None:
+        raise DataError(
+            f"{run.path}: no study has the data set {run.result.dataset}. Name a folder without this run, or add the "
+            "data set and its metric to METRICS in benchmarks/study_tables.py"
+        )
+    scores = {split: run.result.best[split].get(metric, math.nan) for split in SPLITS}
+    if bad := [f"{split} {metric} is {score}" for split, score in scores.items() if not is_measurement(score)]:
+        raise DataError(f"{run.path}: its {bad[0]}. Repeat the run, or move it away and report this failed seed")
+    return scores
+
+
+def _details(run: RecordedRun) -> dict[str, Any]:
+    """Return the test accuracy by cycle length, and the validation accuracy by epoch; nothing for other data sets."""
+    result = run.result
+    if result.dataset != "Cycles":
+        return {}
     prefix = f"{result.metric}_"
-    lines = read_history(run, "val", result.history_digests.get("val", ""))
+    lines = read_history(run.path, "val", result.history_digests.get("val", ""))
     return {
         "targets": {name.removeprefix(prefix): x for name, x in result.best["test"].items() if name.startswith(prefix)},
         "curve": {str(line["epoch"]): line[result.metric] for line in lines},
@@ -255,12 +297,19 @@ def _target_rows(record: Mapping[str, Any], study: Study) -> list[list[str]]:
 
 
 def renew(page: str, record: Mapping[str, Any], studies: Mapping[str, Study]) -> str:
-    """Return a page with the tables of these studies renewed, each between its marks, which it must have."""
+    """Return a page with the tables of these studies renewed, each between its marks.
+
+    Raises DataError if a mark is missing. All other text stays as it is.
+    """
     for name, study in studies.items():
-        start, mark, rest = page.partition(f"<!-- table: {name} -->\n")
-        assert mark, f"the page has no mark of the table {name}"
-        _, _, end = rest.partition("<!-- end -->")
-        page = f"{start}<!-- table: {name} -->\n" + "\n\n".join(tables(record, study)) + f"\n<!-- end -->{end}"
+        mark = f"<!-- table: {name} -->\n"
+        start, begun, rest = page.partition(mark)
+        if not begun:
+            raise DataError(f"the page has no mark of the table {name}; add the line {mark.strip()} and <!-- end -->")
+        old, ended, end = rest.partition("<!-- end -->")
+        if not ended or "<!-- table:" in old:  # the end of another table: the text before it would be lost
+            raise DataError(f"the page has no mark <!-- end --> after the table {name}; add this line after the table")
+        page = start + mark + "\n\n".join(tables(record, study)) + f"\n<!-- end -->{end}"
     return page
 
 
@@ -320,22 +369,31 @@ def _cell(by_seed: Mapping[int, float]) -> str:
     return f"{summary.mean:.4f}{deviation} ({summary.n})"
 
 
-if __name__ == "__main__":
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path, help="JSON file of scores")
     parser.add_argument("--runs", type=Path, help="folder of runs, whose results are added to the record")
     parser.add_argument("--page", type=Path, help="Markdown file in which the tables are renewed, instead of printed")
     parser.add_argument("--figure", type=Path, help="PNG file for the figure of the record")
-    args = parser.parse_args()
-    if args.runs:
-        known = json.loads(args.record.read_text()) if args.record.exists() else {}
-        write_json(args.record, add_runs(known, args.runs))
-    record = json.loads(args.record.read_text())
-    studies = {name: study for name, study in STUDIES.items() if study.record == args.record.name}
-    if args.figure:
-        draw(record, next(iter(studies.values()))).savefig(args.figure, dpi=130)
-    if args.page:
-        args.page.write_text(renew(args.page.read_text(), record, studies))
-    elif not args.figure:
+    arguments = parser.parse_args(words)
+    return run_command(lambda: _run(arguments), stream=sys.stderr)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.runs:
+        known = json.loads(arguments.record.read_text()) if arguments.record.exists() else {}
+        write_json(arguments.record, add_runs(known, arguments.runs))
+    record = json.loads(arguments.record.read_text())
+    studies = {name: study for name, study in STUDIES.items() if study.record == arguments.record.name}
+    if arguments.figure:
+        draw(record, next(iter(studies.values()))).savefig(arguments.figure, dpi=130)
+    if arguments.page:
+        write_atomic(arguments.page, renew(arguments.page.read_bytes().decode(), record, studies).encode())
+    elif not arguments.figure:
         for name, study in studies.items():
             print(f"## {name}", *tables(record, study), sep="\n\n", end="\n\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,13 +5,13 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from graphgps_spse.errors import DataError, show
-from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_atomic, write_record
+from graphgps_spse.files import BEFORE_DIGESTS, read_record, with_digest, write_atomic, write_record
 
 SCHEMA = 2
 SPLITS = ("train", "val", "test")
@@ -322,51 +322,54 @@ def aggregate(name_dir: Path) -> None:
     """Write agg/{train,val,test}/best.json with means and deviations over the finished seeds, in GraphGym's layout.
 
     Each seed contributes its own best epoch. `<metric>_std` is the sample standard deviation (ddof 1; 0.0 for one
-    seed). Only result.json files are read, so the function can be called at any time, repeatedly, or by several
-    processes. Folders that are not named like a seed, such as 0.old, are ignored.
+    seed). `digests` has the SHA-256 of the result of each seed. The function can be called at any time, repeatedly, or
+    by several processes. Folders that are not named like a seed, such as 0.old, are ignored.
 
     Raises DataError if the seeds are of different configurations, or if a record is damaged or contradicts its
     stats.json.
     """
-    paths = _find_results(name_dir)
-    while paths:
-        results = [RunResult.read(path) for path in paths]
-        for result, path in zip(results, paths):
-            compare_with_history(result, path.parent)
-        _write_aggregate(name_dir / "agg", results)
-        before, paths = paths, _find_results(name_dir)
-        if paths == before:  # otherwise a seed has finished in the meantime, and its aggregate may be overwritten
-            return
+    written: list[str] = []
+    # Results are read again after writing: one may have changed in the meantime, and its aggregate been overwritten.
+    while (results := _read_results(name_dir)) and _digests(results.values()) != written:
+        for folder, result in results.items():
+            compare_with_history(result, folder)
+        _write_aggregate(name_dir / "agg", list(results.values()))
+        written = _digests(results.values())
 
 
 def complete_aggregate(name_dir: Path) -> None:
-    """Call `aggregate` if the averages in agg/ are missing or are not those of all finished seeds.
+    """Call `aggregate` if the averages in agg/ are missing or are not those of the results of all finished seeds.
 
-    A run that is killed after it has written its result leaves averages without its seed. Raises as `aggregate` does.
+    A run that is killed after it has written its result leaves averages without it. Raises as `aggregate` does.
     """
-    paths = _find_results(name_dir)
-    seeds = [int(path.parent.name) for path in paths]
-    if paths and any(_averaged_seeds(name_dir / "agg" / split) != seeds for split in RunResult.read(paths[0]).splits):
+    results = list(_read_results(name_dir).values())
+    if results and any(_averaged(name_dir / "agg" / split) != _digests(results) for split in results[0].splits):
         aggregate(name_dir)
 
 
-def _averaged_seeds(folder: Path) -> list[int] | None:
+def _averaged(folder: Path) -> list[str] | None:
+    """Return the digests of the results that were averaged, or None if they are unknown."""
     try:
-        return json.loads((folder / "best.json").read_text())["seeds"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # absent, or damaged: written again
+        return json.loads((folder / "best.json").read_text())["digests"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # absent, old or damaged: written again
         return None
 
 
-def _find_results(name_dir: Path) -> list[Path]:
-    paths = {path.parent.name: path for path in name_dir.glob("*/result.json")}
-    seeds = sorted(int(name) for name in paths if name.isdecimal() and name == str(int(name)))
-    return [paths[str(seed)] for seed in seeds]
+def _digests(results: Iterable[RunResult]) -> list[str]:
+    return [with_digest(asdict(result))["digest"] for result in results]
+
+
+def _read_results(name_dir: Path) -> dict[Path, RunResult]:
+    """Return the results of all finished seeds by folder, in the order of the seeds."""
+    names = [path.parent.name for path in name_dir.glob("*/result.json")]
+    seeds = sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
+    return {name_dir / str(seed): RunResult.read(name_dir / str(seed) / "result.json") for seed in seeds}
 
 
 def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
     check_one_cell(results)
     for split in results[0].splits:
-        record: dict[str, Any] = {"seeds": [r.seed for r in results]}
+        record: dict[str, Any] = {"seeds": [r.seed for r in results], "digests": _digests(results)}
         for metric in (name for name in results[0].best[split] if all(name in r.best[split] for r in results)):
             values = [r.best[split][metric] for r in results]
             known = all(map(math.isfinite, values))  # statistics.stdev does not support inf and nan

@@ -44,6 +44,22 @@ def test_averages_without_the_last_seed_are_completed(tmp_path):
     assert best.stat().st_mtime_ns == written
 
 
+def test_averages_of_earlier_results_of_the_same_seeds_are_completed(tmp_path):
+    """As if the extension of seed 1 had been killed after its result, and where digests were not written yet."""
+    for seed in range(2):
+        write_run(tmp_path, record(0.1, seed, config=CONFIG), curve=False)
+    best = tmp_path / "exp/agg/test/best.json"
+    aggregate(tmp_path / "exp")
+    record(0.3, 1, config=CONFIG).write(tmp_path / "exp/1/result.json")
+    complete_aggregate(tmp_path / "exp")
+    averages = json.loads(best.read_text())
+    assert averages["mae"] == pytest.approx(0.2)
+    for split in ("train", "val", "test"):  # as older versions wrote it
+        (tmp_path / "exp/agg" / split / "best.json").write_text('{"seeds": [0, 1], "mae": 9.0, "mae_std": 9.0}')
+    complete_aggregate(tmp_path / "exp")
+    assert json.loads(best.read_text()) == averages
+
+
 def test_the_metric_that_picked_the_best_epoch_is_known_of_old_records_too():
     assert record().selected_by == "mae"
     assert record(config={"metric_best": "auto"}).selected_by == "mae"
@@ -95,6 +111,23 @@ def test_a_seed_that_ends_meanwhile_is_not_lost(tmp_path, monkeypatch):
     aggregate(tmp_path / "exp")
     for split in ("train", "val", "test"):
         assert json.loads((tmp_path / "exp/agg" / split / "best.json").read_text())["seeds"] == [0, 1]
+
+
+def test_a_result_that_changes_meanwhile_is_not_lost(tmp_path, monkeypatch):
+    """Another process extends the run and writes the aggregate while this one writes that over the old result."""
+    write_run(tmp_path, record(0.1, 0), curve=False)
+    write = results.write_atomic
+
+    def write_after_the_other(path, content):
+        monkeypatch.setattr(results, "write_atomic", write)
+        record(0.3, 0).write(tmp_path / "exp/0/result.json")
+        aggregate(tmp_path / "exp")
+        write(path, content)
+
+    monkeypatch.setattr(results, "write_atomic", write_after_the_other)
+    aggregate(tmp_path / "exp")
+    for split in ("train", "val", "test"):
+        assert json.loads((tmp_path / "exp/agg" / split / "best.json").read_text())["mae"] == 0.3
 
 
 def test_seeds_whose_metrics_are_not_the_same_or_not_finite_are_aggregated(tmp_path):

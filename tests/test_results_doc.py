@@ -1,17 +1,23 @@
 """docs/results.md shows the records: its tables are made from them, and its figures can be found there."""
 
 import json
+import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from records import record as run_record
+from records import write_run
 from scipy.stats import binomtest
 from scripts_at import load_script
 
 from graphgps_spse.baselines.records import Baseline, experiment
 from graphgps_spse.baselines.trees import TreeOptions
 from graphgps_spse.config import load_config
+from graphgps_spse.errors import DataError
 from graphgps_spse.reports.published_baselines import published_baselines_text
+from graphgps_spse.reports.stats import holm
 from graphgps_spse.results import hash_config
 
 ROOT = Path(__file__).parents[1]
@@ -119,9 +125,102 @@ def test_tables_of_studies_are_those_of_the_record(name):
     assert shown == "\n\n".join(study_tables.tables(record, study))
 
 
-def test_a_record_of_molecules_keeps_what_it_has(tmp_path):
+def final_p_values(name, total):
+    """The least and the greatest value of Holm's correction for `total` tests, over all p-values of missing tests."""
+    study_tables = load_script("study_tables", "benchmarks")
+    study = study_tables.STUDIES[name]
+    cells = json.loads((RECORDS.parent / study.record).read_text())
+    rows = study_tables.compare(study_tables.read_scores(cells), study)
+    known = [row.comparison.welch_p for row in rows]
+    missing = total - len(known)
+    ranges = zip(rows, holm(known + missing * [0.0]), holm(known + missing * [1.0]))
+    return {(row.dataset, row.first.removesuffix(study.suffix), row.second): values for row, *values in ranges}
+
+
+def test_what_the_text_says_of_unfinished_studies():
+    """Fails when a study goes on: its sentences on the page are then outdated, too."""
+    chemprop = final_p_values("chemprop", 10)
+    assert chemprop.pop(("FreeSolv", "chemprop", "descriptors")) == pytest.approx([0.016, 0.109], abs=5e-4)
+    assert len(chemprop) == 3 and max(high for _, high in chemprop.values()) < 0.001
+    for total, high in ((10, 0.030), (50, 0.148)):
+        first = final_p_values("transformers", total)
+        found = first.pop(("FreeSolv", "GRIT-RRWP+SPSE", "chemprop"))
+        assert found == pytest.approx([0.021, high], abs=5e-4)
+        assert list(first.values()) == [[1, 1]] * 6
+    second = [values for values in final_p_values("transformers, second design", 50).values() if values[0] <= 0.05]
+    assert sorted(high for _, high in second)[:3] == pytest.approx([0.005, 0.0074, 0.0089], abs=1e-4)
+    assert sorted(second)[3:] == [pytest.approx(x, abs=5e-4) for x in ([0.027, 0.074], [0.029, 0.084])]
+    assert max(high for _, high in final_p_values("cycles", 6).values()) < 0.0013
+    assert min(low for low, _ in final_p_values("dense graphs", 12).values()) > 0.3
+
+
+def molecule(score, seed, **changes):
+    values = {"name": "GPS-SPSE", "dataset": "ESOL", "metric": "rmse", "environment": {"commit": "c"}, **changes}
+    return run_record(score, seed, **values)
+
+
+def added(runs, known=None):
+    return load_script("study_tables", "benchmarks").add_runs({} if known is None else known, runs)
+
+
+def test_recorded_seeds_stay_and_new_ones_are_added(tmp_path):
     kept = json.loads((RECORDS.parent / "molecules.json").read_text())
-    assert load_script("study_tables", "benchmarks").add_runs(json.loads(json.dumps(kept)), tmp_path) == kept
+    write_run(tmp_path, molecule(0.5, 0, name="new"))
+    known = json.loads(json.dumps(kept))
+    assert added(tmp_path, known) == known and known.pop("ESOL/new")["scores"]["0"]["test"] == 0.5 and known == kept
+    record = added(tmp_path)
+    shutil.rmtree(tmp_path / "new/0")
+    write_run(tmp_path, molecule(0.6, 1, name="new"))
+    assert {seed: score["test"] for seed, score in added(tmp_path, record)["ESOL/new"]["scores"].items()} == {
+        "0": 0.5, "1": 0.6
+    }  # fmt: skip
+
+
+def test_a_run_that_was_put_aside_is_not_recorded(tmp_path, caplog):
+    write_run(tmp_path, molecule(0.9, 0)).rename(tmp_path / "GPS-SPSE/0.old")
+    write_run(tmp_path, molecule(0.5, 0))
+    assert added(tmp_path)["ESOL/GPS-SPSE"]["scores"]["0"]["test"] == 0.5
+    assert "0.old" in caplog.text
+
+
+def test_a_seed_with_two_scores_is_refused(tmp_path):
+    write_run(tmp_path / "a", molecule(0.5, 0))
+    write_run(tmp_path / "b", molecule(0.5, 0))
+    record = added(tmp_path)  # a copy does no harm
+    shutil.rmtree(tmp_path / "b")
+    write_run(tmp_path / "b", molecule(0.9, 0))
+    with pytest.raises(DataError, match=r"ESOL/GPS-SPSE, seed 0: test rmse is 0.5 in .*/a/\S+, and 0.9 in .*/b/"):
+        added(tmp_path)
+    with pytest.raises(DataError, match=r"ESOL/GPS-SPSE, seed 0: test rmse is 0.5 in the record, and 0.9 in .*delete"):
+        added(tmp_path / "b", record)
+
+
+@pytest.mark.parametrize("changes", [{"config": {"optim.base_lr": 1.0}}, {"fingerprints": {"train": "g"}}])
+def test_other_experiments_are_not_added_to_a_cell(tmp_path, changes):
+    write_run(tmp_path / "a", molecule(0.5, 0))
+    record = added(tmp_path)
+    write_run(tmp_path / "b", molecule(0.5, 1, **changes))
+    with pytest.raises(DataError, match="'GPS-SPSE' mixes runs of different experiments"):
+        added(tmp_path)
+    with pytest.raises(DataError, match="b/GPS-SPSE/1: its configuration or data are not those of .* ESOL/GPS-SPSE"):
+        added(tmp_path / "b", record)
+
+
+def test_a_score_that_is_not_finite_is_refused(tmp_path):
+    write_run(tmp_path, molecule(math.nan, 0), curve=False)
+    with pytest.raises(DataError, match=r"GPS-SPSE/0/result.json: its test rmse is nan"):
+        added(tmp_path)
+    shutil.rmtree(tmp_path / "GPS-SPSE")
+    best = {split: {"mae": 0.5, "rmse": math.inf} for split in ("train", "val", "test")}
+    write_run(tmp_path, molecule(0.5, 1, metric="mae", best=best), curve=False)
+    with pytest.raises(DataError, match=r"GPS-SPSE/1: its train rmse is inf"):
+        added(tmp_path)
+
+
+def test_a_run_of_another_data_set_is_named(tmp_path):
+    write_run(tmp_path, molecule(0.5, 0, dataset="ZINC"))
+    with pytest.raises(DataError, match="GPS-SPSE/0: no study has the data set ZINC.*METRICS"):
+        added(tmp_path)
 
 
 def test_a_data_set_is_compared_when_all_its_cells_are_complete():
@@ -142,8 +241,19 @@ def test_a_renewed_table_leaves_the_rest_of_the_page_as_it_is():
     table = "\n\n".join(study_tables.tables(record, studies["cycles"]))
     assert renewed == page.replace("cycles -->\n", f"cycles -->\n{table}\n")
     assert study_tables.renew(renewed, record, studies) == renewed
-    with pytest.raises(AssertionError, match="no mark of the table cycles"):
+    with pytest.raises(DataError, match="no mark of the table cycles"):
         study_tables.renew("a\n", record, studies)
+
+
+@pytest.mark.parametrize("rest", ["text\n", "text\n<!-- table: other -->\nc\n<!-- end -->\n"])
+def test_a_table_without_its_end_mark_is_refused_and_the_page_stays(tmp_path, capsys, rest):
+    page = tmp_path / "page.md"
+    page.write_text(f"a\n<!-- table: cycles -->\nold\n{rest}")
+    before = page.read_bytes()
+    words = [str(RECORDS.parent / "cycles.json"), "--page", str(page)]
+    assert load_script("study_tables", "benchmarks").main(words) == 2
+    assert "no mark <!-- end --> after the table cycles" in capsys.readouterr().err
+    assert page.read_bytes() == before
 
 
 def test_runs_of_cycles_become_tables_and_a_figure():

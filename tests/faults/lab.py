@@ -39,7 +39,7 @@ NOTES = "notes.txt"
 """A file of the user, which nothing may touch."""
 
 VARYING = {*WALL_TIME_KEYS, "seconds", "seconds_per_epoch", "resources", "history_digests", "digest", "environment"}
-VARYING |= {f"{key}_std" for key in WALL_TIME_KEYS}
+VARYING |= {"digests", *(f"{key}_std" for key in WALL_TIME_KEYS)}
 ASIDE = re.compile(r"\.damaged-\d+$|\.[0-9a-f]{16}\.tmp$")
 """Damaged files that a command renamed, and hidden files that a killed command was writing."""
 PATIENCE = 1800
