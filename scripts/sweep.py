@@ -76,8 +76,9 @@ def sweep(arguments: argparse.Namespace) -> int:
     from graphgps_spse.cores import count_cores
     from graphgps_spse.parts import check_config
     from graphgps_spse.sweeps import pool, slurm, states
+    from graphgps_spse.sweeps.manifest import write_manifest
     from graphgps_spse.sweeps.progress import show_progress
-    from graphgps_spse.sweeps.sweep import check_buildable, read_sweep, write_manifest
+    from graphgps_spse.sweeps.sweep import check_buildable, read_sweep
 
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     runs = read_sweep(
@@ -106,7 +107,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         return 0
     with StopSignals() as signals:
         if not arguments.dry_run:
-            write_manifest(name, runs)  # where nothing is left to do, too: fewer seeds may be intended now
+            write_manifest(arguments.sweep, runs)  # where nothing is left to do, too: fewer seeds may be intended now
         if not tasks:
             complete_aggregates(runs, found)
             log.info("%s: nothing to do; %s", name, how_far(found))

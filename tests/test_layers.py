@@ -67,7 +67,7 @@ LAYERS = {
         {"matplotlib", "numpy", "optuna", "yaml"},
     ),
     "reports": (
-        {"errors", "files", "results", "sweeps.launch", "sweeps.sweep"},
+        {"errors", "files", "results", "sweeps.launch", "sweeps.manifest"},
         {"numpy", "scipy", "matplotlib"},
     ),
     "reports.prediction_figures": ({"errors"}, {"numpy", "matplotlib", "pyarrow"}),
