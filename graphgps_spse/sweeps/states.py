@@ -88,7 +88,7 @@ def refuse_other_data(runs: Sequence[PlannedRun], states: Sequence[RunState]) ->
     found = [(run, state) for run, state in zip(runs, states, strict=True) if state.is_of_other_data]
     if found:
         run, state = found[0]
-        others = f" (and {len(found) - 1} more runs)" if len(found) > 1 else ""
+        others = f", and {len(found) - 1} more of {len(runs)} runs, too" if len(found) > 1 else ""
         raise LaunchError(
             f"{run.run_dir}: {state.detail}{others}. Nothing was started. Restore the file, or use another --out-dir"
         )
