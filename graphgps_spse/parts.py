@@ -110,6 +110,13 @@ def walks_chunks(cfg: Config) -> bool:
     return getattr(model, "walks_chunks", False) and kernels != "plain" and not compiled
 
 
+def build_dataset(cfg: Config) -> Any:
+    """Build the description of the data set."""
+    cfg = with_missing_keys(cfg)
+    with cfg.locating():
+        return datasets.get(FormatOptions.from_cfg(cfg).format).from_cfg(cfg)
+
+
 def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
     """Build the description of the data set, the encodings, the task and the model.
 
@@ -117,8 +124,8 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
     are more than this machine can hold.
     """
     cfg = with_missing_keys(cfg)
+    dataset = build_dataset(cfg)
     with cfg.locating():
-        dataset = datasets.get(FormatOptions.from_cfg(cfg).format).from_cfg(cfg)
         encodings, storage, task = build_encodings(cfg), StoragePolicy.from_cfg(cfg), build_task(cfg, dataset.spec)
         with torch.device("meta"), WithoutInitialValues():
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)

@@ -4,17 +4,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from graphgps_spse.config import Config
 from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.opening import load_splits
+from graphgps_spse.data.options import FormatOptions
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.path_counts import PathCountEncoding
 from graphgps_spse.environment import package_versions
-from graphgps_spse.errors import CheckpointError
+from graphgps_spse.errors import CheckpointError, DataError
 from graphgps_spse.files import digest_of_file
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
-from graphgps_spse.parts import Parts
+from graphgps_spse.parts import Parts, build_dataset
+from graphgps_spse.registry import datasets
 from graphgps_spse.results import RunResult
 
 LATER_FIELDS = ("class_names", "loss", "mixed_units")
@@ -47,31 +50,46 @@ def fingerprints_of(splits: dict[str, GraphDataset]) -> dict[str, str]:
     return {f"fingerprint.{split}": graphs.fingerprint()[:16] for split, graphs in splits.items()}
 
 
-def sources_of(parts: Parts) -> dict[str, str]:
-    """Return name -> size and SHA-256 of each file of user data that is there; nothing for other data."""
-    files: list[Path] = getattr(parts.dataset, "source_files", list)()
-    return {path.name: f"{path.stat().st_size} bytes, {digest_of_file(path)}" for path in files if path.is_file()}
+def sources_of(cfg: Config) -> dict[str, str]:
+    """Return name -> size and SHA-256 of each file of user data that is there; nothing for other data.
 
-
-def read_finished(path: Path, parts: Parts) -> RunResult:
-    """Return the result of a finished run. Raises CheckpointError if its user data have changed since.
-
-    Graphs are read only if a file has changed: another name or order of columns does not change them.
+    A data set names its files in `build_source_files(cfg)`, which reads the configuration alone. Raises DataError for a
+    file that cannot be read.
     """
-    result = RunResult.read(path)
-    now = sources_of(parts)
-    other = [name for name, digest in now.items() if result.sources.get(name) != digest]
-    if not result.sources or not other:
-        return result
+    with cfg.locating():
+        find = getattr(datasets.get(FormatOptions.from_cfg(cfg).format), "build_source_files", None)
+        files: list[Path] = find(cfg) if find else []
+    try:
+        return {path.name: f"{path.stat().st_size} bytes, {digest_of_file(path)}" for path in files if path.is_file()}
+    except OSError as err:
+        raise DataError(f"{err.filename} cannot be read ({err.strerror}); check its permissions") from err
+
+
+def describe_change(result: RunResult, cfg: Config, sources: dict[str, str]) -> str:
+    """Return how the user data of a finished run have changed since, or "" if they have not.
+
+    `cfg` is the configuration of the run, and `sources` are its files now, of `sources_of`. Graphs are read only if a
+    file differs from that of the run: another name or order of columns does not change them. So they are for results of
+    versions that did not record this file.
+    """
+    other = [name for name, digest in sources.items() if result.sources.get(name) != digest]
+    if not other:
+        return ""
     changed = [
         split
-        for split, graphs in load_splits(parts.dataset).items()
+        for split, graphs in load_splits(build_dataset(cfg)).items()
         if result.fingerprints.get(split, "") not in ("", graphs.fingerprint())
     ]
-    if changed:
+    return f"is of other data than {', '.join(other)} holds now ({', '.join(changed)})" if changed else ""
+
+
+def read_finished(path: Path, cfg: Config) -> RunResult:
+    """Return the result of a finished run. Raises CheckpointError if its user data have changed since."""
+    result = RunResult.read(path)
+    change = describe_change(result, cfg, sources_of(cfg))
+    if change:
         raise CheckpointError(
-            f"{path} is of other data than {', '.join(other)} holds now ({', '.join(changed)}). Restore the file, or "
-            "start a new run with --fresh or under another name with name=NAME"
+            f"{path} {change}. Restore the file, or start a new run with --fresh or under another name with name=NAME"
         )
     return result
 

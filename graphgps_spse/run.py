@@ -94,7 +94,7 @@ def run(
     with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size):
         if processes.broadcast(run_dir.is_finished) and not evaluates:
             with processes.main_process_first():
-                result = read_finished(run_dir.result_path, parts)
+                result = read_finished(run_dir.result_path, cfg)
             log.info("%s is finished, nothing to do; --fresh starts beside it", path)
             return result
 
@@ -105,7 +105,7 @@ def run(
             if processes.is_first:
                 run_dir.keep_environment(environment)
             compile_all_kernels(cfg, parts.model)
-            sources = sources_of(parts) if processes.is_first else {}
+            sources = sources_of(cfg) if processes.is_first else {}
             splits |= load_splits_of_run(parts, device, evaluate_test=training.options.evaluate_test)
             if processes.is_first:
                 with run_dir.writing():

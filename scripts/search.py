@@ -56,6 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def search(arguments: argparse.Namespace) -> int:
     """Read the search, then print its state, submit workers, or work. Return the exit code."""
     from graphgps_spse.parts import build_parts, check_config
+    from graphgps_spse.provenance import sources_of
     from graphgps_spse.search.outcome import format_state, is_done, write_outcome
     from graphgps_spse.search.spec import read_search
     from graphgps_spse.search.study import open_study
@@ -65,7 +66,7 @@ def search(arguments: argparse.Namespace) -> int:
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     spec = read_search(arguments.search, check_config, arguments.overrides)
     task = build_parts(spec.cfg, only_shapes=True).task
-    study = open_study(spec, task.direction)
+    study = open_study(spec, task.direction, sources_of(spec.cfg))
     if arguments.plan:
         print("\n".join(format_state(spec, study, task.metric)))
         return 0

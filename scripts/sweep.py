@@ -76,8 +76,9 @@ def sweep(arguments: argparse.Namespace) -> int:
     from graphgps_spse.cores import count_cores
     from graphgps_spse.parts import check_config
     from graphgps_spse.sweeps import pool, slurm, states
+    from graphgps_spse.sweeps.manifest import write_manifest
     from graphgps_spse.sweeps.progress import show_progress
-    from graphgps_spse.sweeps.sweep import check_buildable, read_sweep, write_manifest
+    from graphgps_spse.sweeps.sweep import check_buildable, read_sweep
 
     options = slurm.SlurmOptions.parse(arguments.slurm) if arguments.slurm is not None else None
     runs = read_sweep(
@@ -88,11 +89,12 @@ def sweep(arguments: argparse.Namespace) -> int:
     slots = pool.make_slots(arguments.jobs or max(1, len(gpus)), count_cores(), gpus)
     num_threads = options.cpus if options else slots[0].num_threads
     live_jobs = states.ask_live_jobs() if options or any(map(states.was_submitted, runs)) else None
-    found = [states.read_state(run, live_jobs) for run in runs]
+    found = read_states(runs, live_jobs)
     check_buildable([run for run, state in zip(runs, found) if state.kind != "done"], check_config)
     if arguments.plan:
         print("\n".join(states.format_plan(runs, found, num_threads)))
         return 0
+    states.refuse_other_data(runs, found)
     retry = arguments.retry == "failed"
     todo = [run for run, state in zip(runs, found) if state.needs_running(retry)]
     for run, state in zip(runs, found):
@@ -105,7 +107,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         return 0
     with StopSignals() as signals:
         if not arguments.dry_run:
-            write_manifest(name, runs)  # where nothing is left to do, too: fewer seeds may be intended now
+            write_manifest(arguments.sweep, runs)  # where nothing is left to do, too: fewer seeds may be intended now
         if not tasks:
             complete_aggregates(runs, found)
             log.info("%s: nothing to do; %s", name, how_far(found))
@@ -131,12 +133,20 @@ def sweep(arguments: argparse.Namespace) -> int:
     if summary.failed:
         log.info("failed runs are done again with --retry failed: %s", ", ".join(summary.failed))
         return 1
-    found = [states.read_state(run, live_jobs) for run in runs]
+    found = read_states(runs, live_jobs)  # with the data again: a file may have changed meanwhile
     complete_aggregates(runs, found)
     report_unusable(runs, found)
     if summary.elsewhere:
         log.info(how_far(found))
     return exit_code_for(found)
+
+
+def read_states(runs: "Sequence[PlannedRun]", live_jobs: set[str] | None) -> "list[RunState]":
+    """Return the states of all runs, with the data of finished runs compared."""
+    from graphgps_spse.provenance import describe_change, sources_of
+    from graphgps_spse.sweeps.states import compare_data, read_state
+
+    return compare_data(runs, [read_state(run, live_jobs) for run in runs], sources_of, describe_change)
 
 
 def start_run(

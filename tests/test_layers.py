@@ -59,7 +59,7 @@ LAYERS = {
     "sweeps": ({"errors", "files"}, STDLIB_ONLY),
     "sweeps.grid": (CORE | {"config.yaml_reader"}, {"yaml"}),
     "sweeps.sweep": (CORE | {"files", "config"}, {"yaml"}),
-    "sweeps.states": (CORE | {"config.identity", "results", "rundir"}, STDLIB_ONLY),
+    "sweeps.states": (CORE | {"config", "results", "rundir"}, STDLIB_ONLY),
     "sweeps.progress": ({"errors", "files"}, {"tqdm"}),
     "sweeps.slurm": (CORE, {"submitit"}),
     "drawing": ({"counting", "errors"}, {"numpy"}),
@@ -68,7 +68,7 @@ LAYERS = {
         {"matplotlib", "numpy", "optuna", "yaml"},
     ),
     "reports": (
-        {"errors", "files", "results", "sweeps.launch", "sweeps.sweep"},
+        {"errors", "files", "results", "sweeps.launch", "sweeps.manifest"},
         {"numpy", "scipy", "matplotlib"},
     ),
     "reports.prediction_figures": ({"errors"}, {"numpy", "matplotlib", "pyarrow"}),

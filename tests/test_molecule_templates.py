@@ -122,6 +122,33 @@ def test_a_sweep_knows_its_runs_again(table):
     assert state.kind == "done", state.detail
 
 
+def test_a_sweep_does_not_mix_two_files(table, capsys):
+    """Its finished runs are of the file that it names now, whatever the file is called."""
+    table(lambda i: i / 7)
+    Path("s.yaml").write_text(
+        f"configs: [{FOLDER / 'GRIT-SPSE.yaml'}]\noverrides: {json.dumps([*QUICK, 'dataset.name=mine'])}\n"
+    )
+
+    def sweep(file, *words):
+        code = script.main(["s.yaml", f"dataset.smiles.file={file}", *words])
+        return code, "".join(capsys.readouterr())
+
+    (planned,) = read_sweep(Path("s.yaml"), overrides=["dataset.smiles.file=my.csv"])
+    run(planned.cfg.with_values(out_dir="results/s/molecules"))
+    code, told = sweep("my.csv")
+    assert code == 0 and "nothing to do; 1 of 1 runs are done" in told
+    Path("same.csv").write_bytes(Path("my.csv").read_bytes())
+    assert sweep("same.csv")[0] == 0
+    for file in ("my.csv", "other.csv"):  # other targets under the same name, and under another one
+        table(lambda i: 1 + i / 7)
+        Path("my.csv").rename("other.csv") if file == "other.csv" else None
+        code, told = sweep(file, "--seeds", "2", "--plan")
+        assert code == 0 and "1 differs, 1 missing" in told and f"other data than {file} holds now" in told, told
+        code, told = sweep(file, "--seeds", "2")
+        assert code == 2 and "results/s/molecules/GRIT-SPSE/0: the run is of other data" in told, told
+        assert "another --out-dir" in told and not Path("results/s/molecules/GRIT-SPSE/1").exists()
+
+
 def test_what_is_left_to_the_data_differs_from_nothing_else():
     old = {"dataset": {"smiles": {"task": "binary", "split": "column", "seed": 1}}}
     assert differing_keys(old, {"dataset": {"smiles": {"task": "auto", "split": "column", "seed": 1}}}) == []

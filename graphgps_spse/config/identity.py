@@ -120,6 +120,28 @@ RUNTIME_KEYS_OF_DATA = ("dataset.folder.dir", "dataset.smiles.file")
 """Runtime keys that name user data. Runs accept moved files, but expected results apply to the original data only."""
 
 
+NOT_OF_DATA = (
+    "dataset.class_weights",
+    "dataset.edge_encoder_name",
+    "dataset.edge_encoder_num_types",
+    "dataset.edge_encoder_shared",
+    "dataset.node_encoder_name",
+    "dataset.node_encoder_num_types",
+    "dataset.pe_transform_on_the_fly",
+    "dataset.rings_coalesce_edges",
+    "dataset.standardise",
+)
+"""Keys in the section of the data, as in GraphGPS, that change neither graphs nor targets nor splits."""
+
+KEYS_OF_LOSS = ("dataset.class_weights", "dataset.standardise", "model.loss_fun")
+"""Keys that change what the values of the loss mean."""
+
+
+def is_data_key(key: str) -> bool:
+    """Return whether a dotted key may change the graphs, the targets or the splits."""
+    return key.startswith("dataset.") and key not in NOT_OF_DATA
+
+
 def flatten_keys(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested dicts as a flat dict with dotted keys."""
     flat: dict[str, Any] = {}

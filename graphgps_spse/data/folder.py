@@ -56,10 +56,11 @@ class Folder:
         path = Path(folder)
         return cls(path=path, spec=read_meta(path / "meta.json", name or path.resolve().name))
 
-    def source_files(self) -> list[Path]:
-        """Return meta.json and the files of the splits."""
-        files = [self.path / f"{split}.{kind}" for split in SPLITS for kind in ("npz", "parquet")]
-        return [self.path / "meta.json", *(file for file in files if file.is_file())]
+    @classmethod
+    def build_source_files(cls, cfg: Any) -> list[Path]:
+        """Return meta.json and the files that a split may be in."""
+        path = Path(FolderOptions.from_cfg(cfg).dir)
+        return [path / "meta.json", *(path / f"{split}.{kind}" for split in SPLITS for kind in ("npz", "parquet"))]
 
     def load(self) -> dict[str, GraphDataset]:
         """Read the three splits. Raises DataError that names the file, the array and the graph."""

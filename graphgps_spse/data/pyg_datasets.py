@@ -98,7 +98,7 @@ class PyGDataset:
         return cls(
             class_name=class_name,
             name=listed.spell(source.name) if listed else source.name,
-            root=Path(source.dir) / ((listed.root if listed else "") or class_name),
+            root=_root(data_format, source.dir),
             rule=split.rule(known.split if known else listed.split if listed else ""),
             split=split,
             known=known,
@@ -106,6 +106,23 @@ class PyGDataset:
             seed=SeedOptions.from_cfg(cfg).seed,
             trusted=trusted,
         )
+
+    @classmethod
+    def build_source_files(cls, cfg: Any) -> list[Path]:
+        """Return the split file and, of a data set that is not in the catalogue, the raw files that are there.
+
+        The raw files of the catalogue are checked where they are read. Those of classes without rules are not known.
+        """
+        data_format, source = FormatOptions.from_cfg(cfg).format, SourceOptions.from_cfg(cfg)
+        split_file, listed = SplitOptions.from_cfg(cfg).split_file, pyg_classes().get(data_format.removeprefix("PyG-"))
+        files = [Path(split_file)] if split_file else []
+        if listed and listed.any_name and not find_known(data_format, source.name):
+            name = listed.spell(source.name)
+            folder = _root(data_format, source.dir) / listed.folder.format(name=name)
+            files += sorted(
+                {folder / file for file in listed.files(name)} | set(folder.glob(listed.others or "*.none"))
+            )
+        return files
 
     def load(self) -> dict[str, GraphDataset]:
         """Return the three splits, after a download if files are missing. Raises DataError that says what to do."""
@@ -232,6 +249,13 @@ def open_known(class_name: str, name: str, folder: Path, *, trusted: bool) -> Py
         known=known,
         trusted=trusted,
     )
+
+
+def _root(data_format: str, folder: str) -> Path:
+    """Return the folder of a class in `dataset.dir`, which is `folder`."""
+    class_name = data_format.removeprefix("PyG-")
+    listed = pyg_classes().get(class_name)
+    return Path(folder) / ((listed.root if listed else "") or class_name)
 
 
 def _require_name(name: str, data_format: str) -> None:

@@ -206,9 +206,10 @@ class Smiles:
             num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
         )
 
-    def source_files(self) -> list[Path]:
+    @classmethod
+    def build_source_files(cls, cfg: Any) -> list[Path]:
         """Return the file."""
-        return [self.file]
+        return [Path(SmilesOptions.from_cfg(cfg).file)]
 
     def load(self) -> dict[str, GraphDataset]:
         """Read the file and return the splits. Raises DataError that names the first invalid rows, unless skipped."""

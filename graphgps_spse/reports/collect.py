@@ -10,7 +10,7 @@ from typing import NamedTuple
 from graphgps_spse.errors import DataError
 from graphgps_spse.results import RunResult, compare_with_history
 from graphgps_spse.sweeps.launch import JOURNAL, LOG, describe_end, read_attempts
-from graphgps_spse.sweeps.sweep import MANIFEST, read_manifest
+from graphgps_spse.sweeps.manifest import MANIFEST, read_manifest
 
 RUN_FILES = ("config.yaml", "env.json", "run.lock", "result.json", JOURNAL)
 

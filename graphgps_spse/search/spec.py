@@ -8,7 +8,7 @@ from typing import Any
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.files import refuse_in_file
-from graphgps_spse.config.identity import experiment_of, flatten_keys
+from graphgps_spse.config.identity import KEYS_OF_LOSS, experiment_of, flatten_keys, is_data_key
 from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
 from graphgps_spse.search.space import Parameter, read_space
@@ -109,12 +109,17 @@ def read_search(path: Path, build: Callable[[Config], None], overrides: Sequence
     trials = keys["trials"].plain()
     if type(trials) is not int or trials < 1:
         raise ConfigError(f"{keys['trials'].where}: trials: {show(trials)} must be an integer of at least 1")
+
+    def check_parameter(key: str, where: str) -> None:
+        _check_key(key, where)
+        _check_comparable(key, where, cfg.metric_best)
+
     spec = SearchSpec(
         path=path,
         out_dir=Path(read_text(keys["out_dir"])) if "out_dir" in keys else Path("results") / path.stem,
         config=config,
         overrides=words,
-        space=tuple(read_space(keys["space"], flatten_keys(cfg.to_dict()), _check_key)),
+        space=tuple(read_space(keys["space"], flatten_keys(cfg.to_dict()), check_parameter)),
         num_trials=trials,
         sampler=_named(keys.get("sampler"), "tpe"),
         pruner=_named(keys.get("pruner"), "median"),
@@ -130,6 +135,21 @@ def _check_key(key: str, where: str) -> None:
     """Raise ConfigError for a key, or a key=value word, that a search file must not set."""
     refuse_reserved_key(key, where)
     refuse_in_file(key, where, "python scripts/search.py FILE")
+
+
+def _check_comparable(key: str, where: str, metric: str) -> None:
+    """Raise ConfigError for a key whose values give trials that cannot be compared. `metric` is metric_best."""
+    why = ""
+    if is_data_key(key):
+        why = "changes graphs, targets or splits"
+    elif key == "metric_best":
+        why = "selects the metric of the trials"
+    elif key in KEYS_OF_LOSS and metric == "loss":
+        why = "changes the loss, which is metric_best"
+    if why:
+        raise ConfigError(
+            f"{where}: space: '{key}' {why}, so its trials could not be compared; set one value under overrides"
+        )
 
 
 def _check_corners(spec: SearchSpec, build: Callable[[Config], None]) -> None:

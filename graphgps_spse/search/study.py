@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphgps_spse.errors import ConfigError, LaunchError, did_you_mean, show
+from graphgps_spse.errors import ConfigError, DataError, LaunchError, did_you_mean, show
 from graphgps_spse.extras import require
+from graphgps_spse.results import RunResult
 from graphgps_spse.search.space import Choice, Parameter
 from graphgps_spse.search.spec import NamedOptions, SearchSpec
 
@@ -26,8 +27,8 @@ PRUNERS = {
 }
 STORAGES = {"sqlite": "search.db", "journal": "search.journal"}
 """Value of `storage` -> file in `out_dir`. Any other value is the URL of a database."""
-IDENTITY = "search"
-"""Attribute of a study that holds what must stay the same."""
+IDENTITY, SOURCES = "search", "sources"
+"""Attributes of a study that hold what must stay the same: experiment and space, and the files of user data."""
 REASON = "reason"
 """Attribute of a trial that says why it failed."""
 
@@ -41,10 +42,11 @@ def load_optuna() -> Any:
     return optuna
 
 
-def open_study(spec: SearchSpec, direction: str) -> "optuna.Study":
+def open_study(spec: SearchSpec, direction: str, sources: dict[str, str]) -> "optuna.Study":
     """Return the study of a search, created if there is none. `direction` is "min" or "max".
 
-    Raises ConfigError if the storage holds a search of another experiment or space, if trials exist without their
+    `sources` are the files of user data with their digests, as in `RunResult.sources`; empty for other data. Raises
+    ConfigError if the storage holds a search of another experiment, space or data, if trials exist without their
     storage, or for an unknown option; LaunchError if the storage cannot be used.
     """
     optuna = load_optuna()
@@ -63,12 +65,19 @@ def open_study(spec: SearchSpec, direction: str) -> "optuna.Study":
             load_if_exists=True,
         )
         _check_same(spec, study)
+        _check_same_data(spec, study, sources)
     except OSError as err:
         raise LaunchError(f"{spec.out_dir} cannot be written ({err.strerror}); choose another out_dir") from err
     except (optuna.exceptions.OptunaError, *_database_errors()) as err:
         place = file or "the database of storage"
         raise LaunchError(f"{place} cannot be used: {str(err).splitlines()[0]}; choose another storage") from err
     return study
+
+
+def changed_files(study: "optuna.Study", sources: dict[str, str]) -> list[str]:
+    """Return the names in `sources` of files with another content than those of the study, whatever their names."""
+    known = study.user_attrs.get(SOURCES, {}).values()
+    return [name for name, digest in sources.items() if known and digest not in known]
 
 
 def build_sampler(spec: SearchSpec, number: int) -> Any:
@@ -148,3 +157,33 @@ def _check_same(spec: SearchSpec, study: "optuna.Study") -> None:
                 f"{spec.path}: {spec.out_dir} holds a search with another {part}: {key} is "
                 f"{show(found[part].get(key))} there and {show(identity[part].get(key))} here; choose another out_dir"
             )
+
+
+def _check_same_data(spec: SearchSpec, study: "optuna.Study", sources: dict[str, str]) -> None:
+    """Raise ConfigError if the study is of other data; a study without a record of its data gets one.
+
+    That is a new study, or one of an earlier version, whose trials may have such a record.
+    """
+    if SOURCES not in study.user_attrs:
+        first = _sources_of_trials(spec) or sources
+        if not first:  # no user data, or not on this machine
+            return
+        study.set_user_attr(SOURCES, first)
+    changed = changed_files(study, sources)
+    if changed:
+        raise ConfigError(
+            f"{spec.path}: {spec.out_dir} holds a search on other data than {', '.join(changed)} holds now; restore "
+            "the file, or choose another out_dir"
+        )
+
+
+def _sources_of_trials(spec: SearchSpec) -> dict[str, str]:
+    """Return the files of the first finished trial that has a record of them."""
+    for path in sorted(spec.trials_dir.glob("*/*/result.json")):
+        try:
+            found = RunResult.read(path).sources
+        except DataError:
+            continue
+        if found:
+            return found
+    return {}

@@ -22,7 +22,7 @@ from graphgps_spse.errors import ConfigError, DataError, LaunchError
 from graphgps_spse.files import try_lock, wait_for_lock
 from graphgps_spse.results import RunResult
 from graphgps_spse.search.spec import NO_TEST, SearchSpec
-from graphgps_spse.search.study import REASON, build_sampler, distribution_of, load_optuna
+from graphgps_spse.search.study import REASON, build_sampler, changed_files, distribution_of, load_optuna
 from graphgps_spse.sweeps.launch import Attempt, AttemptOutcome, LaunchTask, is_failure, main_command, read_attempts
 
 if TYPE_CHECKING:
@@ -170,9 +170,14 @@ class Worker:
         state = load_optuna().trial.TrialState
         if outcome.exit_code == 0:
             try:
-                value = RunResult.read(folder / "result.json").best["val"][self.metric]
+                result = RunResult.read(folder / "result.json")
+                value = result.best["val"][self.metric]
             except (DataError, KeyError) as err:
                 self._fail(trial, f"{folder / 'result.json'}: {err}")
+                return True
+            changed = changed_files(self.study, result.sources)
+            if changed:
+                self._fail(trial, f"{', '.join(changed)} has changed since the search began")
                 return True
             if not math.isfinite(value):
                 self._fail(trial, f"{self.metric} is {value} on validation")

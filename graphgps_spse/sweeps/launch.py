@@ -27,6 +27,8 @@ from graphgps_spse.files import try_lock
 log = logging.getLogger(__name__)
 
 JOURNAL, LOG = "attempts.jsonl", "log.txt"
+MAX_LINES, MAX_LENGTH = 4, 200
+"""How many lines after the first one of an error are part of the reason of a failure, and characters of each."""
 EXTERNAL_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 """Signals from a scheduler, a user or the out-of-memory killer, which do not indicate an error of the run."""
 
@@ -203,7 +205,10 @@ def describe_end(exit_code: int, log_path: Path) -> str:
 
 
 def last_error(log_path: Path, num_bytes: int = 16_384, otherwise: str | None = None) -> str:
-    """Return the last line of a log that begins with "error:"; `otherwise` (by default the last line) if none does."""
+    """Return the last error of a log: the last line that begins with "error:", and up to MAX_LINES lines after it.
+
+    Without such a line, return `otherwise`, by default the last line.
+    """
     try:
         with log_path.open("rb") as file:
             file.seek(max(0, log_path.stat().st_size - num_bytes))
@@ -213,7 +218,13 @@ def last_error(log_path: Path, num_bytes: int = 16_384, otherwise: str | None = 
     lines = [line.strip() for line in text.rpartition(_START_MARK)[2].splitlines()[1:] if line.strip()]
     if otherwise is None:
         otherwise = lines[-1] if lines else "the log is empty"
-    return [otherwise, *(line.removeprefix("error:").strip() for line in lines if line.startswith("error:"))][-1]
+    begins = [number for number, line in enumerate(lines) if line.startswith("error:")]
+    if not begins:
+        return otherwise
+    first, *rest = lines[begins[-1] :]
+    shown = [line if len(line) <= MAX_LENGTH else f"{line[:MAX_LENGTH]}..." for line in rest[:MAX_LINES]]
+    more = ["..."] if len(rest) > MAX_LINES else []
+    return " ".join([first.removeprefix("error:").strip(), "; ".join([*shown, *more])]).strip()
 
 
 def is_held(path: Path, host: str, process: int) -> bool | None:

@@ -243,6 +243,7 @@ def release_lock_of_dead_job(folder: Path) -> None:
 
 ENDED_STATES = (
     "",
+    "BOOT_FAIL",
     "COMPLETED",
     "FAILED",
     "CANCELLED",
@@ -252,6 +253,7 @@ ENDED_STATES = (
     "DEADLINE",
     "PREEMPTED",
 )
+"""Final states of squeue. REVOKED is none: in a federation, the job then runs on another cluster with its lock."""
 
 
 def _ask(command: Sequence[str]) -> tuple[int, str]:

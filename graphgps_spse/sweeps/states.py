@@ -5,14 +5,15 @@ import logging
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphgps_spse.config import Config
 from graphgps_spse.config.identity import differing_keys, experiment_of, left_to_data
-from graphgps_spse.errors import DataError, LaunchError, RunDirError
+from graphgps_spse.errors import ConfigError, DataError, LaunchError, RunDirError
 from graphgps_spse.results import RunResult
 from graphgps_spse.rundir import load_saved_config
 from graphgps_spse.sweeps.launch import LOG, describe_end, format_command, is_failure, is_held, read_attempts
@@ -37,6 +38,8 @@ class RunState:
     """Mean over the recorded epochs, including evaluation; None if unknown."""
     result: RunResult | None = None
     """Record of a finished run."""
+    is_of_other_data: bool = False
+    """Whether a finished run "differs" in its data, and not in its configuration."""
 
     def needs_running(self, retry_failed: bool) -> bool:
         """Return whether a sweep should start this run."""
@@ -51,6 +54,44 @@ def read_state(run: PlannedRun, live_jobs: set[str] | None = None) -> RunState:
     """
     with _locate_errors(run):
         return _read_state(run, live_jobs)
+
+
+def compare_data(
+    runs: Sequence[PlannedRun],
+    states: Sequence[RunState],
+    read_sources: Callable[[Config], dict[str, str]],
+    describe_change: Callable[[RunResult, Config, dict[str, str]], str],
+) -> list[RunState]:
+    """Return the states, of which a finished run of other data than those of its configuration now "differs".
+
+    The functions are `sources_of` and `describe_change` of provenance.py. Files are read once for each configuration.
+    """
+    sources: dict[Path, dict[str, str]] = {}
+    compared = []
+    for run, state in zip(runs, states, strict=True):
+        if state.kind == "done" and state.result:
+            folder = run.run_dir.parent
+            if folder not in sources:
+                sources[folder] = read_sources(run.cfg)
+            try:
+                change = describe_change(state.result, run.cfg.with_values(seed=run.seed), sources[folder])
+            except (ConfigError, DataError) as err:  # the run has read its data, so these are others
+                change = f"is of other data, and those of this sweep cannot be read: {err}"
+            if change:
+                state = RunState("differs", f"the run {change}", state.epochs, is_of_other_data=True)
+        compared.append(state)
+    return compared
+
+
+def refuse_other_data(runs: Sequence[PlannedRun], states: Sequence[RunState]) -> None:
+    """Raise LaunchError if `compare_data` found runs of other data: new runs would be mixed with them."""
+    found = [(run, state) for run, state in zip(runs, states, strict=True) if state.is_of_other_data]
+    if found:
+        run, state = found[0]
+        others = f", and {len(found) - 1} more of {len(runs)} runs, too" if len(found) > 1 else ""
+        raise LaunchError(
+            f"{run.run_dir}: {state.detail}{others}. Nothing was started. Restore the file, or use another --out-dir"
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Runs of a sweep file (configurations x grid points x seeds), and the manifest of a sweep."""
+"""Runs of a sweep file: configurations x grid points x seeds."""
 
 import hashlib
 import itertools
@@ -16,15 +16,12 @@ from typing import Any
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.files import refuse_in_file
 from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
-from graphgps_spse.errors import ConfigError, DataError, LaunchError, did_you_mean, show
-from graphgps_spse.files import BEFORE_DIGESTS, read_record, wait_for_lock, write_record
+from graphgps_spse.errors import ConfigError, DataError, did_you_mean, show
 from graphgps_spse.sweeps.grid import FOLD, FOLDS, Point, build_fold_axis, name_point, read_folds, read_grid, read_items
 from graphgps_spse.sweeps.launch import LaunchTask, main_command
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 2
-MANIFEST = "sweep.json"
 KEYS = {
     "out_dir": "folder of all runs; results/<name of this file> if absent",
     "configs": "YAML files or patterns, relative to this file",
@@ -55,7 +52,7 @@ class PlannedRun:
     """Name of the configuration, with a suffix for the grid point."""
     seed: int
     out_dir: Path
-    """Folder of the sweep, which holds the manifest."""
+    """Folder of the sweep, which holds the manifest (manifest.py)."""
     group: str
     """Folder of the configuration file, e.g. GRIT, to distinguish configurations of the same name; may be empty."""
     overrides: tuple[str, ...]
@@ -135,63 +132,6 @@ def raise_problems(problems: Sequence[str]) -> None:
         more = [f"and {len(different) - MAX_SHOWN} more"] if len(different) > MAX_SHOWN else []
         several = f"{len(problems)} configurations of this sweep are invalid:\n" if len(problems) > 1 else ""
         raise ConfigError(several + "\n".join([*different[:MAX_SHOWN], *more]))
-
-
-def write_manifest(sweep: str, runs: Sequence[PlannedRun]) -> None:
-    """Write the list of intended runs to sweep.json, so that reports can show the number of missing runs.
-
-    Several sweeps can share a folder. A sweep replaces its own entries and keeps those of other sweeps. Raises
-    LaunchError if a folder cannot be written.
-    """
-    for out_dir in sorted({run.out_dir for run in runs}):
-        try:
-            out_dir.mkdir(parents=True, exist_ok=True)
-            with (out_dir / f".{MANIFEST}.lock").open("a") as lock:
-                wait_for_lock(lock)
-                _update_manifest(out_dir / MANIFEST, sweep, [run for run in runs if run.out_dir == out_dir])
-        except OSError as err:
-            raise LaunchError(f"{out_dir} cannot be written ({err.strerror}); choose another out_dir") from err
-
-
-def read_manifest(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of a sweep.json. Raises DataError if it is damaged or has another schema."""
-    try:
-        record = read_record(path, (BEFORE_DIGESTS, SCHEMA))
-        return [dict(run, sweeps=list(run["sweeps"]), dir=str(run["dir"])) for run in record["runs"]]
-    except (TypeError, KeyError) as err:
-        raise DataError(f"{path} is not a valid sweep manifest: {err!r}; move it aside") from err
-    except (OSError, ValueError) as err:
-        raise DataError(f"{path} is not a valid sweep manifest: {err}; move it aside") from err
-
-
-def _update_manifest(path: Path, sweep: str, runs: Sequence[PlannedRun]) -> None:
-    listed = {}
-    for old in read_manifest(path) if path.is_file() else []:
-        others = [name for name in old["sweeps"] if name != sweep]
-        if others:
-            listed[old["dir"]] = {**old, "sweeps": others}
-    for run in runs:
-        sweeps = {*listed.get(run.relative_dir, {}).get("sweeps", []), sweep}
-        listed[run.relative_dir] = {
-            "config": shorten(run.config),
-            "name": run.name,
-            "seed": run.seed,
-            "dir": run.relative_dir,
-            "overrides": list(run.overrides),
-            "sweeps": sorted(sweeps),
-        }
-    write_record(path, {"schema": SCHEMA, "runs": [listed[key] for key in sorted(listed, key=_by_seed)]})
-
-
-def shorten(path: Path) -> str:
-    """Return a path, relative to the current folder if it is below."""
-    absolute = Path(os.path.abspath(path))
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
-
-
-def _by_seed(relative_dir: str) -> tuple[str, int]:
-    head, _, seed = relative_dir.rpartition("/")
-    return head, int(seed)
 
 
 def _read(

@@ -10,7 +10,7 @@ from graphgps_spse.files import with_digest
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.collect import RecordedRun
 from graphgps_spse.reports.selection import describe_best, rank_on_validation
-from graphgps_spse.sweeps.sweep import SCHEMA
+from graphgps_spse.sweeps.manifest import SCHEMA
 
 
 def cell(label, val, test, **changes):

@@ -33,18 +33,18 @@ SEARCH = {
 
 @pytest.fixture
 def played(tmp_path, monkeypatch):
-    """A function that opens a search in tmp_path, whose file differs from SEARCH in `changes`."""
+    """A function that opens a search in tmp_path, whose file differs from SEARCH in `changes`, on files `sources`."""
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
     player = Path(__file__).with_name("played_run.py")
     monkeypatch.setattr(worker, "main_command", lambda: (sys.executable, "-S", str(player)))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.chdir(tmp_path)
 
-    def open_search(should_stop=lambda: False, **changes):
+    def open_search(should_stop=lambda: False, sources=None, **changes):
         content = {**SEARCH, **changes}
         Path("s.yaml").write_text(yaml.safe_dump({key: value for key, value in content.items() if value is not None}))
         spec = read_search(Path("s.yaml"), check_config)
-        study = open_study(spec, "max")
+        study = open_study(spec, "max", sources or {})
         return worker.Worker(
             spec=spec, study=study, metric="accuracy", should_stop=should_stop, build=check_config, poll_seconds=0.01
         )

@@ -52,5 +52,5 @@ RunResult(
     name=values["name"], dataset="Cycles", model="M", encoding="RRWP", seed=0, metric="accuracy", direction="max",
     best_epoch=2, best={split: {"accuracy": value} for split in ("train", "val")}, epochs=3, seconds=1.0,
     seconds_per_epoch=1.0, num_params=1, config_hash=hash_config(config), fingerprints={}, encodings={}, expected={},
-    environment={}, config=config,
+    environment={}, config=config, sources=json.loads(Path("sources").read_text()) if Path("sources").exists() else {},
 ).write(folder / "result.json")  # fmt: skip

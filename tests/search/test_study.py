@@ -27,6 +27,16 @@ from graphgps_spse.search.study import build_sampler, load_optuna
         ({"config": "none.yaml"}, "s.yaml:1: config: no configuration file none.yaml"),
         ({"space": {"seed": [1]}}, "'seed' is reserved"),
         (
+            {"space": {"gt.layers": [1, 2], "dataset.cycles.seed": [1, 2]}},
+            "s.yaml:.*: space: 'dataset.cycles.seed' changes graphs, targets or splits.* one value under overrides",
+        ),
+        ({"space": {"gt.layers, dataset.split_index": [[1, 0]]}}, "'dataset.split_index' changes graphs"),
+        ({"space": {"metric_best": ["loss", "accuracy"]}}, "'metric_best' selects the metric"),
+        (
+            {"space": {"model.loss_fun": ["auto"]}, "overrides": ["metric_best=loss"]},
+            "'model.loss_fun' changes the loss, which is metric_best",
+        ),
+        (
             {"space": {"gt.layers": [1, "x"]}},
             "s.yaml:.*: space: override 'gt.layers=x': gt.layers: must be",
         ),
@@ -45,6 +55,30 @@ def test_a_search_goes_on_with_the_same_space_alone(played):
         played(space={"optim.base_lr": {"low": 1e-4, "high": 1e-2, "log": True}, "gt.layers": {"low": 1, "high": 5}})
     with pytest.raises(ConfigError, match="with another experiment: optim.max_epoch is 3 there and 2 here"):
         played(overrides=["optim.max_epoch=2"])
+
+
+def test_a_search_goes_on_with_the_same_data_alone(played):
+    played(sources={"a.csv": "9 bytes, aa"}).work()
+    played(sources={"renamed.csv": "9 bytes, aa"})
+    played(sources={})  # a machine without the file, such as a login node
+    with pytest.raises(ConfigError, match="holds a search on other data than b.csv holds now; restore the file, or"):
+        played(trials=9, sources={"b.csv": "9 bytes, bb"})
+
+
+def test_a_search_of_an_earlier_version_has_the_data_of_its_trials(played):
+    Path("sources").write_text('{"a.csv": "9 bytes, aa"}')
+    played(trials=1).work()
+    with pytest.raises(ConfigError, match="on other data than a.csv holds now"):
+        played(sources={"a.csv": "9 bytes, bb"})
+    assert played(sources={"a.csv": "9 bytes, aa"}).work()
+
+
+def test_a_trial_of_data_that_changed_meanwhile_fails(played):
+    worker = played(trials=2, sources={"a.csv": "9 bytes, aa"})
+    Path("sources").write_text('{"a.csv": "9 bytes, bb"}')
+    worker.work()
+    assert [trial.state.name for trial in worker.study.get_trials()] == ["FAIL", "FAIL"]
+    assert worker.study.get_trials()[0].user_attrs["reason"] == "a.csv has changed since the search began"
 
 
 def test_trials_without_their_storage_are_not_mixed_with_new_ones(played):

@@ -138,7 +138,7 @@ from graphgps_spse.search.spec import read_search
 from graphgps_spse.search.study import open_study
 worker.main_command = lambda: (sys.executable, "-S", {player!r})
 spec = read_search(Path("s.yaml"), check_config)
-worker.Worker(spec=spec, study=open_study(spec, "max"), metric="accuracy", should_stop=lambda: False,
+worker.Worker(spec=spec, study=open_study(spec, "max", dict()), metric="accuracy", should_stop=lambda: False,
               build=check_config, poll_seconds=0.01).work()
 """
 

@@ -153,7 +153,12 @@ def test_last_error_is_that_of_the_last_attempt(tmp_path):
     log = tmp_path / "log.txt"
     assert "cannot be read" in last_error(log)
     log.write_text("--- started then\nerror: old\n--- started now\nepoch 1\nerror: loss is nan\n  graphs 3, 4\n")
-    assert last_error(log) == "loss is nan" and describe_end(1, log) == "exit code 1: loss is nan"
+    assert last_error(log) == "loss is nan graphs 3, 4" and describe_end(1, log) == f"exit code 1: {last_error(log)}"
+    rows = [f"line {number}: no molecule" for number in range(2, 46)]
+    log.write_text("\n".join(["--- started now", "error: 44 of 116 rows are invalid:", *rows, "x" * 999]) + "\n")
+    assert last_error(log) == f"44 of 116 rows are invalid: {'; '.join(rows[:4])}; ..."
+    log.write_text("--- started now\nerror: bad rows:\n" + "x" * 999)
+    assert last_error(log) == f"bad rows: {'x' * 200}..."
     log.write_text("--- started now\nTraceback\n  File\nRuntimeError: CUDA out of memory\n\n")
     assert last_error(log) == "RuntimeError: CUDA out of memory"
     log.write_text("error: old\n--- started now\n")

@@ -338,6 +338,14 @@ def slurm_knows(job: str) -> bool:
     return job in (ask_live_jobs() or set())
 
 
+@pytest.mark.parametrize(("state", "is_over"), [("BOOT_FAIL", True), ("COMPLETING", False), ("REVOKED", False)])
+def test_the_lock_of_a_job_is_released_once_the_job_is_over(tmp_path, monkeypatch, state, is_over):
+    monkeypatch.setattr(slurm, "_ask", lambda command: (0, f"77 {state}\n78 RUNNING\n"))
+    (tmp_path / "run.lock").write_text("elsewhere.invalid 1 77")
+    release_lock_of_dead_job(tmp_path)
+    assert (tmp_path / "run.lock").read_text() == ("" if is_over else "elsewhere.invalid 1 77")
+
+
 def test_lock_of_a_job_that_cannot_be_asked_about_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(slurm, "_ask", lambda command: (1, "Unable to contact slurm controller"))
     for text in ("elsewhere.invalid 1 77", "elsewhere.invalid 1 -", f"{socket.gethostname()} 1 77", "", "damaged"):

@@ -9,8 +9,10 @@ import yaml
 
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, LaunchError
+from graphgps_spse.files import write_record
 from graphgps_spse.sweeps import sweep as sweep_module
-from graphgps_spse.sweeps.sweep import check_buildable, read_manifest, read_sweep, write_manifest
+from graphgps_spse.sweeps.manifest import read_manifest, write_manifest
+from graphgps_spse.sweeps.sweep import check_buildable, read_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEPS = ROOT / "configs" / "sweeps"
@@ -318,8 +320,8 @@ def test_what_cannot_be_built_is_told_at_once_and_built_once(lab, caplog):
 def test_manifest_says_what_is_intended_and_sweeps_share_a_folder(lab):
     one = sweep(lab, "configs: [../A/x.yaml]\nseeds: 11\nout_dir: results/t\n", "one")
     two = sweep(lab, "configs: [../A/x.yaml, ../B/x.yaml]\nout_dir: results/t\noverrides: [gt.layers=2]\n", "two")
-    write_manifest("one", read_sweep(one))
-    write_manifest("two", read_sweep(two))
+    write_manifest(one, read_sweep(one))
+    write_manifest(two, read_sweep(two))
     listed = read_manifest(lab / "results/t/sweep.json")
     assert [run["dir"] for run in listed] == [*(f"A/x/{seed}" for seed in range(11)), "B/x/0"]
     assert listed[0] == {
@@ -328,18 +330,36 @@ def test_manifest_says_what_is_intended_and_sweeps_share_a_folder(lab):
         "seed": 0,
         "dir": "A/x/0",
         "overrides": ["gt.layers=2"],
-        "sweeps": ["one", "two"],
+        "sweeps": ["../../configs/sweeps/one.yaml", "../../configs/sweeps/two.yaml"],
     }
     sweep(lab, "configs: [../A/x.yaml]\nseeds: 2\nout_dir: results/t\n", "one")  # fewer seeds are intended now
-    write_manifest("one", read_sweep(one))
+    write_manifest(one, read_sweep(one))
     assert [run["dir"] for run in read_manifest(lab / "results/t/sweep.json")] == ["A/x/0", "A/x/1", "B/x/0"]
+
+
+def test_two_sweeps_of_one_file_name_keep_their_runs_in_a_shared_folder(lab):
+    (lab / "configs" / "two").mkdir()
+    one, two = (lab / "configs" / folder / "mine.yaml" for folder in ("sweeps", "two"))
+    one.write_text("configs: [../A/x.yaml]\nseeds: 2\nout_dir: results/t\n")
+    two.write_text("configs: [../B/x.yaml]\nout_dir: results/t\n")
+    for file in (one, two):
+        write_manifest(file, read_sweep(file))
+    path = lab / "results/t/sweep.json"
+    assert [run["dir"] for run in read_manifest(path)] == ["A/x/0", "A/x/1", "B/x/0"]
+    # A manifest of an earlier version names both by the stem. Entries without a run in common are of the other one.
+    runs = [dict(run, sweeps=["mine"]) for run in read_manifest(path) if run["dir"].startswith("A")]
+    for file, expected in ((two, ["A/x/0", "A/x/1", "B/x/0"]), (one, ["A/x/0"])):
+        one.write_text("configs: [../A/x.yaml]\nout_dir: results/t\n")  # one seed less
+        write_record(path, {"schema": 2, "runs": runs})
+        write_manifest(file, read_sweep(file))
+        assert [run["dir"] for run in read_manifest(path)] == expected
 
 
 def test_manifest_that_is_damaged_or_cannot_be_written_is_said(lab):
     runs = read_sweep(sweep(lab, "configs: [../A/x.yaml]\nout_dir: t\n"))
     (lab / "t").write_text("a file")
     with pytest.raises(LaunchError, match=r"t cannot be written .*out_dir"):
-        write_manifest("s", runs)
+        write_manifest(Path("s.yaml"), runs)
     (lab / "t").unlink()
     (lab / "t").mkdir()
     for text in (
@@ -350,10 +370,10 @@ def test_manifest_that_is_damaged_or_cannot_be_written_is_said(lab):
     ):
         (lab / "t" / "sweep.json").write_text(text)
         with pytest.raises(DataError, match=r"sweep\.json"):
-            write_manifest("s", runs)
+            write_manifest(Path("s.yaml"), runs)
         assert (lab / "t" / "sweep.json").read_text() == text
     (lab / "t" / "sweep.json").unlink()
-    write_manifest("s", runs)
+    write_manifest(Path("s.yaml"), runs)
     changed = (lab / "t" / "sweep.json").read_text().replace("A/x/0", "A/x/8")
     (lab / "t" / "sweep.json").write_text(changed)
     with pytest.raises(DataError, match=r"sweep\.json .*does not match its digest.*move it aside"):
