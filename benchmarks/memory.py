@@ -10,8 +10,7 @@ encodings are random arrays of the right shape.
 `measured`: the peak of the resident memory of the process during a step of AdamW, above the memory before the step. A
 step with two small graphs comes before, which loads all code. The moments of AdamW exist then; their size is added.
 `predicted_gpu`: the peak of the tensors of a step with the whole batch on the device "meta" with the kernels for CUDA
-devices, a prediction by the same count. For GPS it is an upper bound, because PyTorch's own attention keeps fewer
-tensors on a GPU than on "meta".
+devices, a prediction by the same count.
 
 The allocator returns memory at once (MALLOC_MMAP_THRESHOLD_=65536), so `measured` is memory in use. With --only
 glibc, `measured_with_glibc` is taken instead, with glibc's allocator as it comes. It keeps freed memory in pieces that
