@@ -67,7 +67,7 @@ LAYERS = {
         {"matplotlib", "numpy", "optuna", "yaml"},
     ),
     "reports": (
-        {"errors", "files", "results", "sweeps.launch", "sweeps.sweep"},
+        {"config.identity", "errors", "files", "results", "sweeps.launch", "sweeps.sweep"},
         {"numpy", "scipy", "matplotlib"},
     ),
     "reports.prediction_figures": ({"errors"}, {"numpy", "matplotlib", "pyarrow"}),

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.reports.collect import RecordedRun
-from graphgps_spse.reports.paper import Column, paper_column, paper_columns
+from graphgps_spse.reports.paper import Column, column_of, paper_columns
 from graphgps_spse.reports.stats import Summary, agreement, summarize
 from graphgps_spse.results import WHOLE, RunResult, is_measurement
 
@@ -76,8 +77,10 @@ class Cell:
 
     @property
     def column(self) -> Column:
-        """Table column of the data set."""
-        return paper_column(self.first.dataset, self.first.metric, self.first.direction)
+        """Table column of the data set and metric."""
+        first = self.first
+        own_data = bool(first.sources) or first.config.get("dataset.format") in OWN_DATA
+        return column_of(first.dataset, first.metric, first.direction, own_data=own_data)
 
     @property
     def scores(self) -> dict[int, float]:
@@ -160,11 +163,10 @@ class Cell:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Sort key: data sets and models in the order of the paper, random walks before paths."""
-        names = [column.dataset for column in paper_columns()]
-        dataset, model = self.first.dataset, self.model
+        """Sort key: data sets (with metrics) and models in the order of the paper, random walks before paths."""
+        columns, column, model = paper_columns(), self.column, self.model
         return (
-            *(names.index(dataset) if dataset in names else len(names), dataset),
+            *(columns.index(column) if column in columns else len(columns), *column),
             *(MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER), model),
             *(self.stem, self.uses_paths, self.label),
         )

@@ -88,7 +88,8 @@ def build_report(found: Collection) -> Report:
     pairs, notes = _make_pairs(cells)
     fold_pairs, fold_notes = compare_folds(cells)
     notes += fold_notes + found.notes + (without_test if number else [])
-    notes += _notes_on_old_records(cells) + _notes_on_data(cells) + [note for cell in cells for note in _notes_on(cell)]
+    notes += _notes_on_old_records(cells) + _notes_on_metrics(cells) + _notes_on_data(cells)
+    notes += [note for cell in cells for note in _notes_on(cell)]
     return Report(cells, pairs, absent, refused, notes, fold_pairs)
 
 
@@ -195,6 +196,19 @@ def _notes_on_old_records(cells: Sequence[Cell]) -> list[str]:
     if not old:
         return []
     return [f"{old} of {len(results)} records are of an old version without digests; damage to them cannot be detected"]
+
+
+def _notes_on_metrics(cells: Sequence[Cell]) -> list[str]:
+    """Return notes on data sets whose cells report several metrics, which have columns and ranks of their own."""
+    notes = []
+    for dataset in dict.fromkeys(cell.first.dataset for cell in cells):
+        labels: dict[str, list[str]] = {}
+        for cell in (cell for cell in cells if cell.first.dataset == dataset):
+            labels.setdefault(cell.first.metric, []).append(cell.label)
+        if len(labels) > 1:
+            listing = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in labels.items())
+            notes.append(f"{dataset}: cells report several metrics, which are not compared: {listing}")
+    return notes
 
 
 def _notes_on_data(cells: Sequence[Cell]) -> list[str]:

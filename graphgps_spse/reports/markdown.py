@@ -7,7 +7,7 @@ from graphgps_spse.reports.cells import Cell, best_epochs, format_number
 from graphgps_spse.reports.comparison import Pair, Report
 from graphgps_spse.reports.fold_comparison import FOLD_PAIR_NOTE, FoldPair, fold_pair_rows
 from graphgps_spse.reports.folds import CrossValidation, cross_validations
-from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, paper_column, recompute_stars
+from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, printed_column, recompute_stars
 from graphgps_spse.reports.selection import rank_on_validation
 from graphgps_spse.reports.stats import LEVEL
 from graphgps_spse.reports.table import CAPTION, Table, TableEntry
@@ -82,8 +82,7 @@ def paper_table_lines(table: Table) -> list[str]:
         escape_markdown(f"{c.dataset} ({c.metric} {'↓' if c.direction == 'min' else '↑'})") for c in table.columns
     ]
     rows = [
-        [escape_markdown(row.label), *(format_entry(row.entries.get(c.dataset)) for c in table.columns)]
-        for row in table.rows
+        [escape_markdown(row.label), *(format_entry(row.entries.get(c)) for c in table.columns)] for row in table.rows
     ]
     return markdown_table(["model", *arrows], rows)
 
@@ -319,7 +318,7 @@ def stars_text() -> str:
 
 
 def _star_row(check: StarCheck) -> list[str]:
-    digits = paper_column(check.dataset, "", "").digits
+    digits = printed_column(check.dataset).digits
     roundings = "-" if check.p_of_roundings is None else " to ".join(format_p(p) for p in check.p_of_roundings)
     return [
         check.model,

@@ -76,10 +76,10 @@ def _write_files(report: Report, table: Table, figures: dict[str, Figure], out_d
 def table_csv(table: Table) -> str:
     """Return the table in the layout of the paper, with test scores, marks in words and validation scores."""
     parts = ("", " std", " marks", " val", " val std")
-    names = [f"{column.dataset}{part}" for column in table.columns for part in parts]
+    names = [f"{column.dataset} {column.metric}{part}" for column in table.columns for part in parts]
     rows = []
     for row in table.rows:
-        entries = [row.entries.get(column.dataset) for column in table.columns]
+        entries = [row.entries.get(column) for column in table.columns]
         numbers = [
             text for e in entries for text in ((e.mean, e.std, _marks(e), *e.validation) if e else [""] * len(parts))
         ]
