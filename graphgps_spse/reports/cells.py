@@ -1,7 +1,7 @@
 """Cells of result tables. A cell holds the seeds of one configuration."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.reports.collect import RecordedRun
 from graphgps_spse.reports.paper import Column, column_of, paper_columns
 from graphgps_spse.reports.stats import Summary, agreement, summarize
-from graphgps_spse.results import WHOLE, RunResult, is_measurement
+from graphgps_spse.results import SPLITS, WHOLE, RunResult, is_measurement
 
 MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
@@ -32,6 +32,8 @@ class Cell:
     """Seed -> progress of the unfinished run."""
     num_planned: int = 0
     """Number of seeds in sweeps; 0 if no sweep lists this configuration."""
+    num_folds: int = 0
+    """Number of folds of its cross-validation, as far as the folder of results tells; 0 if unknown or without one."""
 
     @property
     def first(self) -> RunResult:
@@ -48,13 +50,21 @@ class Cell:
         """Whether each seed has a split of its own."""
         return WHOLE in self.first.fingerprints and len(self.runs) > 1
 
-    def has_data_of(self, other: "Cell") -> bool:
-        """Whether both cells have the same data, and the same splits of the seeds that they share."""
+    def has_data_of(self, other: "Cell", splits: Collection[str] = SPLITS) -> bool:
+        """Whether both cells have the same data in those of the `splits` that both evaluated.
+
+        Where each seed has a split of its own, the seeds are compared that both have.
+        """
+        shared = {*splits} & {*self.first.splits} & {*other.first.splits}
         theirs = {result.seed: result for result in other.results}
         pairs = [(result, theirs[result.seed]) for result in self.results if result.seed in theirs]
-        if not pairs:
+        if not pairs and WHOLE in {*self.first.fingerprints, *other.first.fingerprints}:
             return self.first.data_fingerprints == other.first.data_fingerprints
-        return all(_of_splits(result) == _of_splits(same_seed) for result, same_seed in pairs)
+        return all(
+            {split: one.fingerprints.get(split) for split in shared}
+            == {split: same_seed.fingerprints.get(split) for split in shared}
+            for one, same_seed in pairs or [(self.first, other.first)]
+        )
 
     @property
     def model(self) -> str:
@@ -187,10 +197,6 @@ class Cell:
         status = describe_status(record.get("status", []))
         of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
         return f"{status} (in a sample)" if status and of_sample else status
-
-
-def _of_splits(result: RunResult) -> dict[str, str]:
-    return {split: digest for split, digest in result.fingerprints.items() if split != WHOLE}
 
 
 def format_number(value: float, digits: int, sign: str = "") -> str:

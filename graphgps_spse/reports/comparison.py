@@ -9,7 +9,7 @@ from graphgps_spse.files import BEFORE_DIGESTS
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.collect import Collection, RecordedRun
 from graphgps_spse.reports.fold_comparison import FoldPair, compare_folds
-from graphgps_spse.reports.folds import fold_of
+from graphgps_spse.reports.folds import fold_of, notes_on_folds, with_numbers_of_folds
 from graphgps_spse.reports.stats import LEVEL, Comparison, compare_scores, holm
 from graphgps_spse.results import check_one_cell
 
@@ -77,7 +77,7 @@ def build_report(found: Collection) -> Report:
     Runs that did not evaluate test are left out, with a note.
     """
     refused, absent = list(found.problems), _list_unfinished(found)
-    cells = _build_cells(found, found.finished, refused)
+    cells = _with_numbers_of_folds(found, _build_cells(found, found.finished, refused))
     number = sum(len(runs) for runs in found.without_test.values())
     without_test = [f"{number} runs did not evaluate test (train.evaluate_test=False) and were left out"]
     if not cells:
@@ -89,7 +89,7 @@ def build_report(found: Collection) -> Report:
     fold_pairs, fold_notes = compare_folds(cells)
     notes += fold_notes + found.notes + (without_test if number else [])
     notes += _notes_on_old_records(cells) + _notes_on_metrics(cells) + _notes_on_data(cells)
-    notes += [note for cell in cells for note in _notes_on(cell)]
+    notes += notes_on_folds(cells) + [note for cell in cells for note in _notes_on(cell)]
     return Report(cells, pairs, absent, refused, notes, fold_pairs)
 
 
@@ -103,7 +103,9 @@ def build_selection(found: Collection) -> Report:
     if not cells:
         listing = "".join(f"\n  {line}" for line in [*refused, *absent])
         raise DataError(f"{found.root}: there is no finished run to select from{':' if listing else ''}{listing}")
-    return Report(cells, [], absent, refused, found.notes, [])
+    cells = _with_numbers_of_folds(found, cells)
+    notes = found.notes + _notes_on_metrics(cells) + _notes_on_data(cells) + notes_on_folds(cells)
+    return Report(cells, [], absent, refused, notes, [])
 
 
 def _list_unfinished(found: Collection) -> list[str]:
@@ -127,6 +129,11 @@ def _build_cells(found: Collection, runs_of: Mapping[Path, list[RecordedRun]], r
             num_planned = len(found.planned.get(folder, ()))
             cells.append(Cell(label, tuple(runs), found.unfinished.get(folder, {}), num_planned))
     return sorted(cells, key=lambda cell: cell.order)
+
+
+def _with_numbers_of_folds(found: Collection, cells: Sequence[Cell]) -> list[Cell]:
+    folders = {*found.finished, *found.without_test, *found.unfinished, *found.planned}
+    return with_numbers_of_folds(cells, map(found.label, folders))
 
 
 def _missing_seeds(cell: Cell) -> list[str]:

@@ -76,14 +76,13 @@ class FoldPair:
 
 
 def compare_folds(cells: Sequence[Cell]) -> tuple[list[FoldPair], list[str]]:
-    """Return all pairs of cross-validations of the same data set, metric and number of folds, and notes.
+    """Return all pairs of cross-validations of the same data set, metric and rule of folds, and notes.
 
     Folds whose data differ are left out, with a note.
     """
     pairs, notes = [], list[str]()
     for first, second in combinations(cross_validations(cells), 2):
-        kinds = [(c.first.dataset, c.first.metric, c.first.direction, c.num_folds) for c in (first, second)]
-        if kinds[0] != kinds[1]:
+        if (first.column, first.rule) != (second.column, second.rule):
             continue
         ours, theirs = ({fold_of(cell) or 0: cell for cell in c.cells} for c in (first, second))
         common = sorted(ours.keys() & theirs.keys())

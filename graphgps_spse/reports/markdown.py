@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from graphgps_spse.reports.cells import Cell, best_epochs, format_number
 from graphgps_spse.reports.comparison import Pair, Report
 from graphgps_spse.reports.fold_comparison import FOLD_PAIR_NOTE, FoldPair, fold_pair_rows
-from graphgps_spse.reports.folds import CrossValidation, cross_validations
+from graphgps_spse.reports.folds import cross_validations
 from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, printed_column, recompute_stars
 from graphgps_spse.reports.selection import rank_on_validation
 from graphgps_spse.reports.stats import LEVEL
@@ -149,17 +149,15 @@ def fold_rows(cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
-    """Return title and rows of a ranking by validation score for each data set with several cells."""
+    """Return title and rows of each ranking by validation score with several cells."""
     tables = []
     for ranking in rank_on_validation(cells):
-        if len(ranking) > 1:
+        if len(ranking.cells) > 1:
             rows = [
                 [str(rank), cell.label, cell.seeds, cell.format(cell.validation), cell.format(cell.summary)]
-                for rank, cell in enumerate(ranking, 1)
+                for rank, cell in enumerate(ranking.cells, 1)
             ]
-            folds = f", {ranking[0].num_folds} folds" if isinstance(ranking[0], CrossValidation) else ""
-            title = f"{ranking[0].first.dataset}, {ranking[0].first.metric}{folds}"
-            tables.append((title, [["", "cell", "seeds", "validation", "test"], *rows]))
+            tables.append((ranking.title, [["", "cell", "seeds", "validation", "test"], *rows]))
     return tables
 
 
