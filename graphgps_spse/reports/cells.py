@@ -15,6 +15,8 @@ MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
 WALKS = frozenset({"RRWP", "RWSE"})
 """Random walk encodings. The paper calls both RWSE: RRWP in GRIT, RWSE in GPS and CSA."""
+UNNAMED = frozenset({"LapPE", "GraphormerBias"})
+"""Encodings of models with walks and paths alike, which tables do not name, as in the paper."""
 MAX_SEEDS = 1_000_000
 """Largest plausible value of `expected.seeds`."""
 ENCODING_WORDS = WALKS | {"SPSE", "LapPE", "SPD", "Rings"}
@@ -72,18 +74,30 @@ class Cell:
         return MODEL_LABELS.get(self.first.model, self.first.model)
 
     @property
+    def encodings(self) -> tuple[str, ...]:
+        """Names of the encodings. SPSE of length 1 counts no paths: it says which pairs are bonded, and is `bonds`."""
+        paths = "bonds" if self.first.config.get("posenc_SPSE.max_length") == 1 else "SPSE"
+        return tuple(paths if name == "SPSE" else name for name in self.first.encoding.split("+") if name)
+
+    @property
     def uses_paths(self) -> bool:
         """Whether SPSE is one of the encodings."""
-        return "SPSE" in self.first.encoding.split("+")
+        return "SPSE" in self.encodings
+
+    @property
+    def other_encodings(self) -> frozenset[str]:
+        """Encodings that are neither random walks nor paths, with which both have to agree in a comparison."""
+        return frozenset(self.encodings) - WALKS - {"SPSE"}
 
     @property
     def encoding(self) -> str:
-        """SPSE, RWSE (also for RRWP), RWSE+SPSE if pairs have both, or the names of other encodings."""
-        parts = set(self.first.encoding.split("+"))
-        if not self.uses_paths:
-            return "RWSE" if parts & WALKS else self.first.encoding
+        """SPSE, RWSE (also for RRWP), RWSE+SPSE if pairs have both, after others such as fingerprints."""
+        parts = set(self.encodings)
         walks_of_edges = "RWSE" in parts and self.first.config.get("posenc_RWSE.enable_edges", False)
-        return "RWSE+SPSE" if "RRWP" in parts or walks_of_edges else "SPSE"
+        has_walks = bool(parts & WALKS) if not self.uses_paths else "RRWP" in parts or walks_of_edges
+        names = [name for name in self.encodings if name in self.other_encodings - UNNAMED]
+        names += [name for name, is_used in (("RWSE", has_walks), ("SPSE", self.uses_paths)) if is_used]
+        return "+".join(names) or self.first.encoding
 
     @property
     def column(self) -> Column:
@@ -140,7 +154,7 @@ class Cell:
         """Label in legends of figures, e.g. SPSE (7/10 seeds)."""
         n = len(self.runs)
         number = f"{n}" if n == self.num_intended else self.seeds
-        return f"{self.first.encoding} ({number} seed{'' if number == '1' else 's'})"
+        return f"{'+'.join(self.encodings)} ({number} seed{'' if number == '1' else 's'})"
 
     @property
     def expected(self) -> Summary | None:

@@ -116,7 +116,7 @@ def _cell_row(cell: Cell) -> list[str]:
         cell.label,
         first.dataset,
         cell.model,
-        first.encoding,
+        "+".join(cell.encodings),
         cell.counting or "-",
         cell.seeds,
         first.metric,

@@ -107,7 +107,15 @@ def _cell_row(cell: Cell) -> list[Any]:
     first, scores, epochs = cell.first, cell.summary, best_epochs(cell)
     expected, agreement = cell.expected, cell.agreement or (None, None)
     return [
-        *(cell.label, first.dataset, cell.model, first.encoding, cell.counting, first.metric, first.direction),
+        *(
+            cell.label,
+            first.dataset,
+            cell.model,
+            "+".join(cell.encodings),
+            cell.counting,
+            first.metric,
+            first.direction,
+        ),
         *(cell.column.scale, scores.n, cell.num_intended, scores.mean, scores.std),
         *(cell.validation.mean, cell.validation.std, epochs.mean, epochs.std),
         *(first.epochs, first.num_params, cell.mean_of([r.seconds_per_epoch for r in cell.results])),

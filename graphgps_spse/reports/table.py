@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphgps_spse.reports.cells import MODEL_ORDER, Cell, format_number
+from graphgps_spse.reports.cells import MODEL_ORDER, UNNAMED, Cell, format_number
 from graphgps_spse.reports.comparison import Report
 from graphgps_spse.reports.paper import (
     LITERATURE,
@@ -118,7 +118,7 @@ def _measured_rows(report: Report) -> list[Row]:
 def row_label(cell: Cell) -> str:
     """Return the name of model and encoding in the notation of the paper."""
     if cell.model == "GPS":
-        return f"GPS + {cell.encoding}" if cell.uses_paths else "GPS"
+        return f"GPS + {cell.encoding}" if cell.uses_paths or cell.other_encodings - UNNAMED else "GPS"
     return f"{cell.model}-{cell.encoding}"
 
 
