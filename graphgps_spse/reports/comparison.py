@@ -12,7 +12,7 @@ from graphgps_spse.reports.cells import WALKS, Cell
 from graphgps_spse.reports.collect import Collection, RecordedRun
 from graphgps_spse.reports.fold_comparison import FoldPair, compare_folds
 from graphgps_spse.reports.folds import fold_of, notes_on_folds, with_numbers_of_folds
-from graphgps_spse.reports.stats import LEVEL, Comparison, compare_scores, holm
+from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, Comparison, compare_scores, holm
 from graphgps_spse.results import check_one_cell
 
 ENCODER_KEYS = frozenset({"dataset.node_encoder_name", "dataset.edge_encoder_name", "trees.features"})
@@ -52,7 +52,8 @@ class Pair:
     def verdict(self) -> str:
         """Result in words: gain or loss, and whether it is significant."""
         if self.comparison.student_p is None:
-            return "no test: fewer than 3 seeds"
+            few = min(self.comparison.n) < MIN_SEEDS
+            return f"no test: {'fewer than 3 seeds' if few else 'the scores do not vary'}"
         side = {True: "gain", False: "loss", None: "equal"}[self.gain]
         return f"{side} {'*' * self.stars}".strip() if self.stars else f"{side}, not significant"
 
@@ -262,6 +263,10 @@ def _notes_on(cell: Cell) -> list[str]:
         if len(kinds) > 1:
             values = ", ".join(kind or "not recorded" for kind in kinds)
             notes.append(f"{cell.label}: seeds differ in {key}: {values}")
+    if len(cell.runs) >= MIN_SEEDS and len(set(cell.scores.values())) == 1:
+        notes.append(
+            f"{cell.label}: all {len(cell.runs)} seeds have the same test score; check that the seed affects the runs"
+        )
     if cell.splits_differ:
         notes.append(
             f"{cell.label}: each seed has a random split of its own, so deviations and tests over seeds include that "

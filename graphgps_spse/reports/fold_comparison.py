@@ -47,7 +47,7 @@ class FoldPair:
 
     @property
     def student_p(self) -> float | None:
-        """p-value of Student's paired t-test over folds; None for fewer than three."""
+        """p-value of Student's paired t-test over folds; None for fewer than three, or if they are equal."""
         return paired_t_test(list(self.differences.values()))
 
     @property
@@ -66,8 +66,10 @@ class FoldPair:
     def verdict(self) -> str:
         """Whether the second is better, in words."""
         if self.corrected_p is None:
-            few = len(self.differences) < MIN_SEEDS
-            return f"no test: {'fewer than 3 common folds' if few else 'the splits are not folds of equal size'}"
+            if len(self.differences) < MIN_SEEDS:
+                return "no test: fewer than 3 common folds"
+            varies = self.test_to_train is None
+            return f"no test: the {'splits are not folds of equal size' if varies else 'differences do not vary'}"
         if self.difference == 0:
             return "equal"
         better = (self.difference < 0) == (self.first.cells[0].column.direction == "min")

@@ -19,7 +19,7 @@ READING_GUIDE = """\
   the test scores. `on validation` is the difference SPSE minus RWSE of the validation scores.
 - `student` is the test of the paper: two-sided, with equal variances. `welch` does not assume equal variances. `paired`
   tests the differences of equal seeds. `holm` is `student`, adjusted for all pairs of this report. Pairs with fewer
-  than 3 seeds on a side are not tested.
+  than 3 seeds on a side are not tested, nor pairs whose scores do not vary over seeds.
 - `g` is Hedges' g: the difference in pooled standard deviations, corrected for small samples. `95 %` is Welch's
   interval of the difference, SPSE minus RWSE. `finds` is the effect, in standard deviations, that Student's test
   detects with probability 0.8 at this number of seeds.
@@ -255,7 +255,7 @@ def _expected_row(cell: Cell) -> list[str]:
 def agreement_verdict(cell: Cell) -> str:
     """Return whether a cell agrees with its expected result, in words."""
     if cell.agreement is None:
-        return "no test: fewer than 3 seeds, or no deviation given"
+        return "no test: fewer than 3 seeds, or no deviation"
     if cell.agreement[1] > LEVEL:
         return "agrees"
     better = (cell.agreement[0] < 0) == (cell.column.direction == "min")

@@ -9,6 +9,8 @@ from scipy import stats
 from graphgps_spse.errors import DataError
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
+from graphgps_spse.reports.figures import draw_figures
+from graphgps_spse.reports.markdown import report_text
 from graphgps_spse.reports.table import build_table
 
 WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
@@ -53,6 +55,19 @@ def test_two_seeds_are_shown_and_not_tested(tmp_path):
     write_pair(tmp_path, WALKS, PATHS[:2])
     (pair,) = report_of(tmp_path).pairs
     assert pair.holm_p is None and pair.stars == 0 and pair.verdict == "no test: fewer than 3 seeds"
+
+
+def test_scores_that_do_not_vary_are_not_tested_and_noted(tmp_path):
+    write_pair(tmp_path / "trees", [0.7] * 3, [0.699999] * 3, model="LightGBM")
+    write_pair(tmp_path / "GRIT", WALKS, PATHS)
+    report = report_of(tmp_path)
+    grit, trees = report.pairs
+    assert trees.verdict == "no test: the scores do not vary" and trees.stars == 0 and trees.holm_p is None
+    assert grit.holm_p == grit.comparison.student_p  # the family has one test
+    notes = [note for note in report.notes if "all 3 seeds have the same test score" in note]
+    assert [note.partition(":")[0] for note in notes] == ["trees/zinc-RWSE", "trees/zinc-SPSE"]
+    assert "no test: the scores do not vary" in report_text(report, build_table(report))
+    assert "differences" in draw_figures(report, {})
 
 
 def test_several_candidates_are_told_apart_by_name(tmp_path):

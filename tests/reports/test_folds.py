@@ -192,3 +192,12 @@ def test_a_fold_of_any_number_is_counted_without_listing_all(tmp_path):
     write_run(tmp_path, record(name="a-split_index1000000000", config={"dataset.split_index": 10**9}))
     (note,) = (note for note in build_report(collect_runs(tmp_path)).notes if "folds have no finished run" in note)
     assert "1000000000 of 1000000001 folds" in note and "(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..)" in note
+
+
+def test_equal_differences_of_folds_are_not_tested(tmp_path):
+    for fold, score in enumerate((0.5, 0.6, 0.9)):
+        write_fold(tmp_path, "a", fold, [score])
+        write_fold(tmp_path, "b", fold, [score - 0.1], **{"gt.layers": 2})
+    (pair,) = build_report(collect_runs(tmp_path)).fold_pairs
+    assert (pair.student_p, pair.corrected_p, pair.holm_p, pair.interval) == (None,) * 4
+    assert pair.verdict == "no test: the differences do not vary"
