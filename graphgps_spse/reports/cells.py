@@ -15,6 +15,8 @@ MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
 WALKS = frozenset({"RRWP", "RWSE"})
 """Random walk encodings. The paper calls both RWSE: RRWP in GRIT, RWSE in GPS and CSA."""
+MAX_DIGITS = 12
+"""Largest number of decimals."""
 UNNAMED = frozenset({"LapPE", "GraphormerBias"})
 """Encodings of models with walks and paths alike, which tables do not name, as in the paper."""
 MAX_SEEDS = 1_000_000
@@ -122,9 +124,26 @@ class Cell:
         metric, scale = self.first.metric, self.column.scale
         return summarize([result.best["val"][metric] * scale for result in self.results])
 
+    @property
+    def digits(self) -> int:
+        """Number of decimals: that of the column, and more for smaller scores, except in the paper's columns.
+
+        The deviation has at least one digit that is not zero, and the mean of scores that do not vary has two.
+        """
+        column, metric = self.column, self.first.metric
+        if column in paper_columns():
+            return column.digits
+        needed = [column.digits]
+        for split in ("val", "test"):
+            if split in self.first.splits:
+                mean, std, _ = summarize([result.best[split][metric] for result in self.results])
+                size = std if std > 1e-9 * abs(mean) else abs(mean) / 10
+                needed += [1 - math.floor(math.log10(size))] if 0 < size < 10.0**-column.digits else []
+        return min(max(needed), MAX_DIGITS)
+
     def format(self, summary: Summary) -> str:
-        """Return mean and standard deviation as text, with the digits of the column."""
-        digits = self.column.digits
+        """Return mean and standard deviation as text."""
+        digits = self.digits
         deviation = f" ± {format_number(summary.std, digits)}" if summary.n > 1 else ""
         return format_number(summary.mean, digits) + deviation
 

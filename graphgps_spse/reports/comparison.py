@@ -36,6 +36,11 @@ class Pair:
         return self.paths.validation.mean - self.walks.validation.mean
 
     @property
+    def digits(self) -> int:
+        """Number of decimals of differences."""
+        return max(self.walks.digits, self.paths.digits)
+
+    @property
     def gain(self) -> bool | None:
         """Whether paths are better; None if the means are equal."""
         difference = self.comparison.difference

@@ -46,6 +46,11 @@ class FoldPair:
         return summarize(list(self.differences.values())).mean
 
     @property
+    def digits(self) -> int:
+        """Number of decimals of differences."""
+        return max(cell.digits for found in (self.first, self.second) for cell in found.cells)
+
+    @property
     def student_p(self) -> float | None:
         """p-value of Student's paired t-test over folds; None for fewer than three, or if they are equal."""
         return paired_t_test(list(self.differences.values()))
@@ -108,7 +113,7 @@ def fold_pair_rows(pairs: Sequence[FoldPair]) -> list[list[str]]:
 
 def fold_pair_line(pair: FoldPair) -> str:
     """Return a pair in a line for terminals."""
-    digits = pair.first.cells[0].column.digits
+    digits = pair.digits
     line = f"{pair.second.label} - {pair.first.label}: {format_number(pair.difference, digits, '+')} over "
     line += f"{len(pair.differences)} folds"
     if pair.interval:
@@ -140,7 +145,7 @@ def fold_pair_records(pairs: Sequence[FoldPair]) -> list[dict[str, Any]]:
 
 
 def _row(pair: FoldPair) -> list[str]:
-    digits = pair.first.cells[0].column.digits
+    digits = pair.digits
     folds = f"{len(pair.differences)}/{pair.first.num_folds}"
     names = [pair.first.first.dataset, pair.first.first.metric, pair.first.label, pair.second.label, folds]
     tests = [_p(pair.student_p), _p(pair.corrected_p), _p(pair.holm_p), pair.verdict]
@@ -148,7 +153,7 @@ def _row(pair: FoldPair) -> list[str]:
 
 
 def _interval(pair: FoldPair) -> str:
-    digits = pair.first.cells[0].column.digits
+    digits = pair.digits
     return " to ".join(format_number(end, digits, "+") for end in pair.interval or ()) or "-"
 
 

@@ -80,8 +80,8 @@ class CrossValidation:
         return summarize([cell.validation.mean for cell in self.cells])
 
     def format(self, summary: Summary) -> str:
-        """Return mean and standard deviation as text, with the digits of the column."""
-        return self.cells[0].format(summary)
+        """Return mean and standard deviation as text."""
+        return max(self.cells, key=lambda cell: cell.digits).format(summary)
 
 
 def fold_of(cell: Cell) -> int | None:

@@ -140,7 +140,7 @@ def fold_rows(cells: Sequence[Cell]) -> list[list[str]]:
     """
     rows = []
     for found in cross_validations(cells):
-        folds = ", ".join(format_number(cell.summary.mean, cell.column.digits) for cell in found.cells)
+        folds = ", ".join(format_number(cell.summary.mean, cell.digits) for cell in found.cells)
         name, metric = found.first.dataset, found.first.metric
         means = [found.format(found.validation), found.format(found.summary)]
         rows.append([found.label, name, found.folds, metric, *means, folds])
@@ -189,7 +189,7 @@ def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
 
 
 def _pair_row(pair: Pair) -> list[str]:
-    c, digits = pair.comparison, pair.paths.column.digits
+    c, digits = pair.comparison, pair.digits
     ends = [format_number(end, digits, "+") for end in c.interval or ()]
     return [
         pair.paths.first.dataset,
@@ -235,7 +235,7 @@ def _has_expected(report: Report) -> Iterable[bool]:
 
 
 def _expected_row(cell: Cell) -> list[str]:
-    expected, digits = cell.expected, cell.column.digits
+    expected, digits = cell.expected, cell.digits
     assert expected is not None
     z, p = cell.agreement or (None, None)
     std = f" ± {format_number(expected.std, digits)}" if expected.std == expected.std else ""

@@ -26,7 +26,7 @@ class Column(NamedTuple):
     scale: int
     """Factor from recorded values to the unit of the table: 100 for percent, otherwise 1."""
     digits: int
-    """Number of decimals."""
+    """Number of decimals; for data sets that are not the paper's, the smallest number."""
 
 
 COLUMNS = (

@@ -129,7 +129,7 @@ def _row_order(cell: Cell) -> tuple[tuple[int, str], tuple[bool, str], str]:
 
 def _entry(cell: Cell, report: Report) -> TableEntry:
     mean, std, n = cell.summary
-    digits, better, stars = cell.column.digits, False, 0
+    digits, better, stars = cell.digits, False, 0
     validation = ["" if math.isnan(value) else format_number(value, digits) for value in cell.validation[:2]]
     for pair in report.pairs:
         if pair.gain is not None and cell is (pair.paths if pair.gain else pair.walks):
