@@ -146,7 +146,7 @@ def notes_on_folds(cells: Sequence[Cell]) -> list[str]:
     notes = []
     for found in cross_validations(cells):
         number, done = found.num_folds - len(found.cells), {fold_of(cell) for cell in found.cells}
-        if number:
+        if number > 0:
             first = islice((fold for fold in range(found.num_folds) if fold not in done), MAX_LISTED)
             listing = ", ".join(map(str, first)) + (", .." if number > MAX_LISTED else "")
             notes.append(
