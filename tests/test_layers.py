@@ -68,7 +68,7 @@ LAYERS = {
         {"matplotlib", "numpy", "optuna", "yaml"},
     ),
     "reports": (
-        {"errors", "files", "results", "sweeps.launch", "sweeps.manifest"},
+        {"config.identity", "errors", "files", "results", "sweeps.launch", "sweeps.manifest"},
         {"numpy", "scipy", "matplotlib"},
     ),
     "reports.prediction_figures": ({"errors"}, {"numpy", "matplotlib", "pyarrow"}),

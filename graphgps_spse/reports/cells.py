@@ -1,19 +1,24 @@
 """Cells of result tables. A cell holds the seeds of one configuration."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.reports.collect import RecordedRun
-from graphgps_spse.reports.paper import Column, paper_column, paper_columns
+from graphgps_spse.reports.paper import Column, column_of, paper_columns
 from graphgps_spse.reports.stats import Summary, agreement, summarize
-from graphgps_spse.results import WHOLE, RunResult, is_measurement
+from graphgps_spse.results import SPLITS, WHOLE, RunResult, is_measurement
 
 MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
 WALKS = frozenset({"RRWP", "RWSE"})
 """Random walk encodings. The paper calls both RWSE: RRWP in GRIT, RWSE in GPS and CSA."""
+MAX_DIGITS = 12
+"""Largest number of decimals."""
+UNNAMED = frozenset({"LapPE", "GraphormerBias"})
+"""Encodings of models with walks and paths alike, which tables do not name, as in the paper."""
 MAX_SEEDS = 1_000_000
 """Largest plausible value of `expected.seeds`."""
 ENCODING_WORDS = WALKS | {"SPSE", "LapPE", "SPD", "Rings"}
@@ -31,6 +36,8 @@ class Cell:
     """Seed -> progress of the unfinished run."""
     num_planned: int = 0
     """Number of seeds in sweeps; 0 if no sweep lists this configuration."""
+    num_folds: int = 0
+    """Number of folds of its cross-validation, as far as the folder of results tells; 0 if unknown or without one."""
 
     @property
     def first(self) -> RunResult:
@@ -47,13 +54,21 @@ class Cell:
         """Whether each seed has a split of its own."""
         return WHOLE in self.first.fingerprints and len(self.runs) > 1
 
-    def has_data_of(self, other: "Cell") -> bool:
-        """Whether both cells have the same data, and the same splits of the seeds that they share."""
+    def has_data_of(self, other: "Cell", splits: Collection[str] = SPLITS) -> bool:
+        """Whether both cells have the same data in those of the `splits` that both evaluated.
+
+        Where each seed has a split of its own, the seeds are compared that both have.
+        """
+        shared = {*splits} & {*self.first.splits} & {*other.first.splits}
         theirs = {result.seed: result for result in other.results}
         pairs = [(result, theirs[result.seed]) for result in self.results if result.seed in theirs]
-        if not pairs:
+        if not pairs and WHOLE in {*self.first.fingerprints, *other.first.fingerprints}:
             return self.first.data_fingerprints == other.first.data_fingerprints
-        return all(_of_splits(result) == _of_splits(same_seed) for result, same_seed in pairs)
+        return all(
+            {split: one.fingerprints.get(split) for split in shared}
+            == {split: same_seed.fingerprints.get(split) for split in shared}
+            for one, same_seed in pairs or [(self.first, other.first)]
+        )
 
     @property
     def model(self) -> str:
@@ -61,23 +76,37 @@ class Cell:
         return MODEL_LABELS.get(self.first.model, self.first.model)
 
     @property
+    def encodings(self) -> tuple[str, ...]:
+        """Names of the encodings. SPSE of length 1 counts no paths: it says which pairs are bonded, and is `bonds`."""
+        paths = "bonds" if self.first.config.get("posenc_SPSE.max_length") == 1 else "SPSE"
+        return tuple(paths if name == "SPSE" else name for name in self.first.encoding.split("+") if name)
+
+    @property
     def uses_paths(self) -> bool:
         """Whether SPSE is one of the encodings."""
-        return "SPSE" in self.first.encoding.split("+")
+        return "SPSE" in self.encodings
+
+    @property
+    def other_encodings(self) -> frozenset[str]:
+        """Encodings that are neither random walks nor paths, with which both have to agree in a comparison."""
+        return frozenset(self.encodings) - WALKS - {"SPSE"}
 
     @property
     def encoding(self) -> str:
-        """SPSE, RWSE (also for RRWP), RWSE+SPSE if pairs have both, or the names of other encodings."""
-        parts = set(self.first.encoding.split("+"))
-        if not self.uses_paths:
-            return "RWSE" if parts & WALKS else self.first.encoding
+        """SPSE, RWSE (also for RRWP), RWSE+SPSE if pairs have both, after others such as fingerprints."""
+        parts = set(self.encodings)
         walks_of_edges = "RWSE" in parts and self.first.config.get("posenc_RWSE.enable_edges", False)
-        return "RWSE+SPSE" if "RRWP" in parts or walks_of_edges else "SPSE"
+        has_walks = bool(parts & WALKS) if not self.uses_paths else "RRWP" in parts or walks_of_edges
+        names = [name for name in self.encodings if name in self.other_encodings - UNNAMED]
+        names += [name for name, is_used in (("RWSE", has_walks), ("SPSE", self.uses_paths)) if is_used]
+        return "+".join(names) or self.first.encoding
 
     @property
     def column(self) -> Column:
-        """Table column of the data set."""
-        return paper_column(self.first.dataset, self.first.metric, self.first.direction)
+        """Table column of the data set and metric."""
+        first = self.first
+        own_data = bool(first.sources) or first.config.get("dataset.format") in OWN_DATA
+        return column_of(first.dataset, first.metric, first.direction, own_data=own_data)
 
     @property
     def scores(self) -> dict[int, float]:
@@ -95,9 +124,26 @@ class Cell:
         metric, scale = self.first.metric, self.column.scale
         return summarize([result.best["val"][metric] * scale for result in self.results])
 
+    @property
+    def digits(self) -> int:
+        """Number of decimals: that of the column, and more for smaller scores, except in the paper's columns.
+
+        The deviation has at least one digit that is not zero, and the mean of scores that do not vary has two.
+        """
+        column, metric = self.column, self.first.metric
+        if column in paper_columns():
+            return column.digits
+        needed = [column.digits]
+        for split in ("val", "test"):
+            if split in self.first.splits:
+                mean, std, _ = summarize([result.best[split][metric] for result in self.results])
+                size = std if std > 1e-9 * abs(mean) else abs(mean) / 10
+                needed += [1 - math.floor(math.log10(size))] if 0 < size < 10.0**-column.digits else []
+        return min(max(needed), MAX_DIGITS)
+
     def format(self, summary: Summary) -> str:
-        """Return mean and standard deviation as text, with the digits of the column."""
-        digits = self.column.digits
+        """Return mean and standard deviation as text."""
+        digits = self.digits
         deviation = f" ± {format_number(summary.std, digits)}" if summary.n > 1 else ""
         return format_number(summary.mean, digits) + deviation
 
@@ -127,7 +173,7 @@ class Cell:
         """Label in legends of figures, e.g. SPSE (7/10 seeds)."""
         n = len(self.runs)
         number = f"{n}" if n == self.num_intended else self.seeds
-        return f"{self.first.encoding} ({number} seed{'' if number == '1' else 's'})"
+        return f"{'+'.join(self.encodings)} ({number} seed{'' if number == '1' else 's'})"
 
     @property
     def expected(self) -> Summary | None:
@@ -160,11 +206,10 @@ class Cell:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Sort key: data sets and models in the order of the paper, random walks before paths."""
-        names = [column.dataset for column in paper_columns()]
-        dataset, model = self.first.dataset, self.model
+        """Sort key: data sets (with metrics) and models in the order of the paper, random walks before paths."""
+        columns, column, model = paper_columns(), self.column, self.model
         return (
-            *(names.index(dataset) if dataset in names else len(names), dataset),
+            *(columns.index(column) if column in columns else len(columns), *column),
             *(MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER), model),
             *(self.stem, self.uses_paths, self.label),
         )
@@ -185,10 +230,6 @@ class Cell:
         status = describe_status(record.get("status", []))
         of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
         return f"{status} (in a sample)" if status and of_sample else status
-
-
-def _of_splits(result: RunResult) -> dict[str, str]:
-    return {split: digest for split, digest in result.fingerprints.items() if split != WHOLE}
 
 
 def format_number(value: float, digits: int, sign: str = "") -> str:

@@ -1,19 +1,21 @@
 """Comparison of runs with random walks and with path counts, and the runs that cannot be reported."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from graphgps_spse.config.identity import NEUTRAL_VALUES, RUNTIME_KEYS
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import BEFORE_DIGESTS
-from graphgps_spse.reports.cells import Cell
+from graphgps_spse.reports.cells import WALKS, Cell
 from graphgps_spse.reports.collect import Collection, RecordedRun
 from graphgps_spse.reports.fold_comparison import FoldPair, compare_folds
-from graphgps_spse.reports.folds import fold_of
-from graphgps_spse.reports.stats import LEVEL, Comparison, compare_scores, holm
+from graphgps_spse.reports.folds import fold_of, notes_on_folds, with_numbers_of_folds
+from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, Comparison, compare_scores, holm
 from graphgps_spse.results import check_one_cell
 
-ENCODER_KEYS = frozenset({"dataset.node_encoder_name", "dataset.edge_encoder_name"})
+ENCODER_KEYS = frozenset({"dataset.node_encoder_name", "dataset.edge_encoder_name", "trees.features"})
 """Keys whose values contain names of encodings, as in TypeDictNode+RWSE."""
 
 
@@ -34,6 +36,11 @@ class Pair:
         return self.paths.validation.mean - self.walks.validation.mean
 
     @property
+    def digits(self) -> int:
+        """Number of decimals of differences."""
+        return max(self.walks.digits, self.paths.digits)
+
+    @property
     def gain(self) -> bool | None:
         """Whether paths are better; None if the means are equal."""
         difference = self.comparison.difference
@@ -50,7 +57,8 @@ class Pair:
     def verdict(self) -> str:
         """Result in words: gain or loss, and whether it is significant."""
         if self.comparison.student_p is None:
-            return "no test: fewer than 3 seeds"
+            few = min(self.comparison.n) < MIN_SEEDS
+            return f"no test: {'fewer than 3 seeds' if few else 'the scores do not vary'}"
         side = {True: "gain", False: "loss", None: "equal"}[self.gain]
         return f"{side} {'*' * self.stars}".strip() if self.stars else f"{side}, not significant"
 
@@ -77,7 +85,7 @@ def build_report(found: Collection) -> Report:
     Runs that did not evaluate test are left out, with a note.
     """
     refused, absent = list(found.problems), _list_unfinished(found)
-    cells = _build_cells(found, found.finished, refused)
+    cells = _with_numbers_of_folds(found, _build_cells(found, found.finished, refused))
     number = sum(len(runs) for runs in found.without_test.values())
     without_test = [f"{number} runs did not evaluate test (train.evaluate_test=False) and were left out"]
     if not cells:
@@ -88,7 +96,8 @@ def build_report(found: Collection) -> Report:
     pairs, notes = _make_pairs(cells)
     fold_pairs, fold_notes = compare_folds(cells)
     notes += fold_notes + found.notes + (without_test if number else [])
-    notes += _notes_on_old_records(cells) + _notes_on_data(cells) + [note for cell in cells for note in _notes_on(cell)]
+    notes += _notes_on_old_records(cells) + _notes_on_metrics(cells) + _notes_on_data(cells)
+    notes += notes_on_folds(cells) + [note for cell in cells for note in _notes_on(cell)]
     return Report(cells, pairs, absent, refused, notes, fold_pairs)
 
 
@@ -102,7 +111,9 @@ def build_selection(found: Collection) -> Report:
     if not cells:
         listing = "".join(f"\n  {line}" for line in [*refused, *absent])
         raise DataError(f"{found.root}: there is no finished run to select from{':' if listing else ''}{listing}")
-    return Report(cells, [], absent, refused, found.notes, [])
+    cells = _with_numbers_of_folds(found, cells)
+    notes = found.notes + _notes_on_metrics(cells) + _notes_on_data(cells) + notes_on_folds(cells)
+    return Report(cells, [], absent, refused, notes, [])
 
 
 def _list_unfinished(found: Collection) -> list[str]:
@@ -128,6 +139,11 @@ def _build_cells(found: Collection, runs_of: Mapping[Path, list[RecordedRun]], r
     return sorted(cells, key=lambda cell: cell.order)
 
 
+def _with_numbers_of_folds(found: Collection, cells: Sequence[Cell]) -> list[Cell]:
+    folders = {*found.finished, *found.without_test, *found.unfinished, *found.planned}
+    return with_numbers_of_folds(cells, map(found.label, folders))
+
+
 def _missing_seeds(cell: Cell) -> list[str]:
     number = cell.num_intended - len(cell.runs) - len(cell.unfinished)
     if not number:
@@ -144,7 +160,11 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
             notes.append(f"{paths.label}: {walks}")
             continue
         pairs.append(Pair(walks, paths, compare_scores(walks.scores, paths.scores), None))
-        notes += _notes_on_pair(walks, paths)
+        if not WALKS & {*walks.encodings}:
+            what = f"{walks.label} ({walks.encoding or 'no encoding'})"
+            notes.append(
+                f"{paths.label} is compared with {what}, because no cell with the same other encodings has RWSE"
+            )
     tested = [pair.comparison.student_p for pair in pairs if pair.comparison.student_p is not None]
     adjusted = iter(holm(tested))
     adjusted_pairs = [
@@ -154,39 +174,52 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
 
 
 def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
-    """Return the cell to compare `paths` with, or the reason why there is none."""
+    """Return the cell to compare `paths` with, or the reason why there is none.
+
+    Both differ in random walks and paths only, not in other encodings or keys.
+    """
     same = [c for c in cells if not c.uses_paths and (c.first.dataset, c.model) == (paths.first.dataset, paths.model)]
-    same = [c for c in same if c.encoding == "RWSE"] or same
-    if len(same) > 1:
-        same = [c for c in same if c.stem == paths.stem] or same
     if not same:
         return "not compared, because there is no run of this model and data set without SPSE"
+    same = [c for c in same if c.other_encodings == paths.other_encodings]
+    if not same:
+        others = "+".join(sorted(paths.other_encodings)) or "no others"
+        return f"not compared, because no run without SPSE has the same other encodings ({others})"
+    preferences: tuple[Callable[[Cell], bool], ...] = (
+        lambda cell: bool(WALKS & {*cell.encodings}),
+        lambda cell: cell.column == paths.column and cell.has_data_of(paths),
+        lambda cell: not _differing_keys(cell, paths),
+        lambda cell: cell.stem == paths.stem,
+    )
+    for is_preferred in preferences:
+        same = [cell for cell in same if is_preferred(cell)] or same
     if len(same) > 1:
         names = ", ".join(c.label for c in same)
         return f"not compared, because {names} are all possible counterparts; use names that differ in encodings only"
-    walks = same[0]
+    reason = _why_not_comparable(same[0], paths)
+    return f"not compared with {same[0].label}, because {reason}" if reason else same[0]
+
+
+def _why_not_comparable(walks: Cell, paths: Cell) -> str:
+    """Return a difference between two cells that is not about walks and paths; empty if there is none."""
     if not walks.has_data_of(paths):
-        return f"not compared with {walks.label}, because their fingerprints differ"
+        return "their fingerprints differ"
     for what in ("metric", "direction"):
         if getattr(walks.first, what) != getattr(paths.first, what):
-            return f"not compared with {walks.label}, because their {what} differ"
-    return walks
+            return f"their {what} differ"
+    differing = _differing_keys(walks, paths)
+    values = [f"{key} {one!r} and {other!r}" for key, (one, other) in differing.items()]
+    return f"they differ in more than their encodings: {', '.join(values)}" if values else ""
 
 
-def _notes_on_pair(walks: Cell, paths: Cell) -> list[str]:
-    """Return notes on a counterpart without random walks, and on differing keys that are not about encodings."""
-    notes = []
-    if walks.encoding != "RWSE":
-        notes.append(f"{paths.label} is compared with {walks.label} ({walks.encoding}), because no cell has RWSE")
+def _differing_keys(walks: Cell, paths: Cell) -> dict[str, tuple[Any, Any]]:
+    """Return key -> both values, for keys that are not about encodings. Old records without a config have no keys."""
     first, second = walks.first.config, paths.first.config
     if not first or not second:
-        return notes
-    keys = [key for key in sorted({*first, *second}) if first.get(key) != second.get(key)]
-    others = [key for key in keys if not key.startswith("posenc_") and key not in ENCODER_KEYS]
-    if others:
-        differences = ", ".join(f"{key} {first.get(key)!r} and {second.get(key)!r}" for key in others)
-        notes.append(f"{walks.label} and {paths.label} differ in more than their encodings: {differences}")
-    return notes
+        return {}
+    keys = [key for key in sorted({*first, *second}) if not key.startswith("posenc_") and key not in ENCODER_KEYS]
+    values = {key: (first.get(key, NEUTRAL_VALUES.get(key)), second.get(key, NEUTRAL_VALUES.get(key))) for key in keys}
+    return {key: both for key, both in values.items() if both[0] != both[1] and key not in RUNTIME_KEYS}
 
 
 def _notes_on_old_records(cells: Sequence[Cell]) -> list[str]:
@@ -195,6 +228,19 @@ def _notes_on_old_records(cells: Sequence[Cell]) -> list[str]:
     if not old:
         return []
     return [f"{old} of {len(results)} records are of an old version without digests; damage to them cannot be detected"]
+
+
+def _notes_on_metrics(cells: Sequence[Cell]) -> list[str]:
+    """Return notes on data sets whose cells report several metrics, which have columns and ranks of their own."""
+    notes = []
+    for dataset in dict.fromkeys(cell.first.dataset for cell in cells):
+        labels: dict[str, list[str]] = {}
+        for cell in (cell for cell in cells if cell.first.dataset == dataset):
+            labels.setdefault(cell.first.metric, []).append(cell.label)
+        if len(labels) > 1:
+            listing = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in labels.items())
+            notes.append(f"{dataset}: cells report several metrics, which are not compared: {listing}")
+    return notes
 
 
 def _notes_on_data(cells: Sequence[Cell]) -> list[str]:
@@ -222,6 +268,10 @@ def _notes_on(cell: Cell) -> list[str]:
         if len(kinds) > 1:
             values = ", ".join(kind or "not recorded" for kind in kinds)
             notes.append(f"{cell.label}: seeds differ in {key}: {values}")
+    if len(cell.runs) >= MIN_SEEDS and len(set(cell.scores.values())) == 1:
+        notes.append(
+            f"{cell.label}: all {len(cell.runs)} seeds have the same test score; check that the seed affects the runs"
+        )
     if cell.splits_differ:
         notes.append(
             f"{cell.label}: each seed has a random split of its own, so deviations and tests over seeds include that "

@@ -16,6 +16,7 @@ from graphgps_spse.files import write_atomic
 from graphgps_spse.reports.cells import Cell, metric_names
 from graphgps_spse.reports.comparison import Pair, Report
 from graphgps_spse.reports.curves import History, draw_curves
+from graphgps_spse.reports.paper import Column
 from graphgps_spse.reports.stats import pooled_deviation
 
 WALKS_COLOUR, PATHS_COLOUR = "#0072b2", "#d55e00"
@@ -67,7 +68,7 @@ def save_figures(figures: Mapping[str, Figure], folder: Path) -> dict[str, Path]
 
 
 def group_panels(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return the cells of each panel: one model and data set, with walks and with paths."""
+    """Return the cells of each panel: one model, data set and metric, with walks and with paths."""
     panels: list[list[Cell]] = []
     for _, of_model in groupby(sorted(cells, key=lambda cell: cell.order), key=_model_key):
         group = list(of_model)
@@ -111,8 +112,8 @@ def style_axes(axes: Axes) -> None:
     axes.tick_params(labelsize=8, length=3)
 
 
-def _model_key(cell: Cell) -> tuple[str, str]:
-    return cell.first.dataset, cell.model
+def _model_key(cell: Cell) -> tuple[Column, str]:
+    return cell.column, cell.model
 
 
 def _grid(
@@ -137,8 +138,8 @@ def _grid(
 
 
 def _draw_scores(report: Report) -> Figure:
-    """Draw a panel for each data set, with a dot for each seed and the mean with its sample standard deviation."""
-    datasets = [list(group) for _, group in groupby(report.cells, key=lambda cell: cell.first.dataset)]
+    """Draw a panel for each data set and metric: a dot for each seed, and the mean with its sample deviation."""
+    datasets = [list(group) for _, group in groupby(report.cells, key=lambda cell: cell.column)]
     widest = max(len(group) for group in datasets)
     figure = _grid(
         datasets, lambda axes, cells: _draw_dataset(axes, cells, report.pairs), width=max(2.8, 0.55 * widest + 0.7)

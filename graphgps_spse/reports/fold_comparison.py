@@ -46,8 +46,13 @@ class FoldPair:
         return summarize(list(self.differences.values())).mean
 
     @property
+    def digits(self) -> int:
+        """Number of decimals of differences."""
+        return max(cell.digits for found in (self.first, self.second) for cell in found.cells)
+
+    @property
     def student_p(self) -> float | None:
-        """p-value of Student's paired t-test over folds; None for fewer than three."""
+        """p-value of Student's paired t-test over folds; None for fewer than three, or if they are equal."""
         return paired_t_test(list(self.differences.values()))
 
     @property
@@ -66,8 +71,10 @@ class FoldPair:
     def verdict(self) -> str:
         """Whether the second is better, in words."""
         if self.corrected_p is None:
-            few = len(self.differences) < MIN_SEEDS
-            return f"no test: {'fewer than 3 common folds' if few else 'the splits are not folds of equal size'}"
+            if len(self.differences) < MIN_SEEDS:
+                return "no test: fewer than 3 common folds"
+            varies = self.test_to_train is None
+            return f"no test: the {'splits are not folds of equal size' if varies else 'differences do not vary'}"
         if self.difference == 0:
             return "equal"
         better = (self.difference < 0) == (self.first.cells[0].column.direction == "min")
@@ -76,14 +83,13 @@ class FoldPair:
 
 
 def compare_folds(cells: Sequence[Cell]) -> tuple[list[FoldPair], list[str]]:
-    """Return all pairs of cross-validations of the same data set, metric and number of folds, and notes.
+    """Return all pairs of cross-validations of the same data set, metric and rule of folds, and notes.
 
     Folds whose data differ are left out, with a note.
     """
     pairs, notes = [], list[str]()
     for first, second in combinations(cross_validations(cells), 2):
-        kinds = [(c.first.dataset, c.first.metric, c.first.direction, c.num_folds) for c in (first, second)]
-        if kinds[0] != kinds[1]:
+        if (first.column, first.rule) != (second.column, second.rule):
             continue
         ours, theirs = ({fold_of(cell) or 0: cell for cell in c.cells} for c in (first, second))
         common = sorted(ours.keys() & theirs.keys())
@@ -107,7 +113,7 @@ def fold_pair_rows(pairs: Sequence[FoldPair]) -> list[list[str]]:
 
 def fold_pair_line(pair: FoldPair) -> str:
     """Return a pair in a line for terminals."""
-    digits = pair.first.cells[0].column.digits
+    digits = pair.digits
     line = f"{pair.second.label} - {pair.first.label}: {format_number(pair.difference, digits, '+')} over "
     line += f"{len(pair.differences)} folds"
     if pair.interval:
@@ -139,7 +145,7 @@ def fold_pair_records(pairs: Sequence[FoldPair]) -> list[dict[str, Any]]:
 
 
 def _row(pair: FoldPair) -> list[str]:
-    digits = pair.first.cells[0].column.digits
+    digits = pair.digits
     folds = f"{len(pair.differences)}/{pair.first.num_folds}"
     names = [pair.first.first.dataset, pair.first.first.metric, pair.first.label, pair.second.label, folds]
     tests = [_p(pair.student_p), _p(pair.corrected_p), _p(pair.holm_p), pair.verdict]
@@ -147,7 +153,7 @@ def _row(pair: FoldPair) -> list[str]:
 
 
 def _interval(pair: FoldPair) -> str:
-    digits = pair.first.cells[0].column.digits
+    digits = pair.digits
     return " to ".join(format_number(end, digits, "+") for end in pair.interval or ()) or "-"
 
 

@@ -5,8 +5,9 @@ Runs of a sweep over `dataset.split_index` count as folds too, also if it select
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.paper import Column
@@ -17,6 +18,8 @@ FOLDS, FOLD = "dataset.smiles.folds", "dataset.smiles.fold"
 """Keys of the number of folds, and of the fold that is the test split; absent from records at the value 0."""
 SPLIT_MODE, SPLIT_INDEX = "dataset.split_mode", "dataset.split_index"
 """The same for public data sets: the rule, which may hold the number of folds, and the fold or standard split."""
+MAX_LISTED = 10
+"""Largest number of missing folds that a note lists."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class CrossValidation:
     @property
     def label(self) -> str:
         """Label of the cells, without the fold."""
-        return _without_fold(self.cells[0].label)
+        return _without_fold(self.cells[0])
 
     @property
     def first(self) -> RunResult:
@@ -43,20 +46,17 @@ class CrossValidation:
     @property
     def num_folds(self) -> int:
         """Number of folds of the cross-validation, including unfinished ones."""
-        largest = max(fold_of(cell) or 0 for cell in self.cells)
-        return self._stated_folds or largest + 1
+        return stated_folds(self.cells[0]) or max(max(cell.num_folds, 1 + (fold_of(cell) or 0)) for cell in self.cells)
 
     @property
     def is_partition(self) -> bool:
         """Whether the folds divide the data, each of them once the test split; standard splits need not."""
-        return bool(self._stated_folds)
+        return bool(stated_folds(self.cells[0]))
 
     @property
-    def _stated_folds(self) -> int:
-        """Number of folds in the configuration; 0 if it selects one of several standard splits."""
-        config = self.first.config
-        of_rule = re.fullmatch(r"cv-.*-(\d+)", str(config.get(SPLIT_MODE, "")))
-        return int(config.get(FOLDS, 0)) or int(of_rule[1] if of_rule else 0)
+    def rule(self) -> tuple[str, int]:
+        """What decides the folds, which cross-validations need in common to be compared: split mode and number."""
+        return str(self.first.config.get(SPLIT_MODE, "")), stated_folds(self.cells[0])
 
     @property
     def folds(self) -> str:
@@ -80,8 +80,8 @@ class CrossValidation:
         return summarize([cell.validation.mean for cell in self.cells])
 
     def format(self, summary: Summary) -> str:
-        """Return mean and standard deviation as text, with the digits of the column."""
-        return self.cells[0].format(summary)
+        """Return mean and standard deviation as text."""
+        return max(self.cells, key=lambda cell: cell.digits).format(summary)
 
 
 def fold_of(cell: Cell) -> int | None:
@@ -90,12 +90,70 @@ def fold_of(cell: Cell) -> int | None:
     if config.get(FOLDS, 0):
         return int(config.get(FOLD, 0))
     index = int(config.get(SPLIT_INDEX, 0))
-    return index if cell.label.endswith(f"-split_index{index}") else None
+    return index if _without_part(cell.label, f"split_index{index}") != cell.label else None
 
 
-def _without_fold(label: str) -> str:
-    """Return the label of a cell without the fold, which sweeps append as the last part of the name."""
-    return re.sub(r"-(fold|split_index)\d+$", "", label)
+def stated_folds(cell: Cell) -> int:
+    """Return the number of folds in the configuration; 0 if it selects a split of a file, or a standard split."""
+    config = cell.first.config
+    of_rule = re.fullmatch(r"cv-.*-(\d+)", str(config.get(SPLIT_MODE, "")))
+    return int(config.get(FOLDS, 0)) or int(of_rule[1] if of_rule else 0)
+
+
+def _without_fold(cell: Cell) -> str:
+    """Return the label of a cell without the fold, which sweeps add to the name, in the order of their axes."""
+    key = FOLD if cell.first.config.get(FOLDS, 0) else SPLIT_INDEX
+    return _without_part(cell.label, f"{key.rpartition('.')[2]}{fold_of(cell)}")
+
+
+def _without_part(label: str, part: str) -> str:
+    """Return a label without `part`, which is a pattern, between the hyphens of its last folder."""
+    found = list(re.finditer(rf"-{part}(?=-[^/]*$|$)", label))
+    return label[: found[-1].start()] + label[found[-1].end() :] if found else label
+
+
+def with_numbers_of_folds(cells: Sequence[Cell], labels: Iterable[str]) -> list[Cell]:
+    """Return the cells, those with a fold of a file or a standard split with `num_folds`.
+
+    A run does not know this number. It is taken from all cells of the data set, and from `labels`, those of all folders
+    of runs, also of planned ones.
+    """
+    largest: dict[str, int] = {}
+    for label in labels:
+        for index in re.findall(r"-split_index(\d+)(?=-[^/]*$|$)", label):
+            stem = _without_part(label, f"split_index{index}")
+            largest[stem] = max(largest.get(stem, 0), int(index))
+    numbers: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        fold = fold_of(cell)
+        if fold is not None:
+            known = numbers.get(_source_of_folds(cell), 0)
+            numbers[_source_of_folds(cell)] = max(known, 1 + fold, 1 + largest.get(_without_fold(cell), 0))
+    return [
+        cell
+        if fold_of(cell) is None
+        else replace(cell, num_folds=stated_folds(cell) or numbers[_source_of_folds(cell)])
+        for cell in cells
+    ]
+
+
+def _source_of_folds(cell: Cell) -> tuple[str, str]:
+    return cell.first.dataset, str(cell.first.config.get(SPLIT_MODE, ""))
+
+
+def notes_on_folds(cells: Sequence[Cell]) -> list[str]:
+    """Return notes on cross-validations without all their folds."""
+    notes = []
+    for found in cross_validations(cells):
+        number, done = found.num_folds - len(found.cells), {fold_of(cell) for cell in found.cells}
+        if number > 0:
+            first = islice((fold for fold in range(found.num_folds) if fold not in done), MAX_LISTED)
+            listing = ", ".join(map(str, first)) + (", .." if number > MAX_LISTED else "")
+            notes.append(
+                f"{found.label}: {number} of {found.num_folds} folds have no finished run ({listing}), so its mean is "
+                "over the other folds only"
+            )
+    return notes
 
 
 def cross_validations(cells: Sequence[Cell]) -> list[CrossValidation]:
@@ -103,9 +161,8 @@ def cross_validations(cells: Sequence[Cell]) -> list[CrossValidation]:
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         if fold_of(cell) is not None:
-            folder, _, name = cell.label.rpartition("/")
             common = {key: value for key, value in cell.first.config.items() if key not in (FOLD, SPLIT_INDEX)}
-            key = [folder, _without_fold(name), cell.first.dataset, common]
+            key = [_without_fold(cell), cell.first.dataset, common]
             groups.setdefault(json.dumps(key, sort_keys=True), []).append(cell)
     return [CrossValidation(tuple(sorted(group, key=lambda cell: fold_of(cell) or 0))) for group in groups.values()]
 

@@ -112,7 +112,7 @@ def _head(table: Table) -> list[str]:
 
 
 def _row(row: Row, table: Table) -> str:
-    return _line([escape_latex(row.label), *(_entry(row.entries.get(c.dataset)) for c in table.columns)])
+    return _line([escape_latex(row.label), *(_entry(row.entries.get(c)) for c in table.columns)])
 
 
 def _line(cells: list[str]) -> str:

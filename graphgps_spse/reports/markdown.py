@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from graphgps_spse.reports.cells import Cell, best_epochs, format_number
 from graphgps_spse.reports.comparison import Pair, Report
 from graphgps_spse.reports.fold_comparison import FOLD_PAIR_NOTE, FoldPair, fold_pair_rows
-from graphgps_spse.reports.folds import CrossValidation, cross_validations
-from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, paper_column, recompute_stars
+from graphgps_spse.reports.folds import cross_validations
+from graphgps_spse.reports.paper import GAINS_IN_TEXT, StarCheck, differing_ranks, printed_column, recompute_stars
 from graphgps_spse.reports.selection import rank_on_validation
 from graphgps_spse.reports.stats import LEVEL
 from graphgps_spse.reports.table import CAPTION, Table, TableEntry
@@ -19,7 +19,7 @@ READING_GUIDE = """\
   the test scores. `on validation` is the difference SPSE minus RWSE of the validation scores.
 - `student` is the test of the paper: two-sided, with equal variances. `welch` does not assume equal variances. `paired`
   tests the differences of equal seeds. `holm` is `student`, adjusted for all pairs of this report. Pairs with fewer
-  than 3 seeds on a side are not tested.
+  than 3 seeds on a side are not tested, nor pairs whose scores do not vary over seeds.
 - `g` is Hedges' g: the difference in pooled standard deviations, corrected for small samples. `95 %` is Welch's
   interval of the difference, SPSE minus RWSE. `finds` is the effect, in standard deviations, that Student's test
   detects with probability 0.8 at this number of seeds.
@@ -82,8 +82,7 @@ def paper_table_lines(table: Table) -> list[str]:
         escape_markdown(f"{c.dataset} ({c.metric} {'↓' if c.direction == 'min' else '↑'})") for c in table.columns
     ]
     rows = [
-        [escape_markdown(row.label), *(format_entry(row.entries.get(c.dataset)) for c in table.columns)]
-        for row in table.rows
+        [escape_markdown(row.label), *(format_entry(row.entries.get(c)) for c in table.columns)] for row in table.rows
     ]
     return markdown_table(["model", *arrows], rows)
 
@@ -117,7 +116,7 @@ def _cell_row(cell: Cell) -> list[str]:
         cell.label,
         first.dataset,
         cell.model,
-        first.encoding,
+        "+".join(cell.encodings),
         cell.counting or "-",
         cell.seeds,
         first.metric,
@@ -141,7 +140,7 @@ def fold_rows(cells: Sequence[Cell]) -> list[list[str]]:
     """
     rows = []
     for found in cross_validations(cells):
-        folds = ", ".join(format_number(cell.summary.mean, cell.column.digits) for cell in found.cells)
+        folds = ", ".join(format_number(cell.summary.mean, cell.digits) for cell in found.cells)
         name, metric = found.first.dataset, found.first.metric
         means = [found.format(found.validation), found.format(found.summary)]
         rows.append([found.label, name, found.folds, metric, *means, folds])
@@ -150,17 +149,15 @@ def fold_rows(cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def selection_rows(cells: Sequence[Cell]) -> list[tuple[str, list[list[str]]]]:
-    """Return title and rows of a ranking by validation score for each data set with several cells."""
+    """Return title and rows of each ranking by validation score with several cells."""
     tables = []
     for ranking in rank_on_validation(cells):
-        if len(ranking) > 1:
+        if len(ranking.cells) > 1:
             rows = [
                 [str(rank), cell.label, cell.seeds, cell.format(cell.validation), cell.format(cell.summary)]
-                for rank, cell in enumerate(ranking, 1)
+                for rank, cell in enumerate(ranking.cells, 1)
             ]
-            folds = f", {ranking[0].num_folds} folds" if isinstance(ranking[0], CrossValidation) else ""
-            title = f"{ranking[0].first.dataset}, {ranking[0].first.metric}{folds}"
-            tables.append((title, [["", "cell", "seeds", "validation", "test"], *rows]))
+            tables.append((ranking.title, [["", "cell", "seeds", "validation", "test"], *rows]))
     return tables
 
 
@@ -192,7 +189,7 @@ def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
 
 
 def _pair_row(pair: Pair) -> list[str]:
-    c, digits = pair.comparison, pair.paths.column.digits
+    c, digits = pair.comparison, pair.digits
     ends = [format_number(end, digits, "+") for end in c.interval or ()]
     return [
         pair.paths.first.dataset,
@@ -238,7 +235,7 @@ def _has_expected(report: Report) -> Iterable[bool]:
 
 
 def _expected_row(cell: Cell) -> list[str]:
-    expected, digits = cell.expected, cell.column.digits
+    expected, digits = cell.expected, cell.digits
     assert expected is not None
     z, p = cell.agreement or (None, None)
     std = f" ± {format_number(expected.std, digits)}" if expected.std == expected.std else ""
@@ -258,7 +255,7 @@ def _expected_row(cell: Cell) -> list[str]:
 def agreement_verdict(cell: Cell) -> str:
     """Return whether a cell agrees with its expected result, in words."""
     if cell.agreement is None:
-        return "no test: fewer than 3 seeds, or no deviation given"
+        return "no test: fewer than 3 seeds, or no deviation"
     if cell.agreement[1] > LEVEL:
         return "agrees"
     better = (cell.agreement[0] < 0) == (cell.column.direction == "min")
@@ -319,7 +316,7 @@ def stars_text() -> str:
 
 
 def _star_row(check: StarCheck) -> list[str]:
-    digits = paper_column(check.dataset, "", "").digits
+    digits = printed_column(check.dataset).digits
     roundings = "-" if check.p_of_roundings is None else " to ".join(format_p(p) for p in check.p_of_roundings)
     return [
         check.model,

@@ -18,10 +18,13 @@ MODEL_KEYS = ("gt.layers", "gt.dim_hidden", "gt.n_heads", "gnn.dim_inner", "opti
 def write_model_card(run_dir: Path) -> Path:
     """Write MODEL_CARD.md beside the result.json of a run and return its path.
 
-    Raises DataError if there is no valid result, if there is a card already, which may have been edited, or if the
-    folder cannot be written.
+    Raises DataError if there is no folder or no valid result in it, if there is a card already, which may have been
+    edited, or if the folder cannot be written.
     """
     path = run_dir / NAME
+    if not (run_dir / "result.json").is_file():
+        what = "holds no result.json" if run_dir.is_dir() else "is not a folder"
+        raise DataError(f"{run_dir} {what}; name the folder of a finished run, such as results/zinc-SPSE/0")
     text = model_card(RunResult.read(run_dir / "result.json"), str(run_dir))
     try:
         with write_new(path) as file:
@@ -58,11 +61,13 @@ def _scores(result: RunResult) -> list[str]:
 
 
 def _selection(result: RunResult) -> str:
-    selected = result.selection_metric or result.metric
-    return (
-        f"Scores are those of epoch {result.best_epoch} of {result.epochs} (counted from 0), the best by "
-        f"{escape_markdown(selected)} on validation ({'lower' if result.direction == 'min' else 'higher'} is better)."
-    )
+    direction = f"({'lower' if result.direction == 'min' else 'higher'} is better)"
+    epoch = f"Scores are those of epoch {result.best_epoch} of {result.epochs} (counted from 0), the best by "
+    if result.selected_by == result.metric:
+        return f"{epoch}{escape_markdown(result.metric)} on validation {direction}."
+    # A record has the direction of the reported metric only.
+    selected = f"{escape_markdown(result.selected_by)} on validation"
+    return f"{epoch}{selected}. The reported metric is {escape_markdown(result.metric)} {direction}."
 
 
 def _facts(result: RunResult) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ def _cell_row(cell: Cell) -> Sequence[str]:
 
 def _pair_line(pair: Pair) -> str:
     """Return e.g. "a-SPSE - a-RWSE: +0.060 (95 % interval +0.044 to +0.075), p = 7e-06: gain **"."""
-    c, digits = pair.comparison, pair.paths.column.digits
+    c, digits = pair.comparison, pair.digits
     line = f"{pair.paths.label} - {pair.walks.label}: {format_number(c.difference, digits, '+')}"
     if c.interval:
         line += f" (95 % interval {' to '.join(format_number(end, digits, '+') for end in c.interval)})"

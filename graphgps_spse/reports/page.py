@@ -105,7 +105,7 @@ def paper_table(table: Table) -> str:
 
 
 def _row(row: Row, table: Table) -> str:
-    cells = "".join(_cell(row.entries.get(column.dataset)) for column in table.columns)
+    cells = "".join(_cell(row.entries.get(column)) for column in table.columns)
     return f'<tr><td title="{escape(row.source)}">{escape(row.label)}</td>{cells}</tr>'
 
 

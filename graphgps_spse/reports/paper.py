@@ -26,7 +26,7 @@ class Column(NamedTuple):
     scale: int
     """Factor from recorded values to the unit of the table: 100 for percent, otherwise 1."""
     digits: int
-    """Number of decimals."""
+    """Number of decimals; for data sets that are not the paper's, the smallest number."""
 
 
 COLUMNS = (
@@ -87,10 +87,20 @@ def paper_columns() -> list[Column]:
     return [Column(*fields) for fields in COLUMNS]
 
 
-def paper_column(dataset: str, metric: str, direction: str) -> Column:
-    """Return the paper's column of a data set, or a column with four decimals for other data sets."""
+def printed_column(dataset: str) -> Column:
+    """Return the paper's column of a data set of its table. Raises KeyError for other names."""
+    return {column.dataset: column for column in paper_columns()}[dataset]
+
+
+def column_of(dataset: str, metric: str, direction: str, *, own_data: bool) -> Column:
+    """Return the column of a record: the paper's if data set, metric and direction are, and otherwise one of its own.
+
+    `own_data` says that the data are of the user, whose names are free, so they may have the name of the paper's.
+    """
     for column in paper_columns():
-        if column.dataset == dataset:
+        # The paper's accuracy of PATTERN and CLUSTER is recorded as accuracy-SBM.
+        is_metric = metric.lower().removesuffix("-sbm") == column.metric.lower() and direction == column.direction
+        if column.dataset == dataset and is_metric and not own_data:
             return column
     return Column(dataset, "", metric, direction, 1, 4)
 
@@ -128,7 +138,7 @@ def recompute_stars() -> list[StarCheck]:
     checks = []
     for before, after in pairs:
         first, second = before.summary, after.summary
-        student, direction = _student(first, second), paper_column(after.dataset, "", "").direction
+        student, direction = _student(first, second), printed_column(after.dataset).direction
         difference = round(second.mean - first.mean, 6)
         checks.append(
             StarCheck(

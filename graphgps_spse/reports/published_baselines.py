@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphgps_spse.reports.markdown import format_p, markdown_table
-from graphgps_spse.reports.paper import paper_column, read_paper_table
+from graphgps_spse.reports.paper import printed_column, read_paper_table
 from graphgps_spse.reports.stats import LEVEL, Summary, holm, t_test
 
 TABLE_FILE = "published_baselines.csv"
@@ -69,7 +69,7 @@ class BaselineCheck:
 
     @property
     def _sign(self) -> int:
-        return 1 if paper_column(self.published.dataset, "", "").direction == "min" else -1
+        return 1 if printed_column(self.published.dataset).direction == "min" else -1
 
 
 def read_published_baselines() -> list[PublishedBaseline]:
@@ -143,7 +143,7 @@ def published_baselines_text() -> str:
 
 
 def _row(check: BaselineCheck) -> list[str]:
-    published, digits = check.published, paper_column(check.published.dataset, "", "").digits
+    published, digits = check.published, printed_column(check.published.dataset).digits
     return [
         published.model,
         published.dataset,

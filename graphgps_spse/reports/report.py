@@ -76,10 +76,10 @@ def _write_files(report: Report, table: Table, figures: dict[str, Figure], out_d
 def table_csv(table: Table) -> str:
     """Return the table in the layout of the paper, with test scores, marks in words and validation scores."""
     parts = ("", " std", " marks", " val", " val std")
-    names = [f"{column.dataset}{part}" for column in table.columns for part in parts]
+    names = [f"{column.dataset} {column.metric}{part}" for column in table.columns for part in parts]
     rows = []
     for row in table.rows:
-        entries = [row.entries.get(column.dataset) for column in table.columns]
+        entries = [row.entries.get(column) for column in table.columns]
         numbers = [
             text for e in entries for text in ((e.mean, e.std, _marks(e), *e.validation) if e else [""] * len(parts))
         ]
@@ -107,7 +107,15 @@ def _cell_row(cell: Cell) -> list[Any]:
     first, scores, epochs = cell.first, cell.summary, best_epochs(cell)
     expected, agreement = cell.expected, cell.agreement or (None, None)
     return [
-        *(cell.label, first.dataset, cell.model, first.encoding, cell.counting, first.metric, first.direction),
+        *(
+            cell.label,
+            first.dataset,
+            cell.model,
+            "+".join(cell.encodings),
+            cell.counting,
+            first.metric,
+            first.direction,
+        ),
         *(cell.column.scale, scores.n, cell.num_intended, scores.mean, scores.std),
         *(cell.validation.mean, cell.validation.std, epochs.mean, epochs.std),
         *(first.epochs, first.num_params, cell.mean_of([r.seconds_per_epoch for r in cell.results])),

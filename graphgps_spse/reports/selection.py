@@ -2,27 +2,66 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from graphgps_spse.reports.cells import Cell
-from graphgps_spse.reports.folds import CrossValidation, combine_folds
+from graphgps_spse.reports.folds import CrossValidation, combine_folds, fold_of
+from graphgps_spse.reports.paper import Column
 
 
-def rank_on_validation(cells: Sequence[Cell]) -> list[list[Cell | CrossValidation]]:
-    """Return the cells of each data set and metric, sorted by their validation mean, the best first.
+@dataclass(frozen=True)
+class Ranking:
+    """Configurations whose validation scores can be compared, the best first.
 
-    The folds of a cross-validation count as one cell, which is ranked among cross-validations with as many folds. Cells
-    without a finite mean are last. Cells with equal means keep their order.
+    They have the same data set, metric, folds and validation data.
     """
-    groups: dict[tuple[str, str, int], list[Cell | CrossValidation]] = {}
+
+    cells: tuple[Cell | CrossValidation, ...]
+    data: str = ""
+    """Number of the validation data, if a data set has several: validation data 1 of 2."""
+
+    @property
+    def title(self) -> str:
+        """Data set, metric and folds, e.g. my, mae, 5 folds."""
+        folds = [cell.num_folds for cell in self.cells if isinstance(cell, CrossValidation)]
+        first = self.cells[0].first
+        parts = [first.dataset, first.metric, f"{max(folds)} folds" if folds else "", self.data]
+        return ", ".join(part for part in parts if part)
+
+
+def rank_on_validation(cells: Sequence[Cell]) -> list[Ranking]:
+    """Return a ranking for each data set, metric, rule of folds and validation data.
+
+    The folds of a cross-validation count as one cell. Cells without a finite validation mean are last. Cells with equal
+    means keep their order.
+    """
+    groups: dict[tuple[Column, tuple[str, int] | None], list[list[Cell | CrossValidation]]] = {}
     for cell in combine_folds(cells):
-        folds = cell.num_folds if isinstance(cell, CrossValidation) else 0
-        groups.setdefault((cell.first.dataset, cell.first.metric, folds), []).append(cell)
-    return [sorted(group, key=_order) for group in groups.values()]
+        rule = cell.rule if isinstance(cell, CrossValidation) else None
+        kinds = groups.setdefault((cell.column, rule), [])
+        same = next((kind for kind in kinds if _has_validation_of(kind[0], cell)), None)
+        kinds.append([cell]) if same is None else same.append(cell)
+    rankings = []
+    for kinds in groups.values():
+        for number, kind in enumerate(kinds, 1):
+            data = f"validation data {number} of {len(kinds)}" if len(kinds) > 1 else ""
+            rankings.append(Ranking(tuple(sorted(kind, key=_order)), data))
+    return rankings
 
 
 def describe_best(cells: Sequence[Cell]) -> list[str]:
-    """Return a line for each data set: the best configuration on validation, with its test score."""
+    """Return a line for each ranking: the best configuration on validation, with its test score."""
     return [_describe(ranking) for ranking in rank_on_validation(cells)]
+
+
+def _has_validation_of(first: Cell | CrossValidation, second: Cell | CrossValidation) -> bool:
+    """Whether both have the same validation data; cross-validations, in the folds that both have finished."""
+    ours, theirs = (
+        {fold_of(cell): cell for cell in (one.cells if isinstance(one, CrossValidation) else (one,))}
+        for one in (first, second)
+    )
+    common = ours.keys() & theirs.keys()
+    return bool(common) and all(ours[fold].has_data_of(theirs[fold], ("val",)) for fold in common)
 
 
 def _order(cell: Cell | CrossValidation) -> tuple[bool, float]:
@@ -30,14 +69,14 @@ def _order(cell: Cell | CrossValidation) -> tuple[bool, float]:
     return math.isnan(mean), mean if cell.column.direction == "min" else -mean
 
 
-def _describe(ranking: Sequence[Cell | CrossValidation]) -> str:
-    best = ranking[0]
-    dataset, metric = best.first.dataset, best.first.metric
+def _describe(ranking: Ranking) -> str:
+    best, number = ranking.cells[0], len(ranking.cells)
+    metric, data = best.first.metric, best.first.dataset + (f", {ranking.data}" if ranking.data else "")
     if math.isnan(best.validation.mean):
-        return f"{dataset}: no configuration has a finite {metric} on validation"
+        return f"{data}: no configuration has a finite {metric} on validation"
     test = f"{best.format(best.summary)} on test" if "test" in best.first.splits else "test not evaluated"
-    of = f"the best of {len(ranking)} configurations" if len(ranking) > 1 else "the only configuration"
+    of = f"the best of {number} configurations" if number > 1 else "the only configuration"
     return (
-        f"{dataset}: {best.label} is {of}: {metric} {best.format(best.validation)} on validation, "
+        f"{data}: {best.label} is {of}: {metric} {best.format(best.validation)} on validation, "
         f"{test} ({best.seeds}{'' if isinstance(best, CrossValidation) else ' seeds'})"
     )

@@ -1,8 +1,8 @@
 """Means, standard deviations, tests and confidence intervals over seeds.
 
 All deviations are sample standard deviations (ddof 1), and all tests are two-sided. Tests need at least three seeds on
-each side. If all scores of both sides are constant, p is 1 for equal scores; for different scores p is 0 and the effect
-is infinite.
+each side. Nothing is tested if the scores of neither side vary: without a deviation, a difference cannot be judged, and
+p would be 0 for any difference, such as one of rounding.
 """
 
 import math
@@ -29,7 +29,10 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of two groups of scores, second minus first. Tests are None with fewer than three seeds on a side."""
+    """Comparison of two groups of scores, second minus first.
+
+    Tests are None with fewer than three seeds on a side, and if the scores of neither side vary.
+    """
 
     difference: float
     n: tuple[int, int]
@@ -62,7 +65,8 @@ def compare_scores(first: Mapping[int, float], second: Mapping[int, float]) -> C
     a, b = list(first.values()), list(second.values())
     common = sorted(first.keys() & second.keys())
     before, after = summarize(a), summarize(b)
-    tested = min(len(a), len(b)) >= MIN_SEEDS
+    enough = min(len(a), len(b)) >= MIN_SEEDS
+    tested = enough and not _are_constant(before, after)
     return Comparison(
         difference=after.mean - before.mean,
         n=(len(a), len(b)),
@@ -72,38 +76,39 @@ def compare_scores(first: Mapping[int, float], second: Mapping[int, float]) -> C
         num_pairs=len(common),
         hedges_g=hedges_g(before, after) if tested else None,
         interval=welch_interval(before, after) if tested else None,
-        detectable_g=detectable_effect(len(a), len(b)) if tested else None,
+        detectable_g=detectable_effect(len(a), len(b)) if enough else None,
     )
 
 
 def t_test(first: Summary, second: Summary, *, equal_variances: bool) -> float | None:
-    """Return the p-value of a t-test of equal means; None with fewer than three seeds on a side."""
-    if min(first.n, second.n) < MIN_SEEDS:
+    """Return the p-value of a t-test of equal means.
+
+    None with fewer than three seeds on a side, or if the scores of neither side vary.
+    """
+    if min(first.n, second.n) < MIN_SEEDS or _are_constant(first, second):
         return None
-    if _are_constant(first, second):
-        return 1.0 if first.mean == second.mean else 0.0
     return float(stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue)
 
 
 def paired_t_test(differences: Sequence[float], test_to_train: float = 0.0) -> float | None:
-    """Return the p-value of a t-test that the mean of the differences is zero; None for fewer than three values.
+    """Return the p-value of a t-test that the mean of the differences is zero.
+
+    None for fewer than three values, or if they do not vary.
 
     `test_to_train` is 0 for independent differences. For those of a cross-validation, it is the size of the test split
     in units of the training split, which makes the test the corrected resampled t-test (Nadeau and Bengio 2003).
     """
-    if len(differences) < MIN_SEEDS:
-        return None
     mean, std, n = summarize(differences)
-    if std == 0:
-        return 1.0 if mean == 0 else 0.0
+    if n < MIN_SEEDS or are_equal(differences):
+        return None
     return float(2 * stats.t.sf(abs(mean) / (std * math.sqrt(1 / n + test_to_train)), n - 1))
 
 
 def paired_interval(differences: Sequence[float], test_to_train: float = 0.0) -> tuple[float, float] | None:
     """Return the 95 % confidence interval of the mean difference that belongs to `paired_t_test`."""
-    if len(differences) < MIN_SEEDS:
-        return None
     mean, std, n = summarize(differences)
+    if n < MIN_SEEDS or are_equal(differences):
+        return None
     half = float(stats.t.ppf(0.975, n - 1)) * std * math.sqrt(1 / n + test_to_train)
     return mean - half, mean + half
 
@@ -115,44 +120,51 @@ def pooled_deviation(first: Summary, second: Summary) -> float:
 
 
 def hedges_g(first: Summary, second: Summary) -> float:
-    """Return Hedges' g: the difference second - first in pooled standard deviations, corrected for small samples."""
+    """Return Hedges' g: the difference second - first in pooled standard deviations, corrected for small samples.
+
+    At least one of the deviations must not be zero.
+    """
     difference, pooled = second.mean - first.mean, pooled_deviation(first, second)
-    if pooled == 0:
-        return math.copysign(math.inf, difference) if difference else 0.0
     freedom = first.n + second.n - 2
     correction = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(freedom / 2)
     return correction * difference / pooled
 
 
 def welch_interval(first: Summary, second: Summary, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Welch's confidence interval of second - first, which does not assume equal variances."""
+    """Return Welch's confidence interval of second - first, which does not assume equal variances.
+
+    At least one of the deviations must not be zero.
+    """
     difference = second.mean - first.mean
     error, freedom = _standard_error(first, second)
-    if error == 0:
-        return difference, difference
     half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
     return difference - half, difference + half
 
 
 def agreement(measured: Summary, expected: Summary) -> tuple[float, float] | None:
-    """Return z and p of the difference between `measured` and `expected`; None below three seeds on a side.
+    """Return z and p of the difference between `measured` and `expected`.
+
+    None below three seeds on a side, or if both deviations are zero.
 
     z = (mean - mean') / sqrt(std^2 / n + std'^2 / n'). With few seeds z is not normally distributed. Therefore p is
     from Student's distribution with Satterthwaite's degrees of freedom, as in Welch's test. With two seeds the test has
     so little power that almost any result would agree.
     """
-    if min(measured.n, expected.n) < MIN_SEEDS:
+    if min(measured.n, expected.n) < MIN_SEEDS or _are_constant(measured, expected):
         return None
-    difference = measured.mean - expected.mean
     error, freedom = _standard_error(measured, expected)
-    if error == 0:
-        return (0.0, 1.0) if difference == 0 else (math.copysign(math.inf, difference), 0.0)
-    z = difference / error
+    z = (measured.mean - expected.mean) / error
     return z, float(2 * stats.t.sf(abs(z), freedom))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted by Holm's method (1979), which controls the family-wise error rate."""
+    """Return p-values adjusted by Holm's method (1979), which controls the family-wise error rate.
+
+    Raises ValueError if a p-value is NaN or otherwise not between 0 and 1: leave out comparisons without a test.
+    """
+    invalid = [p for p in p_values if not 0 <= p <= 1]
+    if invalid:
+        raise ValueError(f"{invalid[0]} is no p-value; leave out comparisons without a test")
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
@@ -205,6 +217,12 @@ def detectable_effect(n_first: int, n_second: int, power: float = 0.8, level: fl
     return float(optimize.brentq(missing_power, 0.0, highest))
 
 
+def are_equal(values: Sequence[float]) -> bool:
+    """Whether values are equal but for rounding, which differences of scores have."""
+    mean, std, _ = summarize(values)
+    return std <= 1e-9 * abs(mean)
+
+
 def _are_constant(*groups: Summary) -> bool:
     """Whether all deviations are zero, or so small that their fourth powers underflow in the degrees of freedom."""
     return max(group.std for group in groups) ** 4 == 0
@@ -212,8 +230,6 @@ def _are_constant(*groups: Summary) -> bool:
 
 def _standard_error(first: Summary, second: Summary) -> tuple[float, float]:
     """Return the standard error of the difference of means and its degrees of freedom (Welch and Satterthwaite)."""
-    if _are_constant(first, second):
-        return 0.0, math.inf
     parts = [group.std**2 / group.n for group in (first, second)]
     freedom = sum(parts) ** 2 / sum(part**2 / (group.n - 1) for part, group in zip(parts, (first, second)))
     return math.sqrt(sum(parts)), freedom

@@ -4,9 +4,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphgps_spse.reports.cells import MODEL_ORDER, Cell, format_number
+from graphgps_spse.reports.cells import MODEL_ORDER, UNNAMED, Cell, format_number
 from graphgps_spse.reports.comparison import Report
-from graphgps_spse.reports.paper import LITERATURE, Column, PrintedResult, paper_columns, read_paper_table
+from graphgps_spse.reports.paper import (
+    LITERATURE,
+    Column,
+    PrintedResult,
+    paper_columns,
+    printed_column,
+    read_paper_table,
+)
 
 MIN_RANKED = 4
 """Smallest number of entries in a column with ranks. In shorter columns every number would be coloured."""
@@ -44,13 +51,13 @@ class Row:
     label: str
     source: str
     """Source of the numbers."""
-    entries: dict[str, TableEntry]
-    """Name of a data set -> number."""
+    entries: dict[Column, TableEntry]
+    """Column, of one data set and metric -> number."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of models and columns of data sets."""
+    """Rows of models and columns of data sets; a data set of which cells report two metrics has two columns."""
 
     columns: list[Column]
     rows: list[Row]
@@ -72,19 +79,20 @@ CAPTION = (
 
 def build_table(report: Report, *, literature: bool = True) -> Table:
     """Return the table of a report. With `literature`, the table includes rows that the paper quotes."""
-    shown = {cell.column.dataset: cell.column for cell in report.cells}
-    columns = [column for column in paper_columns() if column.dataset in shown]
-    columns += [column for name, column in sorted(shown.items()) if column not in columns]
+    shown = {cell.column for cell in report.cells}
+    columns = [column for column in paper_columns() if column in shown]
+    columns += sorted(shown.difference(columns))
     rows = _literature_rows(columns) if literature else []
     return Table(columns, _with_ranks(columns, rows + _measured_rows(report)))
 
 
 def _literature_rows(columns: Sequence[Column]) -> list[Row]:
-    known, rows = {column.dataset for column in columns}, dict[str, Row]()
+    rows = dict[str, Row]()
     for printed in read_paper_table():
-        if printed.block in LITERATURE and printed.dataset in known:
+        column = printed_column(printed.dataset)
+        if printed.block in LITERATURE and column in columns:
             row = rows.setdefault(printed.model, Row(printed.block, printed.model, printed.source, {}))
-            row.entries[printed.dataset] = _printed_entry(printed)
+            row.entries[column] = _printed_entry(printed)
     return list(rows.values())
 
 
@@ -96,13 +104,13 @@ def _measured_rows(report: Report) -> list[Row]:
     """Return a row for each model and encoding. If several rows have the same label, their cells are listed."""
     rows: dict[tuple[str, int], list[Cell]] = {}
     for cell in sorted(report.cells, key=_row_order):
-        number = sum(c.first.dataset == cell.first.dataset for n in rows for c in rows[n] if n[0] == row_label(cell))
+        number = sum(c.column == cell.column for n in rows for c in rows[n] if n[0] == row_label(cell))
         rows.setdefault((row_label(cell), number), []).append(cell)
     several = {label for label, number in rows if number}
     measured = []
     for (label, _), cells in sorted(rows.items(), key=lambda item: (*_row_order(item[1][0])[:2], item[0][1])):
         names = f" [{', '.join(cell.label for cell in cells)}]" if label in several else ""
-        entries = {cell.first.dataset: _entry(cell, report) for cell in cells}
+        entries = {cell.column: _entry(cell, report) for cell in cells}
         measured.append(Row(f"compared, {cells[0].model}", label + names, "this report", entries))
     return measured
 
@@ -110,7 +118,7 @@ def _measured_rows(report: Report) -> list[Row]:
 def row_label(cell: Cell) -> str:
     """Return the name of model and encoding in the notation of the paper."""
     if cell.model == "GPS":
-        return f"GPS + {cell.encoding}" if cell.uses_paths else "GPS"
+        return f"GPS + {cell.encoding}" if cell.uses_paths or cell.other_encodings - UNNAMED else "GPS"
     return f"{cell.model}-{cell.encoding}"
 
 
@@ -121,7 +129,7 @@ def _row_order(cell: Cell) -> tuple[tuple[int, str], tuple[bool, str], str]:
 
 def _entry(cell: Cell, report: Report) -> TableEntry:
     mean, std, n = cell.summary
-    digits, better, stars = cell.column.digits, False, 0
+    digits, better, stars = cell.digits, False, 0
     validation = ["" if math.isnan(value) else format_number(value, digits) for value in cell.validation[:2]]
     for pair in report.pairs:
         if pair.gain is not None and cell is (pair.paths if pair.gain else pair.walks):
@@ -139,15 +147,15 @@ def _entry(cell: Cell, report: Report) -> TableEntry:
 def _with_ranks(columns: Sequence[Column], rows: list[Row]) -> list[Row]:
     """Set ranks in the paper's columns. Numbers that are equal as printed share a rank, as in the paper."""
     for column in columns:
-        numbers = [float(row.entries[column.dataset].mean) for row in rows if column.dataset in row.entries]
+        numbers = [float(row.entries[column].mean) for row in rows if column in row.entries]
         is_ranked = column in paper_columns() and len(numbers) >= MIN_RANKED
         values = sorted(set(numbers), reverse=column.direction == "max")[:3] if is_ranked else []
         ranked = []
         for row in rows:
-            entry = row.entries.get(column.dataset)
+            entry = row.entries.get(column)
             if entry is not None and float(entry.mean) in values:
                 changed = replace(entry, rank=values.index(float(entry.mean)) + 1)
-                row = replace(row, entries={**row.entries, column.dataset: changed})
+                row = replace(row, entries={**row.entries, column: changed})
             ranked.append(row)
         rows = ranked
     return rows

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 MODES = ("online", "offline")
 TEST = "spse_minus_rwse"
-"""Prefix of keys that compare a group with its counterpart."""
+"""Prefix of keys that compare a group with SPSE with its counterpart with random walks."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def read_aggregates(results_dir: Path) -> tuple[list[Aggregate], Report]:
     Raises DataError if there is no finished run.
     """
     report = build_report(collect_runs(results_dir))
-    pairs = {cell.label: pair for pair in report.pairs for cell in (pair.walks, pair.paths)}
+    pairs = {pair.paths.label: pair for pair in report.pairs}  # several cells with paths may share a cell with walks
     folder = str(results_dir.resolve())
     aggregates = [_aggregate(cell, pairs.get(cell.label), folder) for cell in report.cells]
     for group, count in Counter(aggregate.group for aggregate in aggregates).items():
@@ -130,7 +130,7 @@ def _numbers_of(cell: Cell) -> dict[str, float | None]:
 
 
 def _tests_of(pair: Pair) -> dict[str, float | None]:
-    """Return difference, interval, effect and p-values, which are the same for both cells of a pair."""
+    """Return difference, interval, effect and p-values of a pair."""
     c, scale = pair.comparison, pair.paths.column.scale
     low, high = (end / scale for end in c.interval) if c.interval else (None, None)
     values = {"difference": c.difference / scale, "low_95": low, "high_95": high, "hedges_g": c.hedges_g}

@@ -119,3 +119,31 @@ def test_epochs_metrics_and_resources():
 def test_written_cells_read_back(tmp_path):
     write_cell(tmp_path, [0.1])
     assert (tmp_path / "exp/0/result.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("scores", "text"),
+    [
+        ([2e-5, 2.1e-5, 2.2e-5], "0.0000210 ± 0.0000010"),
+        ([2e-5, 2e-5], "0.0000200 ± 0.0000000"),
+        ([1e-5], "0.0000100"),
+        ([0.5, 0.50002], "0.500010 ± 0.000014"),
+        ([0.52, 0.53], "0.5250 ± 0.0071"),
+        ([0.1, 0.1 + 2**-50], "0.1000 ± 0.0000"),  # equal but for rounding
+        ([0.0, 0.0], "0.0000 ± 0.0000"),
+        ([1e-60], "0.000000000000"),
+        ([12.0, 15.0], "13.5000 ± 2.1213"),
+    ],
+)
+def test_small_scores_have_more_decimals(scores, text):
+    small = cell(scores, dataset="mine")
+    assert small.format(small.summary) == text
+    paper = cell(scores)
+    assert paper.format(paper.summary).partition(" ")[0] == f"{sum(scores) / len(scores):.3f}"
+
+
+def test_a_cell_without_test_takes_its_decimals_from_validation():
+    trial = record(2e-5, dataset="mine", config={"train.evaluate_test": False})
+    del trial.best["test"]
+    of_search = Cell("exp", (RecordedRun(trial, None),), {})
+    assert of_search.format(of_search.validation) == "0.0000200"

@@ -9,6 +9,9 @@ from scipy import stats
 from graphgps_spse.errors import DataError
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
+from graphgps_spse.reports.figures import draw_figures
+from graphgps_spse.reports.markdown import report_text
+from graphgps_spse.reports.table import build_table
 
 WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
 
@@ -54,6 +57,19 @@ def test_two_seeds_are_shown_and_not_tested(tmp_path):
     assert pair.holm_p is None and pair.stars == 0 and pair.verdict == "no test: fewer than 3 seeds"
 
 
+def test_scores_that_do_not_vary_are_not_tested_and_noted(tmp_path):
+    write_pair(tmp_path / "trees", [0.7] * 3, [0.699999] * 3, model="LightGBM")
+    write_pair(tmp_path / "GRIT", WALKS, PATHS)
+    report = report_of(tmp_path)
+    grit, trees = report.pairs
+    assert trees.verdict == "no test: the scores do not vary" and trees.stars == 0 and trees.holm_p is None
+    assert grit.holm_p == grit.comparison.student_p  # the family has one test
+    notes = [note for note in report.notes if "all 3 seeds have the same test score" in note]
+    assert [note.partition(":")[0] for note in notes] == ["trees/zinc-RWSE", "trees/zinc-SPSE"]
+    assert "no test: the scores do not vary" in report_text(report, build_table(report))
+    assert "differences" in draw_figures(report, {})
+
+
 def test_several_candidates_are_told_apart_by_name(tmp_path):
     for stem in ("easy", "hard"):
         write_pair(tmp_path, WALKS, PATHS, stem=stem)
@@ -81,10 +97,12 @@ def test_walks_are_the_counterpart_where_there_are_others(tmp_path):
 
 def test_a_counterpart_without_walks_is_noted(tmp_path):
     write_cell(tmp_path, WALKS, name="zinc-LapPE", encoding="LapPE")
-    write_cell(tmp_path, PATHS, name="zinc-SPSE")
+    write_cell(tmp_path, PATHS, name="zinc-SPSE", encoding="LapPE+SPSE")
     report = report_of(tmp_path)
     assert [pair.walks.label for pair in report.pairs] == ["zinc-LapPE"]
-    assert report.notes == ["zinc-SPSE is compared with zinc-LapPE (LapPE), because no cell has RWSE"]
+    assert report.notes == [
+        "zinc-SPSE is compared with zinc-LapPE (LapPE), because no cell with the same other encodings has RWSE"
+    ]
 
 
 def test_other_data_is_not_compared(tmp_path):
@@ -140,15 +158,62 @@ def test_a_report_over_nothing_says_what_is_there(tmp_path):
         report_of(tmp_path)
 
 
-def test_what_else_differs_is_noted(tmp_path):
+def test_runs_that_differ_in_other_keys_are_not_a_pair(tmp_path):
     shared = {"optim.max_epoch": 10, "dataset.node_encoder_name": "A"}
     walks = shared | {"posenc_RRWP.enable": True}
     paths = shared | {"posenc_SPSE.enable": True, "dataset.node_encoder_name": "A+SPSE"}
-    write_cell(tmp_path / "same", WALKS, name="zinc-RWSE", encoding="RRWP", config=walks)
+    old = {"gt.layer_norm": False, "num_workers": 3}  # a neutral value and a runtime key, which old records hold
+    write_cell(tmp_path / "same", WALKS, name="zinc-RWSE", encoding="RRWP", config=walks | old)
     write_cell(tmp_path / "same", PATHS, name="zinc-SPSE", config=paths)
-    assert report_of(tmp_path).notes == []
+    report = report_of(tmp_path)
+    assert report.notes == [] and len(report.pairs) == 1
     write_cell(tmp_path / "other", PATHS, name="zinc-SPSE", config=paths | {"optim.max_epoch": 20})
-    assert any("optim.max_epoch 10 and 20" in note for note in report_of(tmp_path).notes)
+    report = report_of(tmp_path)
+    assert [pair.paths.label for pair in report.pairs] == ["same/zinc-SPSE"]
+    assert (
+        "other/zinc-SPSE: not compared with same/zinc-RWSE, because they differ in more than their encodings: "
+        "optim.max_epoch 10 and 20"
+    ) in report.notes
+
+
+def test_the_counterpart_has_the_same_other_keys(tmp_path):
+    for rate in (0.1, 0.2):
+        for name, encoding in (("a", "RRWP"), ("b", "SPSE")):
+            config = {"optim.base_lr": rate, "posenc_SPSE.enable": encoding == "SPSE"}
+            write_cell(tmp_path, WALKS, name=f"{name}-{rate}", encoding=encoding, config=config)
+    pairs = report_of(tmp_path).pairs
+    assert [(pair.walks.label, pair.paths.label) for pair in pairs] == [("a-0.1", "b-0.1"), ("a-0.2", "b-0.2")]
+
+
+@pytest.mark.parametrize(
+    ("others", "partner"),
+    [
+        (["RRWP"], None),
+        (["RRWP", "fingerprints"], "trees-fingerprints"),
+        (["RRWP", "fingerprints", "fingerprints+RRWP"], "trees-fingerprints+RRWP"),
+    ],
+)
+def test_paths_beside_another_encoding_are_compared_beside_the_same(tmp_path, others, partner):
+    for features in ["fingerprints+SPSE", *others]:
+        config = {"trees.features": features, "trees.rate": 0.1}
+        write_cell(tmp_path, WALKS, name=f"trees-{features}", encoding=features, model="LightGBM", config=config)
+    report = report_of(tmp_path)
+    assert [pair.walks.label for pair in report.pairs] == ([partner] if partner else [])
+    assert partner or any("has the same other encodings (fingerprints)" in note for note in report.notes)
+    labels = [row.label for row in build_table(report).rows if row.source == "this report"]
+    assert "LightGBM-fingerprints+SPSE" in labels and "LightGBM-SPSE" not in labels
+
+
+def test_paths_of_one_edge_are_bonds_and_no_path_counts(tmp_path):
+    for name, encoding, length in (("RRWP", "RRWP", 16), ("SPSE", "SPSE", 16), ("bonds", "SPSE", 1)):
+        config = {"posenc_SPSE.max_length": length}
+        write_cell(tmp_path, WALKS, name=f"GRIT-{name}", encoding=encoding, config=config)
+    report = report_of(tmp_path)
+    assert [(pair.walks.label, pair.paths.label) for pair in report.pairs] == [("GRIT-RRWP", "GRIT-SPSE")]
+    labels = [row.label for row in build_table(report).rows if row.source == "this report"]
+    assert labels == ["GRIT-RWSE", "GRIT-bonds", "GRIT-SPSE"]
+    (bonds,) = (cell for cell in report.cells if cell.label == "GRIT-bonds")
+    assert bonds.legend == "bonds (3 seeds)" and not bonds.uses_paths
 
 
 def test_seeds_of_different_code_are_noted(tmp_path):

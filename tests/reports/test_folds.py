@@ -7,8 +7,9 @@ import pytest
 from records import record, write_run
 from scipy.stats import t as t_distribution
 
+from graphgps_spse.files import with_digest
 from graphgps_spse.reports.collect import collect_runs
-from graphgps_spse.reports.comparison import build_report
+from graphgps_spse.reports.comparison import build_report, build_selection
 from graphgps_spse.reports.folds import cross_validations
 from graphgps_spse.reports.markdown import fold_rows, report_text
 from graphgps_spse.reports.outcome import outcome_lines
@@ -16,6 +17,7 @@ from graphgps_spse.reports.page import report_page
 from graphgps_spse.reports.report import fold_pairs_csv
 from graphgps_spse.reports.selection import describe_best
 from graphgps_spse.reports.table import build_table
+from graphgps_spse.sweeps.sweep import SCHEMA
 
 
 def write_fold(root, name, fold, scores, **config):
@@ -124,3 +126,78 @@ def test_standard_splits_have_no_corrected_test_because_their_sizes_are_unknown(
             write_run(tmp_path, result)
     (pair,) = build_report(collect_runs(tmp_path)).fold_pairs
     assert pair.student_p is not None and pair.corrected_p is None and "not folds of equal size" in pair.verdict
+
+
+@pytest.mark.parametrize("name", ["p-layers{}-split_index{}", "p-split_index{1}-layers{0}"])
+def test_the_place_of_the_fold_in_the_name_does_not_matter(tmp_path, name):
+    for fold, score in enumerate((0.7, 0.75, 0.8)):
+        for layers in (2, 4):
+            keys = {"dataset.split_mode": "cv-stratifiedkfold-3", "gt.layers": layers}
+            keys |= {"dataset.split_index": fold} if fold else {}
+            of_run = {"name": name.format(layers, fold), "dataset": "ENZYMES", "config": keys}
+            write_run(tmp_path, record(score - layers / 100, 0, **of_run, fingerprints={"train": f"f{fold}"}))
+    report = build_report(collect_runs(tmp_path))
+    assert [(found.label, found.folds) for found in cross_validations(report.cells)] == [
+        ("p-layers2", "3/3"),
+        ("p-layers4", "3/3"),
+    ]
+    (line,) = describe_best(report.cells)
+    assert line.startswith("ENZYMES: p-layers4 is the best of 2 configurations: mae 0.7100 ± 0.0500")
+    assert len(report.fold_pairs) == 1 and not any("not run on the same data" in note for note in report.notes)
+
+
+def test_a_configuration_with_the_word_fold_in_its_name_keeps_it(tmp_path):
+    for fold in range(2):
+        keys = {"dataset.split_mode": "file"} | ({"dataset.split_index": fold} if fold else {})
+        write_run(tmp_path, record(0.1, name=f"my-fold1-split_index{fold}-lr0.1", dataset="MUTAG", config=keys))
+    assert [found.label for found in cross_validations(build_report(collect_runs(tmp_path)).cells)] == [
+        "my-fold1-lr0.1"
+    ]
+
+
+def write_folds_of_file(root, encoding, number):
+    for fold in range(number):
+        keys = {"dataset.split_mode": "file", "posenc_SPSE.enable": encoding == "SPSE"}
+        keys |= {"dataset.split_index": fold} if fold else {}
+        name, prints = f"mutag-{encoding}-split_index{fold}", {"train": f"f{fold}"}
+        score = 0.1 * fold + 0.01 * fold**2 * (encoding == "SPSE")
+        write_run(root, record(score, name=name, encoding=encoding, dataset="MUTAG", config=keys, fingerprints=prints))
+
+
+def test_missing_folds_of_a_file_are_counted_and_named(tmp_path):
+    write_folds_of_file(tmp_path, "RWSE", 10)
+    write_folds_of_file(tmp_path, "SPSE", 7)
+    report = build_report(collect_runs(tmp_path))
+    assert {found.label: found.folds for found in cross_validations(report.cells)} == {
+        "mutag-RWSE": "10/10",
+        "mutag-SPSE": "7/10",
+    }
+    (pair,) = report.fold_pairs
+    assert sorted(pair.differences) == list(range(7))
+    note = "mutag-SPSE: 3 of 10 folds have no finished run (7, 8, 9), so its mean is over the other folds only"
+    assert note in report.notes and note in build_selection(collect_runs(tmp_path)).notes
+    (line,) = describe_best(report.cells)
+    assert "the best of 2 configurations" in line
+
+
+def test_folds_that_a_sweep_has_planned_are_missing_too(tmp_path):
+    write_folds_of_file(tmp_path, "SPSE", 3)
+    planned = [{"dir": f"mutag-SPSE-split_index{fold}/0", "sweeps": ["folds"]} for fold in range(5)]
+    (tmp_path / "sweep.json").write_text(json.dumps(with_digest({"schema": SCHEMA, "runs": planned})))
+    (found,) = cross_validations(build_report(collect_runs(tmp_path)).cells)
+    assert found.folds == "3/5"
+
+
+def test_a_fold_of_any_number_is_counted_without_listing_all(tmp_path):
+    write_run(tmp_path, record(name="a-split_index1000000000", config={"dataset.split_index": 10**9}))
+    (note,) = (note for note in build_report(collect_runs(tmp_path)).notes if "folds have no finished run" in note)
+    assert "1000000000 of 1000000001 folds" in note and "(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..)" in note
+
+
+def test_equal_differences_of_folds_are_not_tested(tmp_path):
+    for fold, score in enumerate((0.5, 0.6, 0.9)):
+        write_fold(tmp_path, "a", fold, [score])
+        write_fold(tmp_path, "b", fold, [score - 0.1], **{"gt.layers": 2})
+    (pair,) = build_report(collect_runs(tmp_path)).fold_pairs
+    assert (pair.student_p, pair.corrected_p, pair.holm_p, pair.interval) == (None,) * 4
+    assert pair.verdict == "no test: the differences do not vary"

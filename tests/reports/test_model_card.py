@@ -29,10 +29,19 @@ def test_a_card_is_never_replaced_and_a_run_without_a_result_is_an_error(tmp_pat
     assert load_script("model_card").main([str(folder)]) == 2
     assert "exists and is not replaced" in capsys.readouterr().err
     assert (folder / "MODEL_CARD.md").read_text() == "edited"
-    with pytest.raises(DataError, match=r"result\.json is not a valid result"):
+    with pytest.raises(DataError, match=r"holds no result\.json; name the folder of a finished run"):
         write_model_card(tmp_path)
+    with pytest.raises(DataError, match=r"typo is not a folder; name the folder of a finished run"):
+        write_model_card(tmp_path / "typo")
 
 
 def test_names_are_no_markup():
     text = model_card(record(name="a`b\n# c", dataset="<b>x|y</b>", encoding="*z*"), "results/a`b")
     assert "<b>" not in text and "\n# c" not in text and re.search(r"^# .*\\<b\\>x", text) and "`a'b # c`" in text
+
+
+def test_the_direction_is_that_of_the_metric_beside_it():
+    """The best epoch may be selected by a loss, whose direction is not that of the reported metric."""
+    result = record(0.9, metric="auc", direction="max", selection_metric="loss")
+    assert "the best by loss on validation. The reported metric is auc (higher is better)." in model_card(result, "r")
+    assert "the best by auc on validation (higher is better)." in model_card(record(metric="auc", direction="max"), "r")

@@ -10,10 +10,11 @@ import pytest
 from scipy import stats
 
 from graphgps_spse.reports.paper import (
+    column_of,
     differing_ranks,
     p_of_roundings,
-    paper_column,
     paper_columns,
+    printed_column,
     read_paper_table,
     recompute_stars,
 )
@@ -101,6 +102,10 @@ def test_colours_that_are_not_those_of_the_numbers():
 
 
 def test_columns():
-    assert paper_column("CLUSTER", "accuracy-SBM", "max").scale == 100
-    other = paper_column("Cycles", "accuracy", "max")
+    for dataset, metric, direction in (("CLUSTER", "accuracy-SBM", "max"), ("MNIST", "accuracy", "max")):
+        assert column_of(dataset, metric, direction, own_data=False) == printed_column(dataset)
+        assert printed_column(dataset).scale == 100
+        assert column_of(dataset, metric, direction, own_data=True) == (dataset, "", metric, direction, 1, 4)
+    assert column_of("ZINC", "r2", "max", own_data=False).metric == "r2"
+    other = column_of("Cycles", "accuracy", "max", own_data=False)
     assert (other.scale, other.digits, other.metric, other.direction) == (1, 4, "accuracy", "max")

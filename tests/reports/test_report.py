@@ -17,6 +17,7 @@ from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.latex import standalone
 from graphgps_spse.reports.markdown import report_text
+from graphgps_spse.reports.outcome import outcome_lines
 from graphgps_spse.reports.page import report_page
 from graphgps_spse.reports.report import cells_csv, make_report, pairs_csv, seeds_csv, table_csv
 from graphgps_spse.reports.table import build_table
@@ -63,11 +64,11 @@ def test_files_hold_every_digit(tmp_path):
     assert [float(row["val"]) for row in seeds] == WALKS + PATHS
     assert [float(row["score"]) for row in seeds] == WALKS + PATHS
     table = {row["model"]: row for row in rows_of(tmp_path / "out/table.csv")}
-    assert table["GRIT-SPSE"]["ZINC marks"] == "better **" and table["GRIT-RWSE"]["ZINC marks"] == ""
-    assert table["GraphViT"]["ZINC marks"] == "second"
-    assert (table["GRIT-SPSE"]["ZINC val"], table["GRIT-SPSE"]["ZINC val std"]) == ("0.210", "0.010")
-    assert table["GCN"]["ZINC val"] == ""
-    assert table["GRIT-SPSE"]["ZINC"] == "0.210" and table["GCN"]["source"].startswith("Kipf")
+    assert table["GRIT-SPSE"]["ZINC MAE marks"] == "better **" and table["GRIT-RWSE"]["ZINC MAE marks"] == ""
+    assert table["GraphViT"]["ZINC MAE marks"] == "second"
+    assert (table["GRIT-SPSE"]["ZINC MAE val"], table["GRIT-SPSE"]["ZINC MAE val std"]) == ("0.210", "0.010")
+    assert table["GCN"]["ZINC MAE val"] == ""
+    assert table["GRIT-SPSE"]["ZINC MAE"] == "0.210" and table["GCN"]["source"].startswith("Kipf")
 
 
 def test_script_reports_what_it_can_and_names_the_rest(call, tmp_path):
@@ -203,3 +204,13 @@ def test_paper_and_nothing_to_do(call):
     assert code == 0 and "2 stars differ" in out
     code, _, err = call()
     assert code == 2 and "name the folder of results, or --paper" in err
+
+
+def test_small_errors_and_their_differences_are_not_printed_as_zero(tmp_path):
+    write_pair(tmp_path, [2.0e-5, 2.1e-5, 2.2e-5], [1.0e-5, 1.1e-5, 1.2e-5], stem="mine", dataset="mine")
+    report = build_report(collect_runs(tmp_path))
+    table = build_table(report)
+    text = report_text(report, table)
+    assert "| 0.0000210 ± 0.0000010 |" in text and "| -0.0000100 |" in text
+    assert any("mine-SPSE - mine-RWSE: -0.0000100" in line for line in outcome_lines(report))
+    assert [entry.mean for row in table.rows for entry in row.entries.values()] == ["0.0000210", "0.0000110"]

@@ -8,7 +8,9 @@ from scripts_at import load_script
 
 from graphgps_spse.files import with_digest
 from graphgps_spse.reports.cells import Cell
-from graphgps_spse.reports.collect import RecordedRun
+from graphgps_spse.reports.collect import RecordedRun, collect_runs
+from graphgps_spse.reports.comparison import build_report
+from graphgps_spse.reports.markdown import selection_rows
 from graphgps_spse.reports.selection import describe_best, rank_on_validation
 from graphgps_spse.sweeps.manifest import SCHEMA
 
@@ -23,7 +25,7 @@ def test_each_data_set_and_direction_has_its_own_ranking():
         *(cell("a", 0.3, 0.1), cell("b", 0.2, 0.9), cell("c", 0.4, 0.0)),
         *(cell("d", 0.6, 0.1, **accuracy), cell("e", 0.7, 0.0, **accuracy)),
     ]
-    assert [[c.label for c in ranking] for ranking in rank_on_validation(cells)] == [["b", "a", "c"], ["e", "d"]]
+    assert [[c.label for c in ranking.cells] for ranking in rank_on_validation(cells)] == [["b", "a", "c"], ["e", "d"]]
     first, second = describe_best(cells)
     assert first.startswith("ZINC: b is the best of 3 configurations: mae 0.200 on validation, 0.900")
     assert second.startswith("Cycles: e is the best of 2 configurations: accuracy 0.7000 on validation, 0.0")
@@ -31,9 +33,31 @@ def test_each_data_set_and_direction_has_its_own_ranking():
 
 def test_what_has_no_validation_score_is_never_chosen():
     cells = [cell("broken", math.nan, 0.0), cell("sound", 0.5, 0.4)]
-    assert [c.label for c in rank_on_validation(cells)[0]] == ["sound", "broken"]
+    assert [c.label for c in rank_on_validation(cells)[0].cells] == ["sound", "broken"]
     assert describe_best(cells[:1]) == ["ZINC: no configuration has a finite mae on validation"]
     assert describe_best(cells[1:])[0].startswith("ZINC: sound is the only configuration: ")
+
+
+def test_scores_on_other_validation_data_are_not_ranked(tmp_path, capsys):
+    """Runs of the same data set by name, before and after its file was replaced."""
+    for name, score, digest in (("m-a", 0.5, "old"), ("m-b", 0.4, "new"), ("m-c", 0.3, "new")):
+        prints = {"train": digest, "val": digest, "test": digest}
+        for seed in range(2):
+            write_run(tmp_path, record(score, seed, name=name, dataset="my", fingerprints=prints))
+    assert load_script("report").main([str(tmp_path), "--select", "val"]) == 0
+    out, err = capsys.readouterr()
+    first, second = out.splitlines()
+    assert first.startswith("my, validation data 1 of 2: m-a is the only configuration: mae 0.5000")
+    assert second.startswith("my, validation data 2 of 2: m-c is the best of 2 configurations: mae 0.3000")
+    assert "notes: my: cells were not run on the same data: m-a / m-b, m-c" in err
+    report = build_report(collect_runs(tmp_path))
+    ((title, rows),) = selection_rows(report.cells)
+    assert title == "my, mae, validation data 2 of 2" and [row[1] for row in rows[1:]] == ["m-c", "m-b"]
+
+
+def test_other_training_data_do_not_change_what_validation_compares():
+    cells = [cell(name, 0.3, 0.1, fingerprints={"train": name, "val": "v", "test": "t"}) for name in "ab"]
+    assert [len(ranking.cells) for ranking in rank_on_validation(cells)] == [2]
 
 
 def test_runs_without_test_are_selected_and_are_not_called_missing(tmp_path, capsys):

@@ -46,9 +46,10 @@ def test_no_size_of_scores_is_beyond_a_test(scale):
         a, b = ({seed: value * scale for seed, value in enumerate(values)} for values in (first, second))
         found = compare_scores(a, b)
         for p in (found.student_p, found.welch_p, found.paired_p):
-            assert 0 <= p <= 1, (first, second)
-        assert not any(map(math.isnan, (found.hedges_g, *found.interval)))
-        z, p = agreement(summarize(list(a.values())), summarize(list(b.values())))
+            assert p is None or 0 <= p <= 1, (first, second)
+        assert (found.hedges_g is None) == (found.interval is None) == (found.student_p is None)
+        assert not any(map(math.isnan, (found.hedges_g or 0.0, *(found.interval or ()))))
+        z, p = agreement(summarize(list(a.values())), summarize(list(b.values()))) or (0.0, 1.0)
         assert 0 <= p <= 1 and not math.isnan(z)
 
 
@@ -101,17 +102,23 @@ def test_fewer_than_three_seeds_are_not_tested():
 
 
 @pytest.mark.filterwarnings("error")
-def test_constant_scores_have_an_answer():
-    flat, other = ({seed: value for seed in range(3)} for value in (0.5, 0.7))
-    same = compare_scores(flat, flat)
-    assert (same.student_p, same.welch_p, same.paired_p) == (1.0, 1.0, 1.0)
-    assert same.hedges_g == 0.0 and same.interval == (0.0, 0.0)
-    apart = compare_scores(other, flat)
-    assert (apart.student_p, apart.welch_p) == (0.0, 0.0) and apart.hedges_g == -math.inf
-    assert apart.interval == pytest.approx((-0.2, -0.2))
-    noisy = {0: 0.4, 1: 0.5, 2: 0.9}
+def test_constant_scores_are_not_tested():
+    flat, other = ({seed: value for seed in range(3)} for value in (0.7, 0.699999))
+    for first, second in ((flat, flat), (flat, other)):
+        found = compare_scores(first, second)
+        assert (found.student_p, found.welch_p, found.paired_p, found.hedges_g, found.interval) == (None,) * 5
+        assert found.detectable_g is not None and found.difference == pytest.approx(second[0] - first[0])
+    noisy = {0: 0.6, 1: 0.7, 2: 1.1}
     t = 0.1 / math.sqrt((0.2**2 + 0.1**2 + 0.3**2) / 2 / 2 * (2 / 3))  # one side constant: an ordinary test
     assert compare_scores(flat, noisy).student_p == pytest.approx(2 * stats.t.sf(t, 4))
+    shifted = {seed: score + 0.1 for seed, score in noisy.items()}  # differences that are equal but for rounding
+    assert compare_scores(noisy, shifted).paired_p is None and compare_scores(noisy, shifted).student_p is not None
+
+
+@pytest.mark.parametrize("value", [math.nan, -0.1, 1.5])
+def test_holm_refuses_what_is_no_p_value(value):
+    with pytest.raises(ValueError, match="is no p-value; leave out"):
+        holm([value, 3e-6])
 
 
 def test_holm_by_its_definition():
@@ -150,12 +157,11 @@ def test_agreement_is_welch_with_z_as_its_statistic():
     assert p == pytest.approx(stats.ttest_ind_from_stats(*measured, *expected, equal_var=False).pvalue)
     assert agreement(Summary(0.1, math.nan, 1), expected) is None
     assert agreement(Summary(0.9, 0.002, 2), expected) is None  # nothing is tested below three
-    assert agreement(Summary(1.0, 0.0, 3), Summary(1.0, 0.0, 3)) == (0.0, 1.0)
-    assert agreement(Summary(0.9, 0.0, 3), Summary(1.0, 0.0, 3)) == (-math.inf, 0.0)
+    assert agreement(Summary(0.9, 0.0, 3), Summary(1.0, 0.0, 3)) is None  # neither side varies
 
 
 def test_small_parts():
-    assert paired_t_test([0.1, 0.2]) is None and paired_t_test([0.0, 0.0, 0.0]) == 1.0
+    assert paired_t_test([0.1, 0.2]) is None and paired_t_test([0.0, 0.0, 0.0]) is None
     assert t_test(Summary(1, 1, 2), Summary(1, 1, 9), equal_variances=True) is None
     low, high = welch_interval(Summary(0.0, 1.0, 5), Summary(1.0, 1.0, 5), confidence=0.5)
     assert low < 1.0 < high and high - 1.0 == pytest.approx(1.0 - low)

@@ -1,13 +1,18 @@
 """The table in the paper's layout: rows, marks, ranks."""
 
 import numpy as np
+import pytest
 from records import write_cell, write_pair
 
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
-from graphgps_spse.reports.paper import paper_column, paper_columns, read_paper_table
+from graphgps_spse.reports.figures import draw_figures
+from graphgps_spse.reports.latex import latex_table
+from graphgps_spse.reports.paper import paper_columns, printed_column, read_paper_table
+from graphgps_spse.reports.report import table_csv
 from graphgps_spse.reports.table import build_table, format_number
 
+ZINC = printed_column("ZINC")
 MODELS = {"GPS": "GPSModel", "CSA": "CSAModel", "GRIT": "GritTransformer"}
 
 
@@ -31,25 +36,58 @@ def test_one_data_set(tmp_path):
     assert [column.dataset for column in table.columns] == ["ZINC"]
     assert [row.label for row in table.rows[-2:]] == ["GRIT-RWSE", "GRIT-SPSE"]
     assert [len(block) for block in table.blocks] == [5, 5, 2]
-    assert "Peptides" not in str(table) and row_of(table, "GCN").entries["ZINC"].text == "0.367 ± 0.011"
-    walks, paths = (row_of(table, f"GRIT-{e}").entries["ZINC"] for e in ("RWSE", "SPSE"))
+    assert "Peptides" not in str(table) and row_of(table, "GCN").entries[ZINC].text == "0.367 ± 0.011"
+    walks, paths = (row_of(table, f"GRIT-{e}").entries[ZINC] for e in ("RWSE", "SPSE"))
     assert (walks.text, walks.better, walks.stars, walks.rank, walks.seeds) == ("0.065 ± 0.005", False, 0, 2, "3/10")
     assert (paths.text, paths.better, paths.stars, paths.rank) == ("0.059 ± 0.001", True, 0, 1)
-    assert row_of(table, "GPS + GPSE").entries["ZINC"].rank == 2  # equal numbers share a rank
+    assert row_of(table, "GPS + GPSE").entries[ZINC].rank == 2  # equal numbers share a rank
 
 
 def test_a_data_set_of_ones_own_has_no_literature_and_no_ranks(tmp_path):
     write_pair(tmp_path, [0.5, 0.6, 0.7], [0.91, 0.92, 0.93], dataset="Cycles", metric="accuracy", direction="max")
     table = table_of(tmp_path)
     assert [row.label for row in table.rows] == ["GRIT-RWSE", "GRIT-SPSE"]
-    entry = table.rows[1].entries["Cycles"]
+    entry = table.rows[1].entries[table.columns[0]]
     assert (entry.text, entry.better, entry.stars, entry.rank) == ("0.9200 ± 0.0100", True, 2, 0)
+
+
+def test_metrics_of_one_data_set_have_columns_of_their_own(tmp_path):
+    write_cell(tmp_path, [0.52, 0.53, 0.54], name="GRIT-RRWP", encoding="RRWP", dataset="my")
+    r2 = {"dataset": "my", "metric": "r2", "direction": "max", "model": "GPSModel"}
+    write_cell(tmp_path, [0.81, 0.82, 0.83], name="GPS-SPSE", **r2)
+    report = build_report(collect_runs(tmp_path))
+    table = build_table(report)
+    assert [(c.dataset, c.metric, c.direction) for c in table.columns] == [("my", "mae", "min"), ("my", "r2", "max")]
+    found = {(row.label, c.metric): e.mean for row in table.rows for c, e in row.entries.items()}
+    assert found == {("GRIT-RWSE", "mae"): "0.5300", ("GPS + SPSE", "r2"): "0.8200"}
+    assert "my mae" in table_csv(table).splitlines()[0] and "my r2 val std" in table_csv(table).splitlines()[0]
+    assert r"mae $\downarrow$ & r2 $\uparrow$" in latex_table(table)
+    assert "my: cells report several metrics, which are not compared: mae: GRIT-RRWP; r2: GPS-SPSE" in report.notes
+    titles = [axes.get_title() for axes in draw_figures(report, {})["scores"].axes]
+    assert titles == ["my: test mae, lower is better", "my: test r2, higher is better"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metric": "r2", "direction": "max"},
+        {"config": {"dataset.format": "smiles"}},
+        {"sources": {"ZINC.csv": "9 bytes, d"}},
+    ],
+)
+def test_data_of_ones_own_with_the_name_of_the_papers_are_not_in_its_column(tmp_path, changes):
+    write_cell(tmp_path, [0.52, 0.53, 0.54], **changes)
+    table = table_of(tmp_path)
+    (column,) = table.columns
+    metric, direction = changes.get("metric", "mae"), changes.get("direction", "min")
+    assert column == ("ZINC", "", metric, direction, 1, 4)
+    assert [(row.label, row.entries[column].rank) for row in table.rows] == [("GRIT-SPSE", 0)]  # none of the literature
 
 
 def test_a_significant_loss_is_marked_on_the_better_one(tmp_path):
     write_pair(tmp_path, [0.20, 0.21, 0.22], [0.30, 0.31, 0.32])
     table = table_of(tmp_path, literature=False)
-    walks, paths = (row.entries["ZINC"] for row in table.rows)
+    walks, paths = (row.entries[ZINC] for row in table.rows)
     assert (walks.better, walks.stars) == (True, 2) and (paths.better, paths.stars) == (False, 0)
 
 
@@ -66,7 +104,7 @@ def test_the_papers_own_numbers_give_the_papers_table(tmp_path):
     places /= places.std(ddof=1)
     compared = [p for p in read_paper_table() if p.block == "compared"]
     for p in compared:
-        column = paper_column(p.dataset, "", "")
+        column = printed_column(p.dataset)
         mean, std, n = p.summary
         scores = (mean + std * places) / column.scale if n == 10 else [mean]
         metric = {"MAE": "mae", "AP": "ap", "Accuracy": "accuracy"}[column.metric]
@@ -83,14 +121,16 @@ def test_the_papers_own_numbers_give_the_papers_table(tmp_path):
         label = {"GPS": ("GPS", "GPS + SPSE")}.get(p.model, (f"{p.model}-RWSE", f"{p.model}-SPSE"))[
             p.encoding == "SPSE"
         ]
-        entry = row_of(table, label).entries[p.dataset]
+        entry = row_of(table, label).entries[printed_column(p.dataset)]
         assert (entry.mean, entry.std) == (p.mean, p.std)
         assert entry.better == p.underline, (label, p.dataset)
         if bool(entry.stars) != p.star:
             without_star.append((label, p.dataset))
     assert without_star == [("CSA-RWSE", "CLUSTER"), ("GRIT-RWSE", "CLUSTER")]
     ranks = {
-        (row.label, d): ("", "best", "second", "third")[e.rank] for row in table.rows for d, e in row.entries.items()
+        (row.label, c.dataset): ("", "best", "second", "third")[e.rank]
+        for row in table.rows
+        for c, e in row.entries.items()
     }
     for p in read_paper_table():
         if p.block != "compared" and (p.model, p.dataset) != ("GraphViT", "Peptides-func"):
