@@ -165,6 +165,10 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
             notes.append(
                 f"{paths.label} is compared with {what}, because no cell with the same other encodings has RWSE"
             )
+        differing = _differing_keys(walks, paths)
+        if differing:
+            values = ", ".join(f"{key} {one!r} and {other!r}" for key, (one, other) in differing.items())
+            notes.append(f"{walks.label} and {paths.label} differ in more than their encodings: {values}")
     tested = [pair.comparison.student_p for pair in pairs if pair.comparison.student_p is not None]
     adjusted = iter(holm(tested))
     adjusted_pairs = [
@@ -176,7 +180,7 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
 def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
     """Return the cell to compare `paths` with, or the reason why there is none.
 
-    Both differ in random walks and paths only, not in other encodings or keys.
+    Both have the same other encodings. Of several, a cell with the same other keys is chosen.
     """
     same = [c for c in cells if not c.uses_paths and (c.first.dataset, c.model) == (paths.first.dataset, paths.model)]
     if not same:
@@ -201,15 +205,13 @@ def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
 
 
 def _why_not_comparable(walks: Cell, paths: Cell) -> str:
-    """Return a difference between two cells that is not about walks and paths; empty if there is none."""
+    """Return what keeps the scores of two cells from being comparable; empty if nothing does."""
     if not walks.has_data_of(paths):
         return "their fingerprints differ"
     for what in ("metric", "direction"):
         if getattr(walks.first, what) != getattr(paths.first, what):
             return f"their {what} differ"
-    differing = _differing_keys(walks, paths)
-    values = [f"{key} {one!r} and {other!r}" for key, (one, other) in differing.items()]
-    return f"they differ in more than their encodings: {', '.join(values)}" if values else ""
+    return ""
 
 
 def _differing_keys(walks: Cell, paths: Cell) -> dict[str, tuple[Any, Any]]:
