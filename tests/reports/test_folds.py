@@ -17,7 +17,7 @@ from graphgps_spse.reports.page import report_page
 from graphgps_spse.reports.report import fold_pairs_csv
 from graphgps_spse.reports.selection import describe_best
 from graphgps_spse.reports.table import build_table
-from graphgps_spse.sweeps.sweep import SCHEMA
+from graphgps_spse.sweeps.manifest import SCHEMA
 
 
 def write_fold(root, name, fold, scores, **config):

@@ -362,7 +362,8 @@ def test_stopped_sweep_saves_exits_75_and_goes_on(lab, call):
     process = subprocess.Popen(command, cwd=lab, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     limit = time.monotonic() + 600
     while not (lab / "results/s/A/tiny/0/checkpoint.pt").exists():
-        assert process.poll() is None and time.monotonic() < limit
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < limit
         time.sleep(0.02)
     planned = call("--plan")[1]
     assert "1 running, 2 missing" in planned, planned
