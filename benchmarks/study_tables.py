@@ -93,11 +93,11 @@ def transformers(datasets: tuple[str, ...], suffix: str = "") -> Study:
     )
 
 
-def cycles() -> Study:
-    """Return the study of counting cycles, whose cells are named MODEL-ENCODING-CONFIGURATION."""
-    pairs = [(f"{model}-SPSE-{number}", f"{model}-RWSE-{number}") for model in ("CSA", "GRIT") for number in (1, 2, 3)]
+def cycles(models: tuple[str, ...], configurations: tuple[int, ...], record: str) -> Study:
+    """Return a study of counting cycles, whose cells are named MODEL-ENCODING-CONFIGURATION."""
+    pairs = [(f"{model}-SPSE-{number}", f"{model}-RWSE-{number}") for model in models for number in configurations]
     cells = tuple(cell for paths, walks in pairs for cell in (walks, paths))
-    return Study(("Cycles",), cells, tuple(pairs), min_seeds=10, record="cycles.json")
+    return Study(("Cycles",), cells, tuple(pairs), min_seeds=10, record=record)
 
 
 def blocks() -> Study:
@@ -119,7 +119,8 @@ STUDIES = {
     ),
     "transformers": transformers(("FreeSolv",)),
     "transformers, second design": transformers(MOLECULENET, suffix="-raw_norm_typenone"),
-    "cycles": cycles(),
+    "cycles": cycles(("CSA", "GRIT"), (1, 2, 3), "cycles.json"),
+    "cycles, longer": cycles(("CSA",), (1,), "cycles_longer.json"),
     "dense graphs": blocks(),
 }
 

@@ -235,7 +235,10 @@ def test_a_data_set_is_compared_when_all_its_cells_are_complete():
 
 def test_a_renewed_table_leaves_the_rest_of_the_page_as_it_is():
     study_tables = load_script("study_tables", "benchmarks")
-    record, studies = json.loads((RECORDS.parent / "cycles.json").read_text()), {"cycles": study_tables.cycles()}
+    record, studies = (
+        json.loads((RECORDS.parent / "cycles.json").read_text()),
+        {"cycles": study_tables.STUDIES["cycles"]},
+    )
     page = "a\n<!-- table: cycles -->\n<!-- end -->\nb\n<!-- table: other -->\nc\n<!-- end -->\n"
     renewed = study_tables.renew(page, record, studies)
     table = "\n\n".join(study_tables.tables(record, studies["cycles"]))
