@@ -8,7 +8,7 @@ import numpy as np
 
 from graphgps_spse.jit import kernel
 from graphgps_spse.ops.pair_layout import PairLayout
-from graphgps_spse.ops.threads import Visit, walk
+from graphgps_spse.ops.threads import walk_with_buffers
 
 Scratch = TypeVar("Scratch")
 
@@ -64,18 +64,7 @@ class Shares:
 
         The buffers are kept for the next walk with the same `key`, which must determine their shapes.
         """
-        kept, used = self._scratch.setdefault(key, []), []
-
-        def start() -> Visit[Share]:
-            try:
-                scratch = kept.pop()
-            except IndexError:
-                scratch = make_scratch()
-            used.append(scratch)
-            return lambda share: visit(share, scratch)
-
-        walk(self.shares, start)
-        kept.extend(used)
+        walk_with_buffers(self.shares, visit, make_scratch, self._scratch.setdefault(key, []))
 
     @cached_property
     def most_late(self) -> int:

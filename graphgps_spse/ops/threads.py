@@ -21,6 +21,7 @@ import torch
 from graphgps_spse.blas import single_threaded_blas
 
 Item = TypeVar("Item")
+Buffers = TypeVar("Buffers")
 Visit = Callable[[Item], None]
 
 _num_threads: ContextVar[int] = ContextVar("num_threads", default=1)
@@ -86,6 +87,28 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
             wait(futures)  # they write to memory of the caller
         for future in futures:
             future.result()
+
+
+def walk_with_buffers(
+    items: Sequence[Item], visit: Callable[[Item, Buffers], None], make: Callable[[], Buffers], kept: list[Buffers]
+) -> None:
+    """Visit all items as `walk` does, each thread with scratch buffers of its own.
+
+    A thread takes buffers from `kept`, or makes them if there are none. All buffers are in `kept` afterwards, for the
+    next walk.
+    """
+    used: list[Buffers] = []
+
+    def start() -> Visit[Item]:
+        try:
+            buffers = kept.pop()
+        except IndexError:
+            buffers = make()
+        used.append(buffers)
+        return lambda item: visit(item, buffers)
+
+    walk(items, start)
+    kept.extend(used)
 
 
 @cache  # kept for all walks of a process, as starting threads takes longer than a small chunk

@@ -18,12 +18,12 @@ from graphgps_spse.ops.graph_attention.cpu_kernels import TILE, Attended, Mask, 
 from graphgps_spse.ops.graph_attention.node_blocks import NodeBlocks
 from graphgps_spse.ops.numba_kernels import arrays, numbers, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
-from graphgps_spse.ops.threads import Visit, walk
+from graphgps_spse.ops.threads import walk_with_buffers
 
 __all__ = ["graph_attention", "prepare", "attend_in_units", "unsupported"]
 
 PAIRS_PER_SHARE, MOST_SHARES = 8192, 16
-"""So many pairs, of one head, are worth the time to start a kernel; so many threads can work at once."""
+"""Least number of pairs of one head in a share, as each share calls a kernel, and largest number of shares."""
 
 
 def graph_attention(given: GraphAttentionInput) -> Tensor:
@@ -112,19 +112,13 @@ class _UnitAttention(torch.autograd.Function):
 
 def _walk(units: _Units, num_heads: int, qkv: Tensor, visit: Callable[[int, int, UnitBuffers], None]) -> None:
     """Let threads visit the shares, each with buffers of its own."""
-    dim_head, used = qkv.shape[1] // (3 * num_heads), []
-    kept = units.scratch.setdefault((dim_head, qkv.dtype), [])
-
-    def start() -> Visit[tuple[int, int]]:
-        try:
-            scratch = kept.pop()
-        except IndexError:
-            scratch = _scratch(int(units.graphs_B3[:, 1].max(initial=0)), dim_head, qkv)
-        used.append(scratch)
-        return lambda share: visit(*share, scratch)
-
-    walk(units.shares, start)
-    kept.extend(used)
+    dim_head = qkv.shape[1] // (3 * num_heads)
+    walk_with_buffers(
+        units.shares,
+        lambda share, buffers: visit(*share, buffers),
+        lambda: _scratch(int(units.graphs_B3[:, 1].max(initial=0)), dim_head, qkv),
+        units.scratch.setdefault((dim_head, qkv.dtype), []),
+    )
 
 
 def _scratch(most_nodes: int, dim_head: int, like: Tensor) -> UnitBuffers:

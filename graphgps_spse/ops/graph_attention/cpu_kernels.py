@@ -112,9 +112,8 @@ def forward(first, last, graphs_B3, num_heads, qkv, terms, mask, attended, scrat
     C = D // num_heads
     scale = qkv.dtype.type(1 / np.sqrt(C))
     for number in range(first, last):
-        g, h = number // num_heads, number % num_heads
-        unit = Unit(h, graphs_B3[g, 0], graphs_B3[g, 1], graphs_B3[g, 2])
-        n, f, s, y_t = unit.num_nodes, unit.first_node, scratch.score, scratch.sum_t
+        unit = unit_of(number, graphs_B3, num_heads)
+        h, n, f, s, y_t = unit.head, unit.num_nodes, unit.first_node, scratch.score, scratch.sum_t
         copy_rows(qkv, f, n, D + h * C, C, scratch.k)
         copy_transposed(qkv, f, n, padded(n, 8), 2 * D + h * C, C, one, scratch.v_t)
         for t in range(0, n, TILE):
@@ -143,10 +142,8 @@ def backward(first, last, graphs_B3, num_heads, qkv, terms, mask, attended, grad
     C = D // num_heads
     scale = qkv.dtype.type(1 / np.sqrt(C))
     for number in range(first, last):
-        g, h = number // num_heads, number % num_heads
-        unit = Unit(h, graphs_B3[g, 0], graphs_B3[g, 1], graphs_B3[g, 2])
-        n, f = unit.num_nodes, unit.first_node
-        width = padded(n, 8)
+        unit = unit_of(number, graphs_B3, num_heads)
+        h, n, f, width = unit.head, unit.num_nodes, unit.first_node, padded(unit.num_nodes, 8)
         copy_rows(qkv, f, n, D + h * C, C, scratch.k)
         copy_transposed(qkv, f, n, width, D + h * C, C, scale, scratch.k_t)
         copy_rows(qkv, f, n, 2 * D + h * C, C, scratch.v)
@@ -167,6 +164,13 @@ def backward(first, last, graphs_B3, num_heads, qkv, terms, mask, attended, grad
             accumulate(scratch.grad_y_t, scratch.by_query, scratch.grad_v_t, C, tile.width, width)
         write_transposed(scratch.grad_k_t, f, n, D + h * C, C, grad_qkv)
         write_transposed(scratch.grad_v_t, f, n, 2 * D + h * C, C, grad_qkv)
+
+
+@part
+def unit_of(number, graphs_B3, num_heads):
+    """Return the unit with this number: the heads of a graph follow each other."""
+    g, h = number // num_heads, number % num_heads
+    return Unit(h, graphs_B3[g, 0], graphs_B3[g, 1], graphs_B3[g, 2])
 
 
 @part
