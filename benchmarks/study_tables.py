@@ -39,9 +39,11 @@ from graphgps_spse.results import SPLITS, RunResult, check_one_cell, is_measurem
 log = logging.getLogger(__name__)
 
 METRICS = dict.fromkeys(("ESOL", "FreeSolv", "Lipophilicity"), "rmse") | dict.fromkeys(("BACE", "BBBP"), "auc")
-METRICS |= {"Peptides-func": "ap", "Cycles": "accuracy"}
+METRICS |= {"Peptides-func": "ap", "Cycles": "accuracy", "ZINC": "mae"}
 METRICS |= dict.fromkeys(("CLUSTER-generated", "PATTERN-generated"), "accuracy-SBM")
 """Data set -> the metric of its design."""
+ERRORS = ("rmse", "mae")
+"""Metrics of which less is better."""
 PACKAGES = ("python", "torch", "numpy", "chemprop")
 """What a record names with its version."""
 MOLECULENET = ("ESOL", "FreeSolv", "Lipophilicity", "BACE", "BBBP")
@@ -108,6 +110,14 @@ def blocks() -> Study:
     return Study(("CLUSTER-generated", "PATTERN-generated"), cells, compared, min_seeds=10, record="blocks.json")
 
 
+def zinc() -> Study:
+    """Return the study of ZINC with a short schedule, whose cells are named MODEL-ENCODING."""
+    models = ("GPS", "GRIT")
+    cells = tuple(f"{model}-{encoding}" for model in models for encoding in ("RRWP", "SPSE", "RRWP+SPSE"))
+    compared = tuple((f"{model}-{name}", f"{model}-RRWP") for model in models for name in ("SPSE", "RRWP+SPSE"))
+    return Study(("ZINC",), cells, compared, min_seeds=5, record="zinc_short.json")
+
+
 STUDIES = {
     "trees of peptides": Study(("Peptides-func",), TREES, TREE_COMPARISONS),
     "trees of molecules": Study(MOLECULENET, TREES, TREE_COMPARISONS, ranked=TREES),
@@ -122,6 +132,7 @@ STUDIES = {
     "cycles": cycles(("CSA", "GRIT"), (1, 2, 3), "cycles.json"),
     "cycles, longer": cycles(("CSA",), (1,), "cycles_longer.json"),
     "dense graphs": blocks(),
+    "ZINC, short schedule": zinc(),
 }
 
 Scores = Mapping[tuple[str, str], Mapping[int, float]]
@@ -143,7 +154,7 @@ class Row:
         """Better, worse or not significant, by the corrected p-value."""
         if self.p_holm > 0.05:
             return "not significant"
-        return "better" if (self.comparison.difference < 0) == (METRICS[self.dataset] == "rmse") else "worse"
+        return "better" if (self.comparison.difference < 0) == (METRICS[self.dataset] in ERRORS) else "worse"
 
 
 def cell_of(result: RunResult) -> str:
@@ -255,7 +266,7 @@ def ranks_line(scores: Scores, study: Study) -> str | None:
     if not study.ranked or min(len(by_seed) for row in cases for by_seed in row) < study.min_seeds:
         return None
     means = [[summarize(list(by_seed.values())).mean for by_seed in row] for row in cases]
-    found = rank_models(means, [METRICS[dataset] != "rmse" for dataset in study.datasets])
+    found = rank_models(means, [METRICS[dataset] not in ERRORS for dataset in study.datasets])
     ranked = sorted(zip(found.mean, (cell.removesuffix(study.suffix) for cell in study.ranked)))
     return (
         f"Mean ranks over {len(cases)} data sets: {', '.join(f'{cell} {mean:.1f}' for mean, cell in ranked)}. "

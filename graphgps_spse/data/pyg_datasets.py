@@ -228,7 +228,7 @@ class PyGDataset:
             level=self.level,
             task=task,
             num_targets=y.shape[1],
-            num_classes={"regression": 0, "multilabel": 2}.get(task, int(y.max()) + 1),
+            num_classes=int(y.max()) + 1 if task == "classification" else {"regression": 0, "multilabel": 2}[task],
             metric=METRICS[task],
             node_input=_describe_input(arrays[f"{key}.x"]),
             edge_input=_describe_input(arrays.get(f"{key}.edge_attr")),

@@ -277,6 +277,24 @@ def test_labels_of_nodes_are_floats(tmp_path, monkeypatch):
     assert torch.equal(y_3NT.nansum(0), (torch.arange(20).reshape(10, 2) % 3 % 2).float())
 
 
+def test_unknown_targets_of_a_regression_are_kept(tmp_path, monkeypatch):
+    import torch_geometric.datasets
+    from torch_geometric.data import Data
+
+    class Heats(list):
+        """Graphs with two real targets each, of which some are unknown."""
+
+        def __init__(self, root):
+            edges, targets = torch.tensor([[0, 1], [1, 0]]), [[k, torch.nan if k % 2 else 1] for k in range(9)]
+            super().__init__(Data(x=torch.zeros(2, 1), edge_index=edges, y=torch.tensor([row])) for row in targets)
+
+    monkeypatch.setattr(torch_geometric.datasets, "Heats", Heats, raising=False)
+    words = ("dataset.pyg.level=graph", "dataset.pyg.task=regression", "dataset.split_mode=random")
+    dataset = open_data(tmp_path, "PyG-Heats", "none", *words, "dataset.trust_data=True")
+    unknown = torch.cat([graphs.y.isnan() for graphs in load_splits(dataset).values()])
+    assert unknown.sum(0).tolist() == [0, 4] and dataset.spec.num_classes == 0
+
+
 def test_a_failed_download_says_which_file_to_put_where(tmp_path, monkeypatch):
     def refuse(*_args, **_kwargs):
         raise urllib.error.URLError("no route to host")

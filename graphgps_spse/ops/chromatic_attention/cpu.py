@@ -22,7 +22,7 @@ from graphgps_spse.ops.pair_layout import PairLayout
 
 __all__ = ["chromatic_attention", "prepare", "unsupported"]
 
-CHUNK_ROWS = 2048
+CHUNK_ROWS = 1024
 
 
 def chromatic_attention(given: ChromaticInput) -> Tensor:
