@@ -3,7 +3,8 @@
 python scripts/brec.py brec.g6.gz --pairs 110-159 --seeds 2 --out brec --cfg configs/studies/brec-GRIT-SPSE.yaml
 Graphs 2i and 2i+1 of the file are pair i. Each model and seed has a record, OUT/MODEL-ENCODING-SEED.json, which is
 written after every pair. The same command continues after a stop. `--table CSV` prints the records of OUT: the CSV has
-one row per pair, with a column family.
+one row per pair, with a column family. `--compare SPSE RRWP "strongly regular"` adds McNemar's exact test between two
+encodings over the pairs of one family, for each model and seed, with Holm's correction over the models.
 """
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
@@ -25,6 +26,8 @@ from graphgps_spse.command import run_command
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.files import write_json
 from graphgps_spse.graph_files import read_graphs
+from graphgps_spse.reports.markdown import format_p, markdown_table
+from graphgps_spse.reports.stats import holm, mcnemar
 
 
 def parse_pairs(text: str) -> list[int]:
@@ -106,6 +109,32 @@ def table(folder: Path, families: list[str]) -> str:
     return "\n".join(lines)
 
 
+def comparison_table(folder: Path, families: list[str], first: str, second: str, family: str) -> str:
+    """Return a Markdown table that compares two encodings over the pairs of one family, a row per model and seed.
+
+    Only models and seeds whose records have all these pairs for both encodings are compared. Raises DataError if
+    there are none.
+    """
+    numbers = [str(number) for number, name in enumerate(families) if name == family]
+    told: dict[tuple[int, str], dict[str, list[bool]]] = {}
+    for record in map(read_record, sorted(folder.glob("*.json"))):
+        model, _, encoding = record["name"].partition("-")
+        if numbers and all(number in record["pairs"] for number in numbers):
+            distinguished = [record["pairs"][number]["distinguished"] for number in numbers]
+            told.setdefault((record["seed"], model), {})[encoding] = distinguished
+    found = {key: mcnemar(of[first], of[second]) for key, of in sorted(told.items()) if first in of and second in of}
+    if not found:
+        raise DataError(f"{folder} has no model with {first} and {second} and all pairs of the family {family!r}")
+    rows = []
+    for seed in sorted({seed for seed, _ in found}):
+        tests = {model: test for (number, model), test in found.items() if number == seed}
+        for (model, test), corrected in zip(tests.items(), holm([test.p for test in tests.values()])):
+            counts = [str(test.only_first), str(test.only_second)]
+            rows.append([model, str(seed), str(len(numbers)), *counts, format_p(test.p), format_p(corrected)])
+    head = ["model", "seed", f"{family} pairs", f"only {first}", f"only {second}", "McNemar", "holm"]
+    return "\n".join(markdown_table(head, rows))
+
+
 def read_families(path: Path) -> list[str]:
     """Return the column family of a CSV. Raises DataError if it is missing."""
     try:
@@ -126,14 +155,21 @@ def main() -> int:
     parser.add_argument("--learning-rate", type=float, help="learning rate (default: that of the protocol)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the records")
     parser.add_argument("--table", type=Path, metavar="CSV", help="print a table of the records")
+    compared = ("FIRST", "SECOND", "FAMILY")
+    parser.add_argument("--compare", nargs=3, metavar=compared, help="with --table: compare two encodings")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="keys that differ from the configuration")
     asked = parser.parse_intermixed_args()
     if asked.table is None and (asked.graphs is None or asked.cfg is None):
         parser.error("name a file of graphs and --cfg, or a CSV with --table")
+    if asked.compare is not None and asked.table is None:
+        parser.error("--compare needs --table CSV")
 
     def work() -> None:
         if asked.table is not None:
-            print(table(asked.out, read_families(asked.table)))
+            families = read_families(asked.table)
+            print(table(asked.out, families))
+            if asked.compare is not None:
+                print("\n" + comparison_table(asked.out, families, *asked.compare))
             return
         import torch
 

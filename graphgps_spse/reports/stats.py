@@ -172,6 +172,25 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+class McNemar(NamedTuple):
+    """Comparison of two methods by their successes on the same cases."""
+
+    only_first: int
+    """Cases in which only the first succeeds."""
+    only_second: int
+    """Cases in which only the second succeeds."""
+    p: float
+    """p-value of McNemar's exact two-sided test (1947); 1 if no case tells the methods apart."""
+
+
+def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
+    """Compare successes, one for each case and in the same order. Raises ValueError if their numbers differ."""
+    only_first = sum(a and not b for a, b in zip(first, second, strict=True))
+    only_second = sum(b and not a for a, b in zip(first, second))
+    p = float(stats.binomtest(only_first, only_first + only_second).pvalue) if only_first or only_second else 1.0
+    return McNemar(only_first, only_second, p)
+
+
 @dataclass(frozen=True)
 class Ranks:
     """Ranks of several models over several data sets."""

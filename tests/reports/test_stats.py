@@ -14,6 +14,7 @@ from graphgps_spse.reports.stats import (
     detectable_effect,
     hedges_g,
     holm,
+    mcnemar,
     paired_t_test,
     rank_models,
     summarize,
@@ -140,6 +141,17 @@ def test_holm_by_its_definition():
     for size in (1, 2, 5, 21):
         p_values = (rng.random(size) ** 3).tolist()
         assert holm(p_values) == pytest.approx(slow(p_values))
+
+
+def test_mcnemar_counts_the_cases_that_one_side_wins():
+    first, second = [True] * 7 + [False] * 3, [True] * 2 + [False] * 7 + [True]
+    found = mcnemar(first, second)
+    assert (found.only_first, found.only_second) == (5, 1)
+    by_hand = 2 * (1 + 6) / 2**6  # at most one of six, in both tails
+    assert found.p == pytest.approx(by_hand) and mcnemar(second, first).p == pytest.approx(by_hand)
+    assert mcnemar([True, False], [True, False]) == (0, 0, 1.0)
+    with pytest.raises(ValueError, match="zip"):
+        mcnemar([True], [])
 
 
 def test_detectable_effect_has_the_power_it_says():
