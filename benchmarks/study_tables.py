@@ -64,7 +64,7 @@ class Study:
     min_seeds: int = MIN_SEEDS
     """Both sides of a comparison need this many seeds."""
     suffix: str = ""
-    """End of the names of cells that tables leave out."""
+    """End of the names of the study's own cells, which tables leave out. Other cells are shown beside them."""
     ranked: tuple[str, ...] = ()
     """Cells that are ranked once all have `min_seeds` seeds on all data sets."""
     only_complete: bool = False
@@ -277,7 +277,8 @@ def ranks_line(scores: Scores, study: Study) -> str | None:
 def tables(record: Mapping[str, Any], study: Study) -> Iterator[str]:
     """Yield the scores, the comparisons, the ranks and the scores by target of one study as Markdown."""
     scores = read_scores(record)
-    known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in study.cells)]
+    own = [cell for cell in study.cells if cell.endswith(study.suffix)]
+    known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in own)]
     head = ["", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
     rows = [
         [cell.removesuffix(study.suffix), *(_cell(scores.get((dataset, cell), {})) for dataset in known)]

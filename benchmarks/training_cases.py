@@ -58,15 +58,18 @@ HOSTS = {  # folder of configurations, and overrides
 }
 
 
-def load(model: str, family: str, dropout: bool) -> Config:
-    """Return the shipped configuration with random walks, without dropout for comparisons."""
-    if model in HOSTS:
-        folder, overrides, no_dropout = HOSTS[model]
-        return load_config(
-            ROOT / "configs" / folder / f"{family}-RRWP.yaml", [*overrides, *([] if dropout else no_dropout)]
-        )
-    overrides = [] if dropout else ["gt.dropout=0.0", "gt.attn_dropout=0.0"]
-    return load_config(ROOT / "configs" / model / f"{family}-RWSE.yaml", overrides)
+def load(model: str, family: str, dropout: bool, kernels: str = "auto") -> Config:
+    """Return the shipped configuration with random walks, without dropout for comparisons.
+
+    `kernels` is `train.kernels`; message passing has no such key.
+    """
+    folder, overrides, no_dropout = HOSTS.get(model, (model, [], ["gt.dropout=0.0", "gt.attn_dropout=0.0"]))
+    overrides = [
+        *overrides,
+        *([] if dropout else no_dropout),
+        *([] if kernels == "auto" else [f"train.kernels={kernels}"]),
+    ]
+    return load_config(ROOT / "configs" / folder / f"{family}-{'RRWP' if model in HOSTS else 'RWSE'}.yaml", overrides)
 
 
 def spec_of(cfg: Config, family: Family) -> DatasetSpec:
