@@ -116,7 +116,7 @@ def run(
         environment |= {"kernels": first_batch} if first_batch else {}
 
         # Fit, or evaluate the best epoch again.
-        meter = ResourceMeter(device)
+        meter = ResourceMeter(device, resumed=run_dir.has_begun)
         trainer = Trainer(
             model=parts.model,
             task=parts.task,

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,8 @@ from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
 from graphgps_spse.results import RunResult
 from graphgps_spse.run import run_seeds
-from graphgps_spse.training.history import WALL_TIME_KEYS
+from graphgps_spse.training import resources
+from graphgps_spse.training.history import WALL_TIME_KEYS, EpochRecord
 from graphgps_spse.training.progress_bar import ProgressBar
 
 
@@ -158,6 +160,18 @@ def test_an_interrupted_run_resumes_to_the_same_bits(trained, tmp_path, monkeypa
     again = gs.train(config, changes)
     assert again.is_finished and again.path == run.path
     pd.testing.assert_frame_equal(values_of(again.curve()), values_of(trained.curve()), check_exact=True)
+
+
+def test_a_run_resumed_within_its_first_epoch_does_not_claim_all_of_its_energy(tmp_path, monkeypatch):
+    config, changes = lay(tmp_path), {**places(tmp_path, "r"), "train.log_interval": 1}
+    monkeypatch.setattr(resources, "find_counters", lambda device: [resources.EnergyCounter("c", time.monotonic_ns, 1)])
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressBar, "progress", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(StoppedError, match="in epoch 0, step 1"):
+            gs.train(config, changes, progress=True)
+    monkeypatch.setattr(EpochRecord, "seconds", 0.0)  # the session takes longer than all epochs
+    result = RunResult.read(gs.train(config, changes).path / "result.json")
+    assert result.resources["energy_joules"] > 0 and result.resources["energy_whole_run"] is False
 
 
 def test_a_bar_is_shown_on_request(tmp_path, capfd):

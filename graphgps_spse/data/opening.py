@@ -63,18 +63,22 @@ def _input_of(values: Tensor | None, declared: InputSpec) -> InputSpec | str:
 
 
 def check_classes(graphs: GraphDataset, num_classes: int) -> None:
-    """Raise DataError, naming the graph, for a target outside 0 to num_classes - 1.
+    """Raise DataError, naming the graph, for a target that is not one of the whole numbers 0 to num_classes - 1.
 
     NaN is an unknown target, and so is -1 where targets are integers.
     """
-    least = -1 if graphs.may_miss_targets and not graphs.y.is_floating_point() else 0
-    wrong = ((graphs.y < least) | (graphs.y >= num_classes)).any(1) if num_classes else None
-    if wrong is not None and bool(wrong.any()):
+    if not num_classes:
+        return
+    is_real = graphs.y.is_floating_point()
+    wrong = ((graphs.y < (-1 if graphs.may_miss_targets and not is_real else 0)) | (graphs.y >= num_classes)).any(1)
+    if is_real:
+        wrong |= ((graphs.y != graphs.y.floor()) & ~torch.isnan(graphs.y)).any(1)
+    if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         graph = int(torch.searchsorted(graphs.node_ptr, row, right=True)) - 1 if graphs.level == "node" else row
         raise DataError(
             f"{graphs.source or graphs.name}, {graphs.split} split, graph {graph}: the target {graphs.y[row].tolist()} "
-            f"is outside the classes 0 to {num_classes - 1} of this data set (num_classes {num_classes})"
+            f"is not one of the classes 0 to {num_classes - 1} of this data set (num_classes {num_classes})"
         )
 
 

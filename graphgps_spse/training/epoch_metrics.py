@@ -44,7 +44,7 @@ class EpochMetrics:
     def mean_loss(self) -> float:
         """Return the mean loss over graphs, or over known targets of graphs if some are unknown.
 
-        Node-level batches are weighted by graphs, too, not by nodes.
+        Node-level batches are weighted by graphs, too, not by nodes, times the share of nodes with a known target.
         """
         return self.loss_sum.item() / (self.weight_sum.item() or 1.0)
 

@@ -29,7 +29,7 @@ class Prediction(NamedTuple):
     index_B: Tensor
     """The number of each graph in its split."""
     known: Tensor | float
-    """Share of the targets of graphs that are known."""
+    """Share of the targets that are known."""
 
 
 class Predictor:

@@ -51,17 +51,20 @@ class EnergyCounter:
 class ResourceMeter(Logger):
     """Measures memory and energy of this session of a training. `record()` goes into result.json."""
 
-    def __init__(self, device: torch.device, counters: Sequence[EnergyCounter] | None = None) -> None:
+    def __init__(
+        self, device: torch.device, counters: Sequence[EnergyCounter] | None = None, *, resumed: bool = False
+    ) -> None:
+        """`resumed`: an earlier session has left a checkpoint. Its energy is unknown, even if it finished no epoch."""
         self.device = device
         self.counters = list(counters) if counters is not None else find_counters(device)
         self._started = time.monotonic()
         self._seconds = 0.0
         self._whole = False
-        self._resumed = False
+        self._resumed = resumed
 
     def start(self, history: Sequence[EpochRecord]) -> None:
         """Start measuring."""
-        self._resumed = bool(history)
+        self._resumed = self._resumed or bool(history)
         self._started = time.monotonic()
         for counter in self.counters:
             counter.update()

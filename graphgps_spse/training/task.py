@@ -199,8 +199,8 @@ class Task(ABC):
             self.class_weights_TC = weights_TC.to(device)
 
     def known_share(self, y: Tensor) -> Tensor | float:
-        """Return the share of known targets among y [B, T] of graphs, a float64 scalar; 1 if none can be missing."""
-        if self.spec.level != "graph" or not self.spec.may_miss_targets:
+        """Return the share of known targets among y [R, T] of graphs or nodes, a float64 scalar; 1 if all are known."""
+        if self.spec.level == "pair" or not self.spec.may_miss_targets:
             return 1.0
         return 1 - is_unknown(y, of_classes=self.spec.num_classes > 0).double().mean()
 

@@ -148,8 +148,14 @@ def test_a_split_without_a_known_target_is_named():
 def test_a_class_beyond_the_number_of_classes_is_named():
     graphs = make_dataset(y=torch.tensor([[0], [2], [3]]))
     check_classes(graphs, 4)
-    with pytest.raises(DataError, match=r"graph 2: the target \[3\] is outside the classes 0 to 2"):
+    with pytest.raises(DataError, match=r"graph 2: the target \[3\] is not one of the classes 0 to 2"):
         check_classes(graphs, 3)
+
+
+def test_a_part_of_a_label_is_refused():
+    check_classes(make_dataset(y=torch.tensor([[0.0], [1.0], [torch.nan]]), may_miss_targets=True), 2)
+    with pytest.raises(DataError, match=r"graph 1: the target \[0.5\] is not one of the classes 0 to 1"):
+        check_classes(make_dataset(y=torch.tensor([[0.0], [0.5], [torch.nan]]), may_miss_targets=True), 2)
 
 
 SPEC = DatasetSpec(

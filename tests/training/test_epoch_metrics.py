@@ -37,10 +37,11 @@ def test_state_counts_on():
     assert (ours["loss"], ours["mae"]) == (theirs["loss"], theirs["mae"]) and ours["loss"] == pytest.approx(0.2)
 
 
-def test_loss_with_unknown_targets_is_the_mean_over_known_ones_for_every_batch_size():
-    pred, y = torch.randn(12, 2), torch.randn(12, 2)
-    y[:5, 0] = y[7:, 1] = torch.nan
-    task = Regression(spec(num_targets=2, may_miss_targets=True))
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_loss_with_unknown_targets_is_the_mean_over_known_ones_for_every_batch_size(level):
+    pred, y = torch.randn(12, 2), torch.randn(12, 2)  # the nodes are those of graphs of one node
+    y[:5, 0] = y[7:, 1] = y[4] = torch.nan
+    task = Regression(spec(level=level, num_targets=2, may_miss_targets=True))
     for size in (1, 5, 12):
         metrics = EpochMetrics(task.new_metrics(CPU), CPU)
         for rows in torch.arange(12).split(size):

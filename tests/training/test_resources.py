@@ -70,6 +70,10 @@ def test_a_resumed_run_does_not_claim_all_of_its_energy():
     short.start([])
     short.finish(result_of(1000.0))  # resumed within the first epoch
     assert short.record()["energy_whole_run"] is False
+    slow = ResourceMeter(CPU, [counter([0, 10, 30])], resumed=True)
+    slow.start([])
+    slow.finish(result_of(0.0))  # this session took longer than all epochs
+    assert slow.record()["energy_whole_run"] is False
 
 
 def test_no_counters_no_energy():
