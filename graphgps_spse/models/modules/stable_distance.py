@@ -1,7 +1,8 @@
 """Equivariant and stable positional encoding (PEG, Wang et al. 2022), as in GraphGPS.
 
 Message passing weights each message by a learned function of the distance between the positional encodings of its
-ends. This distance depends neither on the signs of eigenvectors nor on the basis of an eigenspace.
+ends. Distances of the eigenvectors themselves depend neither on their signs nor on the basis of an eigenspace. GraphGPS
+maps eigenvectors linearly first: distances then depend on both, unless the map has orthogonal columns of one length.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
 """Messages weighted by distances of eigenvectors: by their formula, in GPS, and refused elsewhere."""
 
+import copy
+from types import SimpleNamespace
+
 import pytest
 import torch
 from model_graphs import SPEC, encoding
@@ -29,6 +32,22 @@ def test_squared_distances_of_both_ends():
     sender, receiver = EDGES[:, edges.order_E]
     expected = (position[receiver] - position[sender]).square().sum(1, keepdim=True)
     torch.testing.assert_close(module(Batch, edges), expected)
+
+
+def test_only_a_map_with_orthogonal_columns_ignores_signs_and_bases():
+    torch.manual_seed(0)
+    module, edges, vectors = (
+        StableDistance("EquivStableLapPE", 2, 4, raw_norm=False),
+        EdgeLayout(EDGES, 3),
+        torch.randn(3, 2),
+    )
+    turn = torch.linalg.qr(torch.randn(2, 2))[0]
+    for other in (vectors * torch.tensor([1.0, -1.0]), vectors @ turn):
+        first, second = (SimpleNamespace(node={"EquivStableLapPE": torch.cat([v, v], dim=1)}) for v in (vectors, other))
+        assert not torch.allclose(module(first, edges), module(second, edges), rtol=1e-2)
+        orthogonal = copy.deepcopy(module)
+        orthogonal.linear.weight.data = 3 * torch.linalg.qr(torch.randn(4, 2))[0]
+        torch.testing.assert_close(orthogonal(first, edges), orthogonal(second, edges))
 
 
 def test_gine_weights_its_messages():
