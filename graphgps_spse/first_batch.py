@@ -41,19 +41,40 @@ def check_first_batch(
     ConfigError in that case if `train.kernels` is fused. Weights, running statistics and random generators stay as they
     are. On the CPU, and where `train.kernels` is plain, nothing is compared.
     """
-    switched = [module for module in model.modules() if hasattr(module, "kernels")]
-    wanted = {module.kernels for module in switched} - {"plain"}
-    if device.type == "cpu" or not wanted:
-        return {}
-    chosen = few_graphs(graphs, numbers)
-    batch = graphs.batch(chosen).to(device)
-    failures: tuple[type[Exception], ...] = (RuntimeError, *launch_errors())
+    batch = _batch_to_compare(model, graphs, numbers, device)
+    return {} if batch is None else _keep_right_kernels(model, batch, loss, device, amp)
+
+
+def check_first_predictions(
+    model: nn.Module, graphs: GraphDataset, numbers: list[int], device: torch.device, *, amp: str
+) -> dict[str, Any]:
+    """Do what `check_first_batch` does for a trained model, whose gradients are not needed.
+
+    The GPU need not be that of training, where the kernels were compared.
+    """
+    batch = _batch_to_compare(model, graphs, numbers, device)
+    return {} if batch is None else _keep_right_kernels(model, batch, None, device, amp)
+
+
+def _batch_to_compare(
+    model: nn.Module, graphs: GraphDataset, numbers: list[int], device: torch.device
+) -> GraphBatch | None:
+    """Return a batch of a few graphs on `device`; None where the model has no kernels there, or is not to use them."""
+    if device.type == "cpu" or not _kernels_of(model) - {"plain"}:
+        return None
+    return graphs.batch(few_graphs(graphs, numbers)).to(device)
+
+
+def _keep_right_kernels(
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, amp: str
+) -> dict[str, Any]:
+    """Compare, switch the model to PyTorch alone where the kernels are wrong or fail, and return a record."""
     try:
         errors = compare(model, batch, loss, device, amp=amp)
-    except failures as err:
+    except launch_errors() as err:
         if is_shortage(err):
             raise
-        reason = f"the kernels cannot run on {device}: {str(err).strip().splitlines()[0]}"
+        reason = describe_failure(err, device)
         record: dict[str, Any] = {"kernels": "plain", "reason": reason}
     else:
         record = {"kernels": "fused", "errors": errors}
@@ -61,12 +82,24 @@ def check_first_batch(
             return record
         reason = f"the kernels are wrong on the first batch: {describe_errors(errors)}"
         record |= {"kernels": "plain", "reason": reason}
-    if "fused" in wanted:
+    if "fused" in _kernels_of(model):
         raise ConfigError(f"train.kernels: fused, but {reason}; set train.kernels to plain")
     log.warning("%s. This run continues with train.kernels=plain; for details: python scripts/check_gpu.py", reason)
-    for module in switched:
-        module.kernels = "plain"  # type: ignore[assignment]
+    for module in model.modules():
+        if hasattr(module, "kernels"):
+            module.kernels = "plain"  # type: ignore[assignment]
     return record
+
+
+def _kernels_of(model: nn.Module) -> set[Any]:
+    """Return the values of `train.kernels` of all layers."""
+    return {module.kernels for module in model.modules() if hasattr(module, "kernels")}
+
+
+def describe_failure(err: Exception, device: torch.device) -> str:
+    """Return in one line that the kernels cannot run, and why."""
+    lines = str(err).strip().splitlines() or [type(err).__name__]
+    return f"the kernels cannot run on {device}: {lines[0]}"
 
 
 def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
@@ -83,12 +116,13 @@ def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
 
 
 def compare(
-    model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, *, amp: str
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, *, amp: str
 ) -> dict[str, dict[str, float]]:
     """Return the relative errors of the kernels and of PyTorch alone, for predictions and for the gradient.
 
     The truth is PyTorch alone in float64. Norms use the statistics of the batch, as in training, and there is no
-    dropout. An error is infinite where the result is not finite but the truth is.
+    dropout. Without a loss, norms use their running statistics, as in evaluation, and there is no gradient. An error is
+    infinite where the result is not finite but the truth is.
     """
     exact = _results(deepcopy(model).double(), batch.cast(torch.float64), loss, device, "plain", "off")
     errors: dict[str, dict[str, float]] = {name: {} for name in exact}
@@ -114,11 +148,13 @@ def describe_errors(errors: dict[str, dict[str, float]]) -> str:
 
 
 def _results(
-    model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, kernels: str, amp: str
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, kernels: str, amp: str
 ) -> dict[str, Tensor]:
-    """Return predictions and the gradient of all parameters, in float64."""
-    with _as_in_training(model, kernels):
+    """Return predictions and, with a loss, the gradient of all parameters, in float64."""
+    with _without_dropout(model, kernels, norms_train=loss is not None):
         predicted = forward_batch(model, batch, device, amp)
+        if loss is None:
+            return {"predictions": predicted.double()}
         weights = [p for p in model.parameters() if p.requires_grad]
         gradients = torch.autograd.grad(loss(predicted, batch.y), weights, allow_unused=True)
     flat = torch.cat([g.flatten().double() for g in gradients if g is not None])
@@ -134,14 +170,14 @@ def _difference(ours: Tensor, theirs: Tensor) -> float:
 
 
 @contextmanager
-def _as_in_training(model: nn.Module, kernels: str) -> Iterator[None]:
-    """Let norms use the batch and nothing drop out, with the given kernels; afterwards all is as before."""
+def _without_dropout(model: nn.Module, kernels: str, *, norms_train: bool) -> Iterator[None]:
+    """Let nothing drop out, and norms use the batch if they train, with the given kernels; then all is as before."""
     modes = {module: module.training for module in model.modules()}
     chosen = {module: module.kernels for module in model.modules() if hasattr(module, "kernels")}
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     model.eval()
     for module in modes:
-        if any(True for _ in module.buffers(recurse=False)) and not list(module.children()):
+        if norms_train and any(True for _ in module.buffers(recurse=False)) and not list(module.children()):
             module.train()
     for module in chosen:
         module.kernels = kernels  # type: ignore[assignment]
