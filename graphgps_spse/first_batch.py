@@ -30,6 +30,11 @@ TOLERANCE = {"off": 0.01, "bf16": 0.1, "fp16": 0.1}
 """Relative error that is right in any case, by `train.amp`."""
 MARGIN = 10.0
 """Error of the kernels that is right beyond that, in units of that of PyTorch alone."""
+OF_WEIGHT = "gradient of "
+"""Begin of the names of the gradients of single weights."""
+LEAST_SHARE = 1e-4
+"""The error of the gradient of one weight is in units of that gradient, or of this share of all of them if that is
+more: some gradients are 0 but for rounding."""
 
 
 def check_first_batch(
@@ -116,19 +121,32 @@ def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
 
 
 def compare(
-    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, *, amp: str
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, *, amp: str, each_weight: bool = False
 ) -> dict[str, dict[str, float]]:
     """Return the relative errors of the kernels and of PyTorch alone, for predictions and for the gradient.
 
     The truth is PyTorch alone in float64. Norms use the statistics of the batch, as in training, and there is no
     dropout. Without a loss, norms use their running statistics, as in evaluation, and there is no gradient. An error is
     infinite where the result is not finite but the truth is.
+
+    `each_weight`: also for the gradient of that weight where the kernels compare worst, with the weight's name. The
+    head has most of the gradient, and attention little.
     """
     exact = _results(deepcopy(model).double(), batch.cast(torch.float64), loss, device, "plain", "off")
-    errors: dict[str, dict[str, float]] = {name: {} for name in exact}
-    for kernels in ("auto", "plain"):
-        for name, value in _results(model, batch, loss, device, kernels, amp).items():
-            errors[name]["kernels" if kernels == "auto" else "plain"] = _difference(value, exact[name])
+    found = {
+        "kernels": _results(model, batch, loss, device, "auto", amp),
+        "plain": _results(model, batch, loss, device, "plain", amp),
+    }
+
+    def errors_of(names: list[str], least: float = 0.0) -> dict[str, dict[str, float]]:
+        return {n: {by: _difference(results[n], exact[n], least) for by, results in found.items()} for n in names}
+
+    of_weights = [name for name in exact if name.startswith(OF_WEIGHT)]
+    errors = errors_of([name for name in exact if name not in of_weights])
+    if each_weight:
+        each = errors_of(of_weights, LEAST_SHARE * float(exact["gradient"].norm()))
+        worst = max(each, key=lambda name: (not _is_right(each[name], amp), each[name]["kernels"]))
+        errors[worst] = each[worst]
     return errors
 
 
@@ -138,7 +156,11 @@ def are_right(errors: dict[str, dict[str, float]], amp: str) -> bool:
     The gradient of GRIT's signed root is unbounded near 0. So a few pairs may dominate the error of the gradient in
     float32, in both, and a bound on the error alone would not do.
     """
-    return all(error["kernels"] <= TOLERANCE[amp] + MARGIN * error["plain"] for error in errors.values())
+    return all(_is_right(error, amp) for error in errors.values())
+
+
+def _is_right(error: dict[str, float], amp: str) -> bool:
+    return error["kernels"] <= TOLERANCE[amp] + MARGIN * error["plain"]
 
 
 def describe_errors(errors: dict[str, dict[str, float]]) -> str:
@@ -150,22 +172,25 @@ def describe_errors(errors: dict[str, dict[str, float]]) -> str:
 def _results(
     model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, kernels: str, amp: str
 ) -> dict[str, Tensor]:
-    """Return predictions and, with a loss, the gradient of all parameters, in float64."""
+    """Return predictions and, with a loss, the gradient of all weights and of each, in float64."""
     with _without_dropout(model, kernels, norms_train=loss is not None):
         predicted = forward_batch(model, batch, device, amp)
         if loss is None:
             return {"predictions": predicted.double()}
-        weights = [p for p in model.parameters() if p.requires_grad]
-        gradients = torch.autograd.grad(loss(predicted, batch.y), weights, allow_unused=True)
-    flat = torch.cat([g.flatten().double() for g in gradients if g is not None])
-    return {"predictions": predicted.detach().double(), "gradient": flat}
+        weights = {f"{OF_WEIGHT}{name}": p for name, p in model.named_parameters() if p.requires_grad}
+        gradients = torch.autograd.grad(loss(predicted, batch.y), list(weights.values()), materialize_grads=True)
+    each = {name: gradient.flatten().double() for name, gradient in zip(weights, gradients)}
+    return {"predictions": predicted.detach().double(), "gradient": torch.cat(list(each.values())), **each}
 
 
-def _difference(ours: Tensor, theirs: Tensor) -> float:
-    """Return the norm of the difference in units of the norm of `theirs`; infinite if `ours` alone is not finite."""
+def _difference(ours: Tensor, theirs: Tensor, least: float = 0.0) -> float:
+    """Return the norm of the difference in units of that of `theirs`, or of `least` if that is more.
+
+    Infinite if `ours` alone is not finite.
+    """
     if not bool(theirs.isfinite().all()):
         return 0.0  # a model that has diverged has nothing to compare
-    value = float((ours - theirs).norm() / theirs.norm().clamp(min=torch.finfo(torch.float32).tiny))
+    value = float((ours - theirs).norm() / theirs.norm().clamp(min=max(least, torch.finfo(torch.float32).tiny)))
     return value if np.isfinite(value) else float("inf")
 
 

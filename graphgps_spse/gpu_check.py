@@ -77,7 +77,7 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
     batch = random_batch(parts, ODD_SIZES, device)
     row: dict[str, Any] = {"errors": {}, "wrong": []}
     try:
-        row["errors"] = compare(model, batch, parts.task.loss, device, amp="off")
+        row["errors"] = compare(model, batch, parts.task.loss, device, amp="off", each_weight=True)
         if not are_right(row["errors"], "off"):
             row["wrong"].append(describe_errors(row["errors"]))
         if not has_equal_bits(parts, batch):
