@@ -75,7 +75,7 @@ def train_step(cfg: Config) -> int:
         getattr(cfg, key)
     parts = build_parts(cfg)
     training = build_training(cfg, parts, Path(cfg.out_dir) / cfg.name / "0", torch.device("cpu"))
-    batch = random_batch(parts, SIZES)
+    batch = random_batch(parts, SIZES, torch.device("cpu"))
     parts.model.train()
     loss = parts.task.loss(parts.model(batch), batch.y)
     loss.backward()

@@ -30,6 +30,11 @@ TOLERANCE = {"off": 0.01, "bf16": 0.1, "fp16": 0.1}
 """Relative error that is right in any case, by `train.amp`."""
 MARGIN = 10.0
 """Error of the kernels that is right beyond that, in units of that of PyTorch alone."""
+OF_WEIGHT = "gradient of "
+"""Begin of the names of the gradients of single weights."""
+LEAST_SHARE = 1e-4
+"""The error of the gradient of one weight is in units of that gradient, or of this share of all of them if that is
+more: some gradients are 0 but for rounding."""
 
 
 def check_first_batch(
@@ -41,19 +46,40 @@ def check_first_batch(
     ConfigError in that case if `train.kernels` is fused. Weights, running statistics and random generators stay as they
     are. On the CPU, and where `train.kernels` is plain, nothing is compared.
     """
-    switched = [module for module in model.modules() if hasattr(module, "kernels")]
-    wanted = {module.kernels for module in switched} - {"plain"}
-    if device.type == "cpu" or not wanted:
-        return {}
-    chosen = few_graphs(graphs, numbers)
-    batch = graphs.batch(chosen).to(device)
-    failures: tuple[type[Exception], ...] = (RuntimeError, *launch_errors())
+    batch = _batch_to_compare(model, graphs, numbers, device)
+    return {} if batch is None else _keep_right_kernels(model, batch, loss, device, amp)
+
+
+def check_first_predictions(
+    model: nn.Module, graphs: GraphDataset, numbers: list[int], device: torch.device, *, amp: str
+) -> dict[str, Any]:
+    """Do what `check_first_batch` does for a trained model, whose gradients are not needed.
+
+    The GPU need not be that of training, where the kernels were compared.
+    """
+    batch = _batch_to_compare(model, graphs, numbers, device)
+    return {} if batch is None else _keep_right_kernels(model, batch, None, device, amp)
+
+
+def _batch_to_compare(
+    model: nn.Module, graphs: GraphDataset, numbers: list[int], device: torch.device
+) -> GraphBatch | None:
+    """Return a batch of a few graphs on `device`; None where the model has no kernels there, or is not to use them."""
+    if device.type == "cpu" or not _kernels_of(model) - {"plain"}:
+        return None
+    return graphs.batch(few_graphs(graphs, numbers)).to(device)
+
+
+def _keep_right_kernels(
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, amp: str
+) -> dict[str, Any]:
+    """Compare, switch the model to PyTorch alone where the kernels are wrong or fail, and return a record."""
     try:
         errors = compare(model, batch, loss, device, amp=amp)
-    except failures as err:
+    except launch_errors() as err:
         if is_shortage(err):
             raise
-        reason = f"the kernels cannot run on {device}: {str(err).strip().splitlines()[0]}"
+        reason = describe_failure(err, device)
         record: dict[str, Any] = {"kernels": "plain", "reason": reason}
     else:
         record = {"kernels": "fused", "errors": errors}
@@ -61,12 +87,24 @@ def check_first_batch(
             return record
         reason = f"the kernels are wrong on the first batch: {describe_errors(errors)}"
         record |= {"kernels": "plain", "reason": reason}
-    if "fused" in wanted:
+    if "fused" in _kernels_of(model):
         raise ConfigError(f"train.kernels: fused, but {reason}; set train.kernels to plain")
     log.warning("%s. This run continues with train.kernels=plain; for details: python scripts/check_gpu.py", reason)
-    for module in switched:
-        module.kernels = "plain"  # type: ignore[assignment]
+    for module in model.modules():
+        if hasattr(module, "kernels"):
+            module.kernels = "plain"  # type: ignore[assignment]
     return record
+
+
+def _kernels_of(model: nn.Module) -> set[Any]:
+    """Return the values of `train.kernels` of all layers."""
+    return {module.kernels for module in model.modules() if hasattr(module, "kernels")}
+
+
+def describe_failure(err: Exception, device: torch.device) -> str:
+    """Return in one line that the kernels cannot run, and why."""
+    lines = str(err).strip().splitlines() or [type(err).__name__]
+    return f"the kernels cannot run on {device}: {lines[0]}"
 
 
 def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
@@ -83,18 +121,32 @@ def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
 
 
 def compare(
-    model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, *, amp: str
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, *, amp: str, each_weight: bool = False
 ) -> dict[str, dict[str, float]]:
     """Return the relative errors of the kernels and of PyTorch alone, for predictions and for the gradient.
 
     The truth is PyTorch alone in float64. Norms use the statistics of the batch, as in training, and there is no
-    dropout. An error is infinite where the result is not finite but the truth is.
+    dropout. Without a loss, norms use their running statistics, as in evaluation, and there is no gradient. An error is
+    infinite where the result is not finite but the truth is.
+
+    `each_weight`: also for the gradient of that weight where the kernels compare worst, with the weight's name. The
+    head has most of the gradient, and attention little.
     """
     exact = _results(deepcopy(model).double(), batch.cast(torch.float64), loss, device, "plain", "off")
-    errors: dict[str, dict[str, float]] = {name: {} for name in exact}
-    for kernels in ("auto", "plain"):
-        for name, value in _results(model, batch, loss, device, kernels, amp).items():
-            errors[name]["kernels" if kernels == "auto" else "plain"] = _difference(value, exact[name])
+    found = {
+        "kernels": _results(model, batch, loss, device, "auto", amp),
+        "plain": _results(model, batch, loss, device, "plain", amp),
+    }
+
+    def errors_of(names: list[str], least: float = 0.0) -> dict[str, dict[str, float]]:
+        return {n: {by: _difference(results[n], exact[n], least) for by, results in found.items()} for n in names}
+
+    of_weights = [name for name in exact if name.startswith(OF_WEIGHT)]
+    errors = errors_of([name for name in exact if name not in of_weights])
+    if each_weight:
+        each = errors_of(of_weights, LEAST_SHARE * float(exact["gradient"].norm()))
+        worst = max(each, key=lambda name: (not _is_right(each[name], amp), each[name]["kernels"]))
+        errors[worst] = each[worst]
     return errors
 
 
@@ -104,7 +156,11 @@ def are_right(errors: dict[str, dict[str, float]], amp: str) -> bool:
     The gradient of GRIT's signed root is unbounded near 0. So a few pairs may dominate the error of the gradient in
     float32, in both, and a bound on the error alone would not do.
     """
-    return all(error["kernels"] <= TOLERANCE[amp] + MARGIN * error["plain"] for error in errors.values())
+    return all(_is_right(error, amp) for error in errors.values())
+
+
+def _is_right(error: dict[str, float], amp: str) -> bool:
+    return error["kernels"] <= TOLERANCE[amp] + MARGIN * error["plain"]
 
 
 def describe_errors(errors: dict[str, dict[str, float]]) -> str:
@@ -114,34 +170,39 @@ def describe_errors(errors: dict[str, dict[str, float]]) -> str:
 
 
 def _results(
-    model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, kernels: str, amp: str
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, kernels: str, amp: str
 ) -> dict[str, Tensor]:
-    """Return predictions and the gradient of all parameters, in float64."""
-    with _as_in_training(model, kernels):
+    """Return predictions and, with a loss, the gradient of all weights and of each, in float64."""
+    with _without_dropout(model, kernels, norms_train=loss is not None):
         predicted = forward_batch(model, batch, device, amp)
-        weights = [p for p in model.parameters() if p.requires_grad]
-        gradients = torch.autograd.grad(loss(predicted, batch.y), weights, allow_unused=True)
-    flat = torch.cat([g.flatten().double() for g in gradients if g is not None])
-    return {"predictions": predicted.detach().double(), "gradient": flat}
+        if loss is None:
+            return {"predictions": predicted.double()}
+        weights = {f"{OF_WEIGHT}{name}": p for name, p in model.named_parameters() if p.requires_grad}
+        gradients = torch.autograd.grad(loss(predicted, batch.y), list(weights.values()), materialize_grads=True)
+    each = {name: gradient.flatten().double() for name, gradient in zip(weights, gradients)}
+    return {"predictions": predicted.detach().double(), "gradient": torch.cat(list(each.values())), **each}
 
 
-def _difference(ours: Tensor, theirs: Tensor) -> float:
-    """Return the norm of the difference in units of the norm of `theirs`; infinite if `ours` alone is not finite."""
+def _difference(ours: Tensor, theirs: Tensor, least: float = 0.0) -> float:
+    """Return the norm of the difference in units of that of `theirs`, or of `least` if that is more.
+
+    Infinite if `ours` alone is not finite.
+    """
     if not bool(theirs.isfinite().all()):
         return 0.0  # a model that has diverged has nothing to compare
-    value = float((ours - theirs).norm() / theirs.norm().clamp(min=torch.finfo(torch.float32).tiny))
+    value = float((ours - theirs).norm() / theirs.norm().clamp(min=max(least, torch.finfo(torch.float32).tiny)))
     return value if np.isfinite(value) else float("inf")
 
 
 @contextmanager
-def _as_in_training(model: nn.Module, kernels: str) -> Iterator[None]:
-    """Let norms use the batch and nothing drop out, with the given kernels; afterwards all is as before."""
+def _without_dropout(model: nn.Module, kernels: str, *, norms_train: bool) -> Iterator[None]:
+    """Let nothing drop out, and norms use the batch if they train, with the given kernels; then all is as before."""
     modes = {module: module.training for module in model.modules()}
     chosen = {module: module.kernels for module in model.modules() if hasattr(module, "kernels")}
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     model.eval()
     for module in modes:
-        if any(True for _ in module.buffers(recurse=False)) and not list(module.children()):
+        if norms_train and any(True for _ in module.buffers(recurse=False)) and not list(module.children()):
             module.train()
     for module in chosen:
         module.kernels = kernels  # type: ignore[assignment]

@@ -20,9 +20,11 @@ from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, Input
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.storage.policy import MEMORY
 from graphgps_spse.environment import describe_environment
-from graphgps_spse.first_batch import are_right, compare, describe_errors
+from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure
 from graphgps_spse.human_readable import as_size
+from graphgps_spse.memory import is_shortage
 from graphgps_spse.models.grit.attention import GritAttention
+from graphgps_spse.ops.triton_launch import launch_errors
 from graphgps_spse.parts import Parts, build_parts
 from graphgps_spse.seeding import seed_all
 
@@ -72,15 +74,21 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
     parts = build_parts(cfg)
     keep_roots_from_zero(parts.model)
     model = parts.model.to(device)
-    batch = random_batch(parts, ODD_SIZES).to(device)
-    errors = compare(model, batch, parts.task.loss, device, amp="off")
-    wrong = [] if are_right(errors, "off") else [describe_errors(errors)]
-    if not has_equal_bits(parts, batch):
-        wrong.append("the same step gives other bits the second time")
-    row: dict[str, Any] = {"errors": errors, "wrong": wrong}
-    if device.type == "cuda":
-        timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level]).to(device)
-        row |= {kernels: measure(parts, timed, kernels) for kernels in ("auto", "plain")}
+    batch = random_batch(parts, ODD_SIZES, device)
+    row: dict[str, Any] = {"errors": {}, "wrong": []}
+    try:
+        row["errors"] = compare(model, batch, parts.task.loss, device, amp="off", each_weight=True)
+        if not are_right(row["errors"], "off"):
+            row["wrong"].append(describe_errors(row["errors"]))
+        if not has_equal_bits(parts, batch):
+            row["wrong"].append("the same step gives other bits the second time")
+        if device.type == "cuda":
+            timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level], device)
+            row |= {kernels: measure(parts, timed, kernels) for kernels in ("auto", "plain")}
+    except launch_errors() as err:
+        if is_shortage(err):
+            raise
+        row["wrong"].append(describe_failure(err, device))
     return row
 
 
@@ -106,7 +114,8 @@ def describe_row(row: dict[str, Any]) -> str:
         for kernels in ("auto", "plain")
         if kernels in row
     )
-    return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {describe_errors(row['errors'])}{speed}"
+    errors = describe_errors(row["errors"]) if row["errors"] else "nothing could be compared"
+    return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {errors}{speed}"
 
 
 def has_equal_bits(parts: Parts, batch: GraphBatch) -> bool:
@@ -141,13 +150,13 @@ def measure(parts: Parts, batch: GraphBatch, kernels: str) -> dict[str, float]:
     return {"steps_per_second": TIMED_STEPS / seconds, "peak_bytes": torch.cuda.max_memory_allocated(device)}
 
 
-def random_batch(parts: Parts, sizes: Sequence[int]) -> GraphBatch:
-    """Return random graphs of the given sizes for a data set's models, with its encodings."""
+def random_batch(parts: Parts, sizes: Sequence[int], device: torch.device) -> GraphBatch:
+    """Return random graphs of the given sizes on `device` for a data set's models and task, with its encodings."""
     graphs = random_graphs_of(parts.dataset.spec, sizes)
-    parts.task.fit(graphs.y, torch.device("cpu"))
+    parts.task.fit(graphs.y, device)
     policy = type(parts.storage)(parts.storage.options, MEMORY, "a check")
     encoded, _ = encode({"train": graphs}, parts.encodings, 1, policy)
-    return encoded["train"].batch(range(len(graphs)))
+    return encoded["train"].batch(range(len(graphs))).to(device)
 
 
 def random_graphs_of(spec: DatasetSpec, sizes: Sequence[int]) -> GraphDataset:

@@ -15,6 +15,7 @@ _SHORTAGES = (
     "not enough memory",  # torch, on Windows
     "Unable to allocate",  # numpy, from a loader process
     "CUDA error: out of memory",
+    "Triton Error [CUDA]: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "std::bad_alloc",

@@ -5,7 +5,7 @@ Several runs are an ensemble: its prediction is the mean over runs, and the devi
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress, islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.files import new_folder
+from graphgps_spse.first_batch import check_first_predictions
 from graphgps_spse.nearest_molecules import NearestMolecule
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
@@ -62,6 +63,8 @@ class TrainedRun:
     parts: Parts
     device: torch.device
     num_threads: int
+    kernels: dict[str, Any] = field(default_factory=dict)
+    """Record of the kernels on the first batch that was predicted; empty before, and on a CPU."""
 
     @torch.inference_mode()
     def predict(self, graphs: GraphDataset, storage: StoragePolicy) -> Tensor:
@@ -72,6 +75,9 @@ class TrainedRun:
         splits, _ = encode({graphs.split: graphs}, self.parts.encodings, self.num_threads, storage)
         loaders = LoaderOptions.from_cfg(self.cfg).loaders(splits, pin_memory=self.device.type == "cuda")
         amp = TrainOptions.from_cfg(self.cfg).amp
+        if not self.kernels and len(graphs):
+            given = splits[graphs.split], loaders[graphs.split].numbers(0)[0], self.device
+            self.kernels.update(check_first_predictions(self.parts.model, *given, amp=amp))
         row_ptr = graphs.node_ptr if graphs.level == "node" else torch.arange(len(graphs) + 1)
         out, channels = torch.empty(int(row_ptr[-1]), self.parts.task.dim_out), ConstantChannelGuard(self.parts.model)
         for batch in loaders[graphs.split].epoch(0):

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from subprocess import CalledProcessError
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,14 @@ from test_every_model import CASES
 
 from graphgps_spse import first_batch
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.first_batch import MAX_PAIRS, are_right, check_first_batch, compare, few_graphs
+from graphgps_spse.first_batch import (
+    MAX_PAIRS,
+    are_right,
+    check_first_batch,
+    check_first_predictions,
+    compare,
+    few_graphs,
+)
 from graphgps_spse.ops import dispatch
 from graphgps_spse.ops.grit_pairs import cpu as grit_cpu
 
@@ -54,6 +62,23 @@ def test_kernels_of_gpus_agree(name, monkeypatch):
     assert errors["gradient"]["kernels"] > 0, "the kernels were run"
 
 
+@pytest.mark.parametrize("wrong", [1, 1.5])
+def test_predictions_are_compared_as_in_evaluation(wrong, monkeypatch):
+    """A trained model may predict on another GPU than that of its training."""
+    right, model = grit_cpu.grit_pairs, model_of().eval()
+    monkeypatch.setattr(
+        grit_cpu, "grit_pairs", lambda given: (out := right(given))._replace(value_ND=out.value_ND * wrong)
+    )
+    monkeypatch.setattr(first_batch, "_batch_to_compare", lambda model, graphs, *_: graphs.batch([0]))
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with torch.inference_mode():
+        record = check_first_predictions(model, random_graphs(), [0], CPU, amp="off")
+    assert record["kernels"] == ("fused" if wrong == 1 else "plain") and kernels_of(model) == {
+        "auto" if wrong == 1 else "plain"
+    }
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items()) and not model.training
+
+
 @pytest.mark.parametrize("wrong", [1.5, float("nan")])
 def test_a_kernel_that_is_wrong_is_noticed(wrong, monkeypatch):
     right = grit_cpu.grit_pairs
@@ -65,20 +90,48 @@ def test_a_kernel_that_is_wrong_is_noticed(wrong, monkeypatch):
     assert all(error["kernels"] > 0.01 for error in errors.values()) and not are_right(errors, "off")
 
 
-@pytest.mark.parametrize("fault", ["different", "failing"])
+def test_a_wrong_gradient_of_one_weight_is_noticed(monkeypatch):
+    """That of the logits is a small part of all gradients."""
+    right = grit_cpu.grit_pairs
+
+    def without_gradient(given):
+        return right(given._replace(weights=given.weights._replace(logit_D=given.weights.logit_D.detach())))
+
+    batch, model = random_graphs().batch(range(len(SIZES))), model_of()
+    errors = compare(model, batch, F.mse_loss, CPU, amp="off", each_weight=True)
+    assert len(errors) == 3 and are_right(errors, "off")
+    monkeypatch.setattr(grit_cpu, "grit_pairs", without_gradient)
+    errors = compare(model, batch, F.mse_loss, CPU, amp="off", each_weight=True)
+    (worst,) = errors.keys() - {"predictions", "gradient"}
+    assert worst.endswith("logit") and errors[worst] == {"kernels": 1.0, "plain": errors[worst]["plain"]}
+    assert errors["gradient"]["kernels"] < 0.1 and not are_right(errors, "off")
+
+
+@pytest.mark.parametrize("fault", ["different", "failing", "headers", "library"])
 def test_a_run_goes_on_without_kernels_that_fail(fault, monkeypatch, caplog):
+    errors = {
+        "failing": RuntimeError("no C compiler\nwas found"),
+        "headers": CalledProcessError(1, ["gcc"]),
+        "library": AssertionError(),
+    }
+    if fault in ("headers", "library"):
+        pytest.importorskip("triton", reason="the errors are those of Triton")
+
     def compared(*args, **options):
-        if fault == "failing":
-            raise RuntimeError("no C compiler\nwas found")
+        if fault in errors:
+            raise errors[fault]
         return {"predictions": {"kernels": 0.001, "plain": 0.0}, "gradient": {"kernels": 0.5, "plain": 0.01}}
 
     monkeypatch.setattr(first_batch, "compare", compared)
     graphs, numbers = random_graphs(), list(range(len(SIZES)))
     model = model_of()
     record = check_first_batch(model, graphs, numbers, F.mse_loss, META, amp="off")
-    words = {"different": "gradient 5.0e-01 (PyTorch alone 1.0e-02)", "failing": "cannot run on meta: no C compiler"}[
-        fault
-    ]
+    words = {
+        "different": "gradient 5.0e-01 (PyTorch alone 1.0e-02)",
+        "failing": "cannot run on meta: no C compiler",
+        "headers": "cannot run on meta: Command '['gcc']' returned",
+        "library": "cannot run on meta: AssertionError",
+    }[fault]
     assert record["kernels"] == "plain" and words in record["reason"] and kernels_of(model) == {"plain"}
     assert len(caplog.records) == 1 and "continues with train.kernels=plain" in caplog.text
     with pytest.raises(ConfigError, match=r"train.kernels: fused, but .*set train.kernels to plain"):

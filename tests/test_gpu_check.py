@@ -12,6 +12,7 @@ from graphgps_spse import gpu_check
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.gpu_check import check_configuration, random_graphs_of
+from graphgps_spse.parts import build_parts
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["gt.layers=1", "gt.dim_hidden=12", "gnn.dim_inner=12", "gt.n_heads=3"]
@@ -30,8 +31,30 @@ def test_random_graphs_have_the_features_and_targets_of_a_data_set():
 
 def test_a_configuration_is_right_on_the_cpu():
     row = check_configuration(load_config(ROOT / "configs/GRIT/cluster-RWSE.yaml", SMALL), torch.device("cpu"))
-    assert row["wrong"] == [] and row["errors"].keys() == {"predictions", "gradient"}
-    assert all(error["plain"] < 1e-4 for error in row["errors"].values()), "roots near 0 would make the check weak"
+    assert row["wrong"] == [] and len(row["errors"]) == 3 and {"predictions", "gradient"} < row["errors"].keys()
+    plain = {name: error["plain"] for name, error in row["errors"].items()}
+    assert max(plain["predictions"], plain["gradient"]) < 1e-4, "roots near 0 would make the check weak"
+    assert max(plain.values()) < 1e-2, "a gradient that is 0 but for rounding"
+
+
+def test_kernels_that_cannot_run_are_a_finding(monkeypatch):
+    """The check goes on with the other configurations, and its report has the reason."""
+
+    def compared(*args, **options):
+        raise RuntimeError("Triton Error [CUDA]: invalid device function")
+
+    monkeypatch.setattr(gpu_check, "compare", compared)
+    row = check_configuration(load_config(ROOT / "configs/GRIT/cluster-RWSE.yaml", SMALL), torch.device("cpu"))
+    assert row["wrong"] == ["the kernels cannot run on cpu: Triton Error [CUDA]: invalid device function"]
+    assert "wrong; nothing could be compared" in gpu_check.describe_row(row | {"configuration": "GRIT"})
+
+
+def test_weights_of_classes_are_on_the_device_of_the_batch():
+    """`meta` stands for a GPU: one tensor on the CPU would be an error."""
+    words = [*SMALL, "model.loss_fun=cross_entropy", "dataset.class_weights=balanced"]
+    parts = build_parts(load_config(ROOT / "configs/GRIT/mnist-RWSE.yaml", words))
+    batch = gpu_check.random_batch(parts, (3,) * 40, torch.device("meta"))
+    assert batch.y.device.type == "meta" and parts.task.class_weights_TC.device.type == "meta"
 
 
 @pytest.mark.parametrize("wrong", [[], ["gradient 1"]])

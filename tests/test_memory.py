@@ -94,6 +94,7 @@ def test_real_shortages_are_recognised():
 
 def test_other_errors_are_none():
     assert is_shortage(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
+    assert is_shortage(RuntimeError("Triton Error [CUDA]: out of memory"))
     assert not is_shortage(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not is_shortage(ValueError("can't allocate memory"))
     assert not is_shortage(np.exceptions.AxisError("axis"))

@@ -106,6 +106,21 @@ def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkey
     assert abs(np.nanmean(np.abs(found - true), axis=0).mean() - metric) < 1e-6
 
 
+def test_kernels_are_compared_before_the_first_prediction(trained, tmp_path, monkeypatch):
+    """On a GPU; its record is kept, so that chunks of a file are not compared again."""
+    compared = []
+
+    def check(model, graphs, numbers, device, *, amp):
+        compared.append((model, len(graphs), numbers, amp))
+        return {"kernels": "fused"}
+
+    monkeypatch.setattr(predictions, "check_first_predictions", check)
+    run_ = predictions.load_runs([trained])
+    for name in ("p", "q"):
+        predictions.predict_split(run_, "test", tmp_path / f"{name}.csv")
+    assert compared == [(run_.first.parts.model, 3, [0, 1], "off")] and run_.first.kernels == {"kernels": "fused"}
+
+
 def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkeypatch):
     """Bad rows stay, in order, with their reason; chunks of three change nothing but the batches."""
     lines = ["id,SMI", *(f"{i},{s}" for i, s in enumerate(SMILES)), "9,", "10,C1CC", "11"]

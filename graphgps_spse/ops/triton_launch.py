@@ -3,7 +3,10 @@
 Triton is optional. Nothing here imports it; modules of kernels do, and those are imported at the first launch.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from importlib.util import find_spec
+from subprocess import SubprocessError
 from typing import Any, NamedTuple
 
 import torch
@@ -56,12 +59,27 @@ def unsupported(like: Tensor) -> str:
 
 
 def launch_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of compiling or launching a kernel that are not RuntimeErrors; none without Triton."""
+    """Return the errors of compiling or launching a kernel; RuntimeError alone without Triton.
+
+    Triton also runs ldconfig and the C compiler, writes to its cache, and imports what it compiled. Without Python's
+    header files the compiler fails; without a library of the driver, an assertion; with a full disk, the cache.
+    """
     if find_spec("triton") is None:
-        return ()
+        return (RuntimeError,)
     from triton.errors import TritonError
 
-    return (TritonError,)
+    return (RuntimeError, TritonError, SubprocessError, AssertionError, OSError, ImportError)
+
+
+def on_its_device(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Let an operation launch its kernels on the device of its first tensor: Triton takes the current device."""
+
+    @wraps(operation)
+    def launch(first: Tensor, *others: Any, **named: Any) -> Any:
+        with torch.cuda.device_of(first):
+            return operation(first, *others, **named)
+
+    return launch
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

@@ -25,6 +25,7 @@ from graphgps_spse.ops.triton_launch import (
     backward_tile,
     dropout_bound,
     forward_tile,
+    on_its_device,
     same_strides,
     triton_type,
     unsupported,
@@ -48,6 +49,7 @@ def chromatic_attention(given: ChromaticInput) -> Tensor:
 
 
 @torch.library.custom_op("graphgps_spse::csa_attend", mutates_args=())
+@on_its_device
 def _attend(
     ab: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, rows: Tensor, tiles: Tensor, parts: Tensor,
     num_parts: int, num_heads: int, rate: float,
@@ -70,6 +72,7 @@ def _attend(
 
 
 @torch.library.custom_op("graphgps_spse::csa_attend_backward", mutates_args=())
+@on_its_device
 def _attend_backward(
     ab: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, tiles: Tensor, num_parts: int, y: Tensor,
     lse: Tensor, grad_y: Tensor, num_heads: int, rate: float,

@@ -18,7 +18,14 @@ from torch import Tensor
 from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
 from graphgps_spse.ops.graph_attention.node_blocks import NodeBlocks
-from graphgps_spse.ops.triton_launch import accumulator, dropout_bound, power_of_two, triton_type, unsupported
+from graphgps_spse.ops.triton_launch import (
+    accumulator,
+    dropout_bound,
+    on_its_device,
+    power_of_two,
+    triton_type,
+    unsupported,
+)
 
 __all__ = ["graph_attention", "ragged_attention", "unsupported"]
 
@@ -52,6 +59,7 @@ def ragged_attention(
 
 
 @torch.library.custom_op("graphgps_spse::ragged_attend", mutates_args=())
+@on_its_device
 def _attend(
     qkv: Tensor, bias: Tensor | None, gate: Tensor | None, seed: Tensor | None, tiles: Tensor, num_heads: int,
     rate: float,
@@ -67,6 +75,7 @@ def _attend(
 
 
 @torch.library.custom_op("graphgps_spse::ragged_attend_backward", mutates_args=())
+@on_its_device
 def _attend_backward(
     qkv: Tensor, bias: Tensor | None, gate: Tensor | None, seed: Tensor | None, tiles: Tensor, y: Tensor, lse: Tensor,
     grad_y: Tensor, rate: float,

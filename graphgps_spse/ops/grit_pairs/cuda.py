@@ -25,6 +25,7 @@ from graphgps_spse.ops.triton_launch import (
     backward_tile,
     dropout_bound,
     forward_tile,
+    on_its_device,
     power_of_two,
     rows_for,
     same_strides,
@@ -69,6 +70,7 @@ def grit_pairs(given: GritInput) -> GritOutput:
 
 
 @torch.library.custom_op("graphgps_spse::grit_attend", mutates_args=())
+@on_its_device
 def _attend(
     wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, seeds: Tensor | None, rows: Tensor, tiles: Tensor,
     parts: Tensor, num_parts: int, num_heads: int, clamp: float, rate: float, pair_rate: float,
@@ -93,6 +95,7 @@ def _attend(
 
 
 @torch.library.custom_op("graphgps_spse::grit_attend_backward", mutates_args=())
+@on_its_device
 def _attend_backward(
     wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, seeds: Tensor | None, tiles: Tensor, num_parts: int,
     value: Tensor, pair: Tensor, lse: Tensor, grad_h: Tensor | None, grad_value: Tensor, grad_pair: Tensor,
@@ -115,6 +118,7 @@ def _attend_backward(
 
 
 @torch.library.custom_op("graphgps_spse::grit_update", mutates_args=())
+@on_its_device
 def _update(
     mapped: Tensor, u: Tensor, scale: Tensor, shift: Tensor, with_statistics: bool
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -140,6 +144,7 @@ def _update(
 
 
 @torch.library.custom_op("graphgps_spse::grit_update_backward", mutates_args=())
+@on_its_device
 def _update_backward(
     grad_out: Tensor, out: Tensor, u: Tensor, scale: Tensor, statistics: Tensor, grad_statistics: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
