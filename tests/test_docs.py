@@ -11,6 +11,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from scripts_at import load_script
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -148,3 +149,18 @@ def test_the_questions_are_answered_one_by_one():
     assert [question for question, _ in table] == headings and len(headings) >= 12
     for question, anchor in table:
         assert anchor == re.sub(r"[^\w]+", "-", question.lower()).strip("-")
+
+
+def test_examples_of_sweep_files_have_valid_runs(tmp_path, monkeypatch):
+    """Each example of a grid lists runs that can start; --plan builds every model."""
+    page = (ROOT / "docs" / "sweeps.md").read_text()
+    example, coupled = (text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "grid:" in text)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "sweeps").mkdir()
+    monkeypatch.chdir(tmp_path)
+    script = load_script("sweep")
+    configs = re.sub(r"\.\./", "../configs/", example)
+    (tmp_path / "sweeps" / "example.yaml").write_text(configs)
+    (tmp_path / "sweeps" / "coupled.yaml").write_text(f"configs: [../configs/quickstart/grit-SPSE.yaml]\n{coupled}")
+    for name in ("example", "coupled"):
+        assert script.main([f"sweeps/{name}.yaml", "--seeds", "1", "--plan"]) == 0
