@@ -90,6 +90,13 @@ def test_the_tables_of_trained_models_are_those_of_the_records():
         assert shown.strip() == expected
 
 
+def distinguished(name, seed):
+    """Numbers of the strongly regular pairs of BREC that a trained model distinguishes."""
+    pairs = json.loads((RECORDS.parent / "brec" / f"{name}-{seed}.json").read_text())["pairs"]
+    assert all(pair["reliable"] and pair["released_within"] < 72.34 for pair in pairs.values())
+    return {number for number in range(110, 160) if pairs[str(number)]["distinguished"]}
+
+
 def test_what_the_text_says_of_trained_models():
     released = {}
     for model in ("GritTransformer", "CSAModel", "GPSModel"):
@@ -100,6 +107,10 @@ def test_what_the_text_says_of_trained_models():
             assert all(pair["reliable"] and pair["released_within"] < 72.34 for pair in pairs.values())
             released[model, encoding] = sum(pair["released_between"] > 72.34 for pair in regular)
             assert encoding == "SPSE" or all(pair["epochs"] == 20 for pair in regular)
+    seeds = [distinguished("GritTransformer-SPSE", seed) for seed in range(4)]
+    assert [len(numbers) for numbers in seeds] == [18, 18, 18, 19]
+    assert (len(set.intersection(*seeds)), len(set.union(*seeds))) == (4, 35)
+    assert not any(distinguished("GritTransformer-RRWP", seed) for seed in range(4))
     assert [released[model, "SPSE"] for model in ("GritTransformer", "CSAModel", "GPSModel")] == [22, 20, 19]
     assert not any(released[model, "RRWP"] for model in ("GritTransformer", "CSAModel", "GPSModel"))
 
