@@ -156,8 +156,9 @@ def final_p_values(name, total):
 def test_what_the_text_says_of_unfinished_studies():
     """Fails when a study goes on: its sentences on the page are then outdated, too."""
     chemprop = final_p_values("chemprop", 10)
-    assert chemprop.pop(("FreeSolv", "chemprop", "descriptors")) == pytest.approx([0.016, 0.109], abs=5e-4)
-    assert len(chemprop) == 3 and max(high for _, high in chemprop.values()) < 0.001
+    assert chemprop.pop(("FreeSolv", "chemprop", "descriptors")) == pytest.approx([0.031, 0.062], abs=5e-4)
+    assert chemprop.pop(("BACE", "chemprop", "descriptors"))[0] > 0.3
+    assert len(chemprop) == 6 and max(high for _, high in chemprop.values()) < 0.001
     for total, high in ((10, 0.030), (50, 0.148)):
         first = final_p_values("transformers", total)
         found = first.pop(("FreeSolv", "GRIT-RRWP+SPSE", "chemprop"))
@@ -167,8 +168,8 @@ def test_what_the_text_says_of_unfinished_studies():
     assert sorted(high for _, high in second)[:3] == pytest.approx([0.005, 0.0074, 0.0089], abs=1e-4)
     assert sorted(second)[3:] == [pytest.approx(x, abs=5e-4) for x in ([0.027, 0.074], [0.029, 0.084])]
     assert max(high for _, high in final_p_values("cycles", 6).values()) < 0.0013
-    ((_, high),) = final_p_values("ZINC, short schedule", 4).values()
-    assert high == pytest.approx(2.47e-4, rel=0.01)
+    highest = [high for _, high in final_p_values("ZINC, short schedule", 4).values()]
+    assert highest == pytest.approx([2.47e-4, 6.84e-4], rel=0.01)
     assert min(low for low, _ in final_p_values("dense graphs", 12).values()) > 0.3
 
 
