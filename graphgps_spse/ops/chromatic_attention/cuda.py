@@ -5,7 +5,7 @@ written by hand; the maps A and B of pairs are PyTorch's. What backward keeps is
 A and B are stored in the type of their matrix product, which is narrow under automatic mixed precision; scores, the
 softmax and all sums are computed in float32, or in float64 for float64.
 
-Triton compiles a kernel at its first launch: first_batch.py launches all before the first step.
+Triton compiles a kernel at its first launch. first_batch.py launches all but those with dropout before the first step.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ written by hand. It reads packed graphs, so nothing is padded, and backward keep
 weights and dropout masks are computed again. Matrix products read the type of q, k and v, which is narrow under
 automatic mixed precision; the softmax and all sums are computed in float32, or in float64 for float64.
 
-Triton compiles a kernel at its first launch: first_batch.py launches all before the first step.
+Triton compiles a kernel at its first launch. first_batch.py launches all but those with dropout before the first step.
 """
 
 from collections.abc import Sequence

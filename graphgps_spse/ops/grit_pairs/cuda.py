@@ -5,7 +5,7 @@ for tracing and derivatives written by hand; matrix products and weights stay Py
 [w|b], h, the next u, and arrays of the size of nodes. Pairs are stored in the type of [w|b], which is narrow under
 automatic mixed precision; sums, logits and the softmax are computed in float32, or in float64 for float64.
 
-Triton compiles a kernel at its first launch: first_batch.py launches all before the first step.
+Triton compiles a kernel at its first launch. first_batch.py launches all but those with dropout before the first step.
 """
 
 from collections.abc import Sequence
