@@ -29,8 +29,8 @@ log = logging.getLogger("sweep")
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
-        description="Do the missing runs of a sweep file, each in a separate process. Each run directory gets a log "
-        "and all results. The same command, started again or on another machine, does the runs that are still missing.",
+        description="Start the missing runs of a sweep file, each in a separate process. Each run directory gets a log "
+        "and all results. The same command, given again or on another machine, starts the runs that are still missing.",
         epilog="exit codes: 0 every run is done; 1 a run failed; 2 bad input, or a folder with a run of another "
         "configuration; 75 not every run is done yet: stopped by a signal or a full disk, submitted, queued, or "
         "running elsewhere. The same command continues. Docs: docs/sweeps.md",
