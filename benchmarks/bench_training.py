@@ -440,11 +440,14 @@ def main() -> None:
 
 
 def write(path: Path, records: list[dict[str, Any]], what: str) -> None:
-    """Write the records of a case to the file, replacing older records of the case."""
-    key = ("model", "data", "real", "batch_size")
+    """Write the records of a case to the file, replacing older records of the case on the same device."""
+
+    def case_of(record: dict[str, Any]) -> list[Any]:
+        return [*(record[key] for key in ("model", "data", "real", "batch_size")), record.get("device", "")]
+
     old = json.loads(path.read_text())["results"] if path.is_file() else []
-    kept = [r for r in old if [r[k] for k in key] != [records[0][k] for k in key]]
-    content = {"what": what, "results": sorted([*kept, *records], key=lambda r: [r[k] for k in key])}
+    kept = [record for record in old if case_of(record) != case_of(records[0])]
+    content = {"what": what, "results": sorted([*kept, *records], key=case_of)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n")
 
