@@ -12,9 +12,9 @@ import torch
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.errors import ConfigError, SPSEError
-from graphgps_spse.gpu_check import random_batch
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import build_parts, build_training
+from graphgps_spse.random_batches import random_batch
 from graphgps_spse.seeding import seed_all
 
 SIZES = (2, 5, 9, 14)

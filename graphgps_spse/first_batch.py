@@ -173,7 +173,7 @@ def _results(
     model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, kernels: str, amp: str
 ) -> dict[str, Tensor]:
     """Return predictions and, with a loss, the gradient of all weights and of each, in float64."""
-    with _without_dropout(model, kernels, norms_train=loss is not None):
+    with without_dropout(model, kernels, norms_train=loss is not None):
         predicted = forward_batch(model, batch, device, amp)
         if loss is None:
             return {"predictions": predicted.double()}
@@ -195,7 +195,7 @@ def _difference(ours: Tensor, theirs: Tensor, least: float = 0.0) -> float:
 
 
 @contextmanager
-def _without_dropout(model: nn.Module, kernels: str, *, norms_train: bool) -> Iterator[None]:
+def without_dropout(model: nn.Module, kernels: str, *, norms_train: bool) -> Iterator[None]:
     """Let nothing drop out, and norms use the batch if they train, with the given kernels; then all is as before."""
     modes = {module: module.training for module in model.modules()}
     chosen = {module: module.kernels for module in model.modules() if hasattr(module, "kernels")}

@@ -16,9 +16,7 @@ import torch
 from torch import nn
 
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset, InputSpec
-from graphgps_spse.encode import encode
-from graphgps_spse.encodings.storage.policy import MEMORY
+from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure
 from graphgps_spse.human_readable import as_size
@@ -26,11 +24,16 @@ from graphgps_spse.memory import is_shortage
 from graphgps_spse.models.grit.attention import GritAttention
 from graphgps_spse.ops.triton_launch import launch_errors
 from graphgps_spse.parts import Parts, build_parts
+from graphgps_spse.random_batches import random_batch
 from graphgps_spse.seeding import seed_all
+from graphgps_spse.training_check import STEPS, compare_losses, error_with_dropout, resumes_with_equal_bits
 
 ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
 TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4}
 TIMED_STEPS, WARM_UP_STEPS = 20, 3
+ERRORS_BY_AMP = {"off": "errors", "bf16": "errors_bf16"}
+MAX_DROPOUT_ERROR, MAX_LOSS_ERROR = 1e-3, 1e-6
+"""Of float64, where right kernels have errors of rounding only."""
 CAPABILITIES = (80, 90, 100)
 
 
@@ -40,7 +43,7 @@ class GpuReport:
 
     environment: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
-    """For each configuration: relative errors, whether bits repeat, and for GPUs times and memory."""
+    """For each configuration: relative errors, what is wrong, and for GPUs times and memory."""
     compiled: list[dict[str, Any]] = field(default_factory=list)
     """Resources of kernels that were compiled for GPUs that are not there."""
     failures: list[str] = field(default_factory=list)
@@ -73,15 +76,11 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
     seed_all(0)
     parts = build_parts(cfg)
     keep_roots_from_zero(parts.model)
-    model = parts.model.to(device)
-    batch = random_batch(parts, ODD_SIZES, device)
+    parts.model.to(device)
     row: dict[str, Any] = {"errors": {}, "wrong": []}
     try:
-        row["errors"] = compare(model, batch, parts.task.loss, device, amp="off", each_weight=True)
-        if not are_right(row["errors"], "off"):
-            row["wrong"].append(describe_errors(row["errors"]))
-        if not has_equal_bits(parts, batch):
-            row["wrong"].append("the same step gives other bits the second time")
+        row["wrong"] += _compare_steps(parts, device, row)
+        row["wrong"] += _compare_trainings(parts, cfg, device, row)
         if device.type == "cuda":
             timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level], device)
             row |= {kernels: measure(parts, timed, kernels) for kernels in ("auto", "plain")}
@@ -90,6 +89,37 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
             raise
         row["wrong"].append(describe_failure(err, device))
     return row
+
+
+def _compare_steps(parts: Parts, device: torch.device, row: dict[str, Any]) -> Iterator[str]:
+    """Compare predictions and gradients of one step, fill the row, and yield what is wrong.
+
+    Mixed precision is for GPUs only, and so are kernels for it.
+    """
+    batch = random_batch(parts, ODD_SIZES, device)
+    for amp in ("off", "bf16") if device.type == "cuda" else ("off",):
+        errors = compare(parts.model, batch, parts.task.loss, device, amp=amp, each_weight=True)
+        row[ERRORS_BY_AMP[amp]] = errors
+        if not are_right(errors, amp):
+            yield describe_errors(errors) + ("" if amp == "off" else f" with train.amp={amp}")
+    if not has_equal_bits(parts, batch):
+        yield "the same step gives other bits the second time"
+
+
+def _compare_trainings(parts: Parts, cfg: Config, device: torch.device, row: dict[str, Any]) -> Iterator[str]:
+    """Compare short trainings, fill the row, and yield what is wrong."""
+    row["dropout_error"] = error_with_dropout(parts, device)
+    if not row["dropout_error"] <= MAX_DROPOUT_ERROR:
+        yield f"the gradient in training with dropout has a relative error of {row['dropout_error']:.1e}"
+    row["loss_error"] = compare_losses(parts, device)
+    if not row["loss_error"] <= MAX_LOSS_ERROR:
+        yield (
+            f"in {STEPS} steps in float64, a loss differs from that on the CPU with PyTorch alone by "
+            f"{row['loss_error']:.1e} of the largest"
+        )
+    row["resumes"] = resumes_with_equal_bits(parts, cfg, device)
+    if not row["resumes"]:
+        yield "a training that was stopped and resumed ends with other bits"
 
 
 def keep_roots_from_zero(model: nn.Module) -> None:
@@ -115,6 +145,10 @@ def describe_row(row: dict[str, Any]) -> str:
         if kernels in row
     )
     errors = describe_errors(row["errors"]) if row["errors"] else "nothing could be compared"
+    if "errors_bf16" in row:
+        errors += f"; bf16: {describe_errors(row['errors_bf16'])}"
+    if "loss_error" in row:
+        errors += f"; gradient with dropout {row['dropout_error']:.1e}; losses of {STEPS} steps {row['loss_error']:.1e}"
     return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {errors}{speed}"
 
 
@@ -148,49 +182,6 @@ def measure(parts: Parts, batch: GraphBatch, kernels: str) -> dict[str, float]:
     torch.cuda.synchronize(device)
     seconds = time.perf_counter() - started
     return {"steps_per_second": TIMED_STEPS / seconds, "peak_bytes": torch.cuda.max_memory_allocated(device)}
-
-
-def random_batch(parts: Parts, sizes: Sequence[int], device: torch.device) -> GraphBatch:
-    """Return random graphs of the given sizes on `device` for a data set's models and task, with its encodings."""
-    graphs = random_graphs_of(parts.dataset.spec, sizes)
-    parts.task.fit(graphs.y, device)
-    policy = type(parts.storage)(parts.storage.options, MEMORY, "a check")
-    encoded, _ = encode({"train": graphs}, parts.encodings, 1, policy)
-    return encoded["train"].batch(range(len(graphs))).to(device)
-
-
-def random_graphs_of(spec: DatasetSpec, sizes: Sequence[int]) -> GraphDataset:
-    """Return random sparse graphs with features and targets as `spec` describes them."""
-    generator = torch.Generator().manual_seed(0)
-    edges = []
-    for size in sizes:
-        above = torch.rand(size, size, generator=generator).triu(1) > 1 - min(0.5, 3 / size)
-        edges.append((above | above.t()).nonzero().t())
-    node_ptr, edge_ptr = (torch.tensor([0, *counts]).cumsum(0) for counts in (list(sizes), [e.shape[1] for e in edges]))
-    size_G, of_pairs = torch.tensor(sizes), spec.level == "pair"
-    num_rows = {"graph": len(sizes), "node": int(node_ptr[-1]), "pair": int(size_G.square().sum())}[spec.level]
-    high = spec.num_classes or 2
-    y = torch.randint(0, high, (num_rows, spec.num_targets), generator=generator)
-    return GraphDataset(
-        name=spec.name,
-        split="train",
-        x_NF=_features(spec.node_input, int(node_ptr[-1]), generator),
-        edge_index_2E=torch.cat(edges, dim=1),
-        edge_attr_EF=_features(spec.edge_input, int(edge_ptr[-1]), generator) if spec.edge_input.size else None,
-        y=y if spec.num_classes else y.float(),
-        node_ptr=node_ptr,
-        edge_ptr=edge_ptr,
-        level=spec.level,
-        target_pairs_2R=torch.cat([torch.ones(n, n).nonzero().t() for n in sizes], dim=1) if of_pairs else None,
-        target_ptr=torch.tensor([0, *size_G.square().tolist()]).cumsum(0) if of_pairs else None,
-    )
-
-
-def _features(given: InputSpec, rows: int, generator: torch.Generator) -> torch.Tensor:
-    if given.kind == "floats":
-        return torch.rand(rows, given.size, generator=generator)
-    columns, high = (given.size, 2) if given.kind in ("ogb", "syntax") else (1, max(1, given.size))
-    return torch.randint(0, high, (rows, columns), generator=generator)
 
 
 def _without_gpu(files: Sequence[Path], report: GpuReport) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from scripts_at import load_script
 from graphgps_spse import gpu_check
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import DatasetSpec, InputSpec
-from graphgps_spse.gpu_check import check_configuration, random_graphs_of
+from graphgps_spse.gpu_check import check_configuration
 from graphgps_spse.parts import build_parts
+from graphgps_spse.random_batches import random_batch, random_graphs_of
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["gt.layers=1", "gt.dim_hidden=12", "gnn.dim_inner=12", "gt.n_heads=3"]
@@ -37,6 +39,39 @@ def test_a_configuration_is_right_on_the_cpu():
     assert max(plain.values()) < 1e-2, "a gradient that is 0 but for rounding"
 
 
+def test_kernels_for_mixed_precision_are_compared_on_a_gpu(monkeypatch):
+    found, row = [], {}
+
+    def compared(*args, amp, **options):
+        found.append(amp)
+        return {"predictions": {"kernels": 0.5 if amp == "bf16" else 0.0, "plain": 0.0}}
+
+    monkeypatch.setattr(gpu_check, "compare", compared)
+    monkeypatch.setattr(gpu_check, "random_batch", lambda *args: None)
+    monkeypatch.setattr(gpu_check, "has_equal_bits", lambda *args: True)
+    parts = SimpleNamespace(model=None, task=SimpleNamespace(loss=None))
+    wrong = list(gpu_check._compare_steps(parts, torch.device("cuda"), row))
+    assert found == ["off", "bf16"] and len(wrong) == 1 and wrong[0].endswith("with train.amp=bf16")
+    assert row.keys() == {"errors", "errors_bf16"}
+
+
+@pytest.mark.parametrize(
+    "found, words",
+    [
+        ({"error_with_dropout": 0.5}, "the gradient in training with dropout has a relative error of 5.0e-01"),
+        ({"compare_losses": float("nan")}, "a loss differs from that on the CPU with PyTorch alone by nan"),
+        ({"resumes_with_equal_bits": False}, "stopped and resumed ends with other bits"),
+        ({}, None),
+    ],
+)
+def test_what_short_trainings_find_wrong(found, words, monkeypatch):
+    right = {"error_with_dropout": 0.0, "compare_losses": 0.0, "resumes_with_equal_bits": True}
+    for name, value in (right | found).items():
+        monkeypatch.setattr(gpu_check, name, lambda *args, value=value: value)
+    wrong = list(gpu_check._compare_trainings(None, None, torch.device("cpu"), {}))
+    assert [words in line for line in wrong] == [True] * bool(found)
+
+
 def test_kernels_that_cannot_run_are_a_finding(monkeypatch):
     """The check goes on with the other configurations, and its report has the reason."""
 
@@ -53,7 +88,7 @@ def test_weights_of_classes_are_on_the_device_of_the_batch():
     """`meta` stands for a GPU: one tensor on the CPU would be an error."""
     words = [*SMALL, "model.loss_fun=cross_entropy", "dataset.class_weights=balanced"]
     parts = build_parts(load_config(ROOT / "configs/GRIT/mnist-RWSE.yaml", words))
-    batch = gpu_check.random_batch(parts, (3,) * 40, torch.device("meta"))
+    batch = random_batch(parts, (3,) * 40, torch.device("meta"))
     assert batch.y.device.type == "meta" and parts.task.class_weights_TC.device.type == "meta"
 
 

@@ -91,6 +91,8 @@ LAYERS = {
     "first_batch": (None, None),
     "ancestors": (None, None),
     "gpu_check": (None, None),
+    "random_batches": (None, None),
+    "training_check": (None, None),
     "preparation": (None, None),
     "provenance": (None, None),
     "training_atoms": (None, None),

@@ -18,6 +18,7 @@ def test_page_runs(tmp_path, monkeypatch, capsys):
     search = yaml.safe_load(text)
     search["overrides"] = ["optim.max_epoch=1", "dataset.cycles.num_graphs=[8,4,4]", "num_threads=1", "accelerator=cpu"]
     search["trials"] = 2
+    search["space"]["gt.dim_hidden"] = [32]  # whose kernels other tests compile too
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(search, sort_keys=False))
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)

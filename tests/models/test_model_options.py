@@ -42,7 +42,8 @@ def test_kernels_are_prepared_for_the_device_of_the_model(name):
         prepare_kernels(build(name, "fused").to("meta"))
 
 
-@pytest.mark.parametrize("name", ["CSA", pytest.param("GRIT", marks=pytest.mark.long)])
+@pytest.mark.long  # test_jit.py has short forms with small kernels
+@pytest.mark.parametrize("name", ["CSA", "GRIT"])
 def test_a_process_that_compiles_kernels_and_one_that_reads_them_have_equal_bits(tmp_path, name):
     """The second process reads all kernels from the cache of the first, and its steps round as those of the first."""
     code = """

@@ -1,0 +1,131 @@
+"""Short trainings on a device, on random graphs: the same as on the CPU, gradients with dropout, resuming."""
+
+import tempfile
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.first_batch import without_dropout
+from graphgps_spse.parts import Parts
+from graphgps_spse.random_batches import encoded_graphs, random_batch
+from graphgps_spse.seeding import seed_all
+from graphgps_spse.training.checkpoint import CheckpointStore
+from graphgps_spse.training.history import WALL_TIME_KEYS
+from graphgps_spse.training.optim import build_optimizer, build_scheduler
+from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training.trainer import Trainer
+
+STEPS = 20
+SIZES = (2, 3, 17, 20)
+NUDGE = 1e-6
+"""Length of the step to either side in a difference of losses."""
+
+
+def compare_losses(parts: Parts, device: torch.device) -> float:
+    """Train on `device` with the kernels and on the CPU with PyTorch alone; return how far the losses differ.
+
+    Both take STEPS steps with AdamW from the same weights in float64, without dropout. The result is the largest
+    difference of a loss, in units of the largest loss on the CPU; infinite where a loss is not finite.
+    """
+    ours, theirs = _losses(parts, device, "auto"), _losses(parts, torch.device("cpu"), "plain")
+    difference = float((ours - theirs).abs().max() / theirs.abs().max())
+    return difference if difference < float("inf") else float("inf")
+
+
+def _losses(parts: Parts, device: torch.device, kernels: str) -> Tensor:
+    """Return the loss of each step, [STEPS] on the CPU."""
+    batch = random_batch(parts, SIZES, device).cast(torch.float64)
+    model, losses = deepcopy(parts.model).to(device).double(), []
+    with without_dropout(model, kernels, norms_train=True):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = parts.task.loss(model(batch), batch.y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+    return torch.stack(losses).cpu()
+
+
+def error_with_dropout(parts: Parts, device: torch.device) -> float:
+    """Return the relative error of the kernels' gradient in training with dropout, by a difference of two losses.
+
+    In float64, with the same random numbers for all losses. So it is large if backward drops out other entries than
+    forward. The direction has the same length in each weight of the layers with kernels: along its gradient,
+    plus a random one, since wrong entries may leave the gradient along itself as it is.
+    """
+    batch = random_batch(parts, SIZES, device).cast(torch.float64)
+    model = deepcopy(parts.model).to(device).double().train()
+    modules = [module for module in model.modules() if hasattr(module, "kernels")]
+    weights = list(dict.fromkeys(p for part in modules or [model] for p in part.parameters() if p.requires_grad))
+
+    def loss() -> Tensor:
+        seed_all(1)
+        return parts.task.loss(model(batch), batch.y)
+
+    gradients = torch.autograd.grad(loss(), weights, materialize_grads=True)
+    directions = [_unit(gradient) + _unit(torch.randn_like(gradient)) for gradient in gradients]
+    starts = [weight.detach().clone() for weight in weights]
+    expected = float(torch.stack([(g * d).sum() for g, d in zip(gradients, directions)]).sum())
+    sides = []
+    with torch.no_grad():
+        for sign in (1, -1):
+            for weight, start, direction in zip(weights, starts, directions):
+                weight.copy_(start + sign * NUDGE * direction)
+            sides.append(float(loss()))
+    found = (sides[0] - sides[1]) / (2 * NUDGE)
+    return abs(found - expected) / abs(expected) if found == found else float("inf")
+
+
+def _unit(direction: Tensor) -> Tensor:
+    return direction / direction.norm().clamp(min=1e-30)
+
+
+def resumes_with_equal_bits(parts: Parts, cfg: Any, device: torch.device) -> bool:
+    """Return whether a training of two epochs that was stopped after the first ends with the same bits.
+
+    Both are trainings with dropout on `device`, with the optimiser and schedule of `cfg`, and checkpoints in a
+    temporary folder.
+    """
+    splits = encoded_graphs(parts, {"train": SIZES * 2, "val": SIZES, "test": SIZES}, device)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def train(name: str, epochs: int) -> dict[str, Any]:
+            seed_all(2)
+            run_dir = Path(folder) / name
+            run_dir.mkdir(exist_ok=True)
+            model = deepcopy(parts.model).to(device)
+            optimizer = build_optimizer(cfg, model.parameters())
+            trainer = Trainer(
+                model=model,
+                task=parts.task,
+                optimizer=optimizer,
+                scheduler=build_scheduler(cfg, optimizer),
+                loaders={n: GraphLoader(g, batch_size=4, seed=0, shuffle=n == "train") for n, g in splits.items()},
+                checkpoints=CheckpointStore(run_dir),
+                device=device,
+                options=TrainOptions(max_epoch=epochs, max_grad_norm=1.0),
+                signature={},
+            )
+            trainer.fit()
+            return {"model": model.state_dict(), "history": trainer.state()["history"]}
+
+        straight = train("straight", 2)
+        train("stopped", 1)
+        return _has_equal_bits(straight, train("stopped", 2))
+
+
+def _has_equal_bits(ours: Any, theirs: Any) -> bool:
+    """Return whether two nested states are equal to the bit, apart from wall times."""
+    if isinstance(ours, Tensor):
+        return torch.equal(ours, theirs)
+    if isinstance(ours, dict):
+        keys = ours.keys() - set(WALL_TIME_KEYS)
+        return keys == theirs.keys() - set(WALL_TIME_KEYS) and all(_has_equal_bits(ours[k], theirs[k]) for k in keys)
+    if isinstance(ours, list | tuple):
+        return len(ours) == len(theirs) and all(map(_has_equal_bits, ours, theirs))
+    return ours == theirs or (ours != ours and theirs != theirs)  # a metric that is not defined is NaN

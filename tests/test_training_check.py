@@ -1,0 +1,101 @@
+"""Short trainings on a device: right models pass, and each kind of wrong kernel is noticed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from graphgps_spse.config import load_config
+from graphgps_spse.parts import build_parts
+from graphgps_spse.random_batches import encoded_graphs, random_batch
+from graphgps_spse.training_check import SIZES, compare_losses, error_with_dropout, resumes_with_equal_bits
+
+ROOT = Path(__file__).parents[1]
+CPU = torch.device("cpu")
+SMALL = [
+    "gt.layers=1",
+    "gt.dim_hidden=12",
+    "gnn.dim_inner=12",
+    "gt.n_heads=3",
+    "gt.dropout=0.2",
+    "posenc_RWSE.dim_pe=4",
+]
+
+
+class Scale(torch.autograd.Function):
+    """y = x m with a mask m, and a gradient with another mask."""
+
+    @staticmethod
+    def forward(ctx, x, of_backward, of_forward):
+        ctx.save_for_backward(of_backward)
+        return x * of_forward
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0], None, None
+
+
+class Model(nn.Module):
+    """One weight for each node, in a module that has kernels; `wrong` names what is wrong about them."""
+
+    calls = 0
+
+    def __init__(self, wrong=""):
+        super().__init__()
+        self.kernels, self.wrong = "auto", wrong
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, 200))
+        self.norm = nn.BatchNorm1d(1)
+
+    def forward(self, batch):
+        x = self.weight[: len(batch.x_NF)]
+        if self.training:
+            mask = torch.rand(len(x), dtype=x.dtype).ge(0.3).to(x.dtype)
+            x = Scale.apply(x, mask.flip(0) if self.wrong == "mask" else mask, mask)
+        if self.wrong == "loss" and self.kernels == "auto":
+            x = x * (1 + 1e-4)
+        if self.wrong == "state":
+            type(self).calls += 1
+            x = x * (1 + 0.01 * self.calls)
+        graph = torch.arange(batch.num_graphs).repeat_interleave(torch.tensor(batch.sizes))
+        sums = x.new_zeros(batch.num_graphs).index_add(0, graph, x.square())
+        return sums.unsqueeze(1) + self.norm(sums.unsqueeze(1))
+
+
+@pytest.fixture(scope="module")
+def cfg():
+    return load_config(ROOT / "configs/GPS/zinc-RWSE.yaml", SMALL)
+
+
+@pytest.fixture(scope="module")
+def parts(cfg):
+    torch.manual_seed(0)
+    return build_parts(cfg)
+
+
+def test_a_configuration_passes(parts, cfg):
+    assert compare_losses(parts, CPU) < 1e-12
+    assert error_with_dropout(parts, CPU) < 1e-6
+    assert resumes_with_equal_bits(parts, cfg, CPU)
+
+
+@pytest.mark.parametrize("wrong", ["", "mask", "loss", "state"])
+def test_each_check_notices_its_kind_of_wrong_kernels(parts, cfg, wrong):
+    parts = replace(parts, model=Model(wrong))
+    if wrong != "state":  # its losses depend on the number of calls
+        assert (error_with_dropout(parts, CPU) > 0.01) == (wrong == "mask")
+        assert (compare_losses(parts, CPU) > 1e-6) == (wrong == "loss")
+    assert resumes_with_equal_bits(parts, cfg, CPU) == (wrong != "state")
+
+
+def test_the_model_that_is_checked_does_not_change(parts, cfg):
+    before = {name: value.clone() for name, value in parts.model.state_dict().items()}
+    compare_losses(parts, CPU), error_with_dropout(parts, CPU), resumes_with_equal_bits(parts, cfg, CPU)
+    assert all(torch.equal(value, before[name]) for name, value in parts.model.state_dict().items())
+
+
+def test_random_graphs_are_encoded_by_split(parts):
+    splits = encoded_graphs(parts, {"train": SIZES, "val": (4,)}, CPU)
+    assert [graphs.sizes_G.tolist() for graphs in splits.values()] == [list(SIZES), [4]]
+    assert random_batch(parts, SIZES, CPU).num_graphs == len(SIZES)
