@@ -34,7 +34,7 @@ from torch.utils.flop_counter import flop_registry  # noqa: E402
 
 from graphgps_spse.config import load_config  # noqa: E402
 from graphgps_spse.data.base import GraphBatch  # noqa: E402
-from graphgps_spse.ops import dispatch  # noqa: E402
+from graphgps_spse.ops.dispatch import kernels_for  # noqa: E402
 
 ALLOCATIONS = {"detach", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "_unsafe_view"}
 LAUNCHES = {"grit_update": 2, "ragged_attend_backward": 2}  # of our operators, where it is not 1
@@ -88,7 +88,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_operations.json")
     arguments = parser.parse_args(words)
-    of_device, records = dispatch.device_module, {}
+    records: dict[str, Any] = {}
     family = training_cases.FAMILIES["zinc"]
     for name in (*RWSE, *RRWP):
         cfg = load_config(ROOT / "configs" / name / f"zinc-{'RWSE' if name in RWSE else 'RRWP'}.yaml", [])
@@ -96,10 +96,9 @@ def main(words: list[str] | None = None) -> int:
         model = training_cases.model_of(cfg, family).to("meta").train()
         records[f"{name}-zinc"] = {}
         for kind, device in (("plain", "none"), ("kernels", "cuda")):
-            dispatch.device_module = lambda package, _, device=device: of_device(package, device)
-            records[f"{name}-zinc"][kind] = count(model, batch)
+            with kernels_for(device):
+                records[f"{name}-zinc"][kind] = count(model, batch)
             print(name, kind, records[f"{name}-zinc"][kind], flush=True)
-    dispatch.device_module = of_device
     about = environment() | {"torch": version("torch")}
     record = {"environment": about, "batch_size": BATCH_SIZE, "models": records}
     arguments.out.write_text(json.dumps(record, indent=1) + "\n")

@@ -22,9 +22,9 @@ import torch  # noqa: E402
 from this_machine import environment  # noqa: E402
 
 from graphgps_spse.config import load_config  # noqa: E402
+from graphgps_spse.gpu_kernels_on_cpu import CAPABILITIES, dim_and_heads  # noqa: E402
 from graphgps_spse.ops.ahead_of_time import COMPILE  # noqa: E402
 
-CAPABILITIES = (80, 90, 100)
 OPERATIONS = dict(COMPILE.values())
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -36,7 +36,7 @@ def shipped_shapes() -> dict[tuple[str, int, int], list[str]]:
         cfg = load_config(path, [])
         if cfg.model.type in COMPILE:
             name = f"{path.parent.name}/{path.stem}"
-            shapes.setdefault((COMPILE[cfg.model.type][0], cfg.gt.dim_hidden, cfg.gt.n_heads), []).append(name)
+            shapes.setdefault((COMPILE[cfg.model.type][0], *dim_and_heads(cfg)), []).append(name)
     return shapes
 
 

@@ -42,7 +42,7 @@ from graphgps_spse.data.base import DatasetSpec, GraphDataset  # noqa: E402
 from graphgps_spse.data.summary import cut_graphs, take_graphs  # noqa: E402
 from graphgps_spse.encodings.storage.in_memory import InMemory  # noqa: E402
 from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
-from graphgps_spse.ops import dispatch  # noqa: E402
+from graphgps_spse.ops.dispatch import kernels_for  # noqa: E402
 from graphgps_spse.ops.threads import use_threads  # noqa: E402
 from graphgps_spse.parts import Parts, build_parts, walks_chunks  # noqa: E402
 from graphgps_spse.seeding import seed_all  # noqa: E402
@@ -157,10 +157,9 @@ def take_step(parts: Parts, graphs: GraphDataset, optimizer: torch.optim.Optimiz
 
 def predict_gpu(parts: Parts, graphs: GraphDataset, optimizer: str) -> int:
     """Return the peak of the tensors of a step on "meta" with the kernels for CUDA devices, with moments."""
-    of_device, device = dispatch.device_module, torch.device("meta")
-    dispatch.device_module = lambda package, _: of_device(package, "cuda")
+    device = torch.device("meta")
     model = parts.model.to(device).train()
-    with PeakOfTensors(device) as memory:
+    with PeakOfTensors(device) as memory, kernels_for("cuda"):
         batch = graphs.batch(range(len(graphs))).to(device)
         parts.task.loss(model(batch), batch.y).backward()
     return memory.peak + count_parameters(model) * BYTES_OF_VALUE * moments_of(optimizer)

@@ -1,10 +1,9 @@
 """Check of a machine with a GPU: are its kernels right, do they give the same bits twice, and what do they gain?
 
 Everything runs on random graphs, so no data set is needed. On a machine without a GPU the kernels of the CPU are
-compared in their place, and those of GPUs are compiled.
+compared in their place, and those of GPUs are interpreted and compiled.
 """
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure
+from graphgps_spse.gpu_kernels_on_cpu import compile_all, interpret, is_right, take_step_without_values, why_no_triton
 from graphgps_spse.human_readable import as_size
 from graphgps_spse.memory import is_shortage
-from graphgps_spse.models.grit.attention import GritAttention
+from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero
 from graphgps_spse.ops.triton_launch import launch_errors
 from graphgps_spse.parts import Parts, build_parts
 from graphgps_spse.random_batches import random_batch
@@ -34,7 +33,6 @@ TIMED_STEPS, WARM_UP_STEPS = 20, 3
 ERRORS_BY_AMP = {"off": "errors", "bf16": "errors_bf16"}
 MAX_DROPOUT_ERROR, MAX_LOSS_ERROR = 1e-3, 1e-6
 """Of float64, where right kernels have errors of rounding only."""
-CAPABILITIES = (80, 90, 100)
 
 
 @dataclass
@@ -44,6 +42,8 @@ class GpuReport:
     environment: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
     """For each configuration: relative errors, what is wrong, and for GPUs times and memory."""
+    interpreted: list[dict[str, Any]] = field(default_factory=list)
+    """For each kind of layer, relative errors of the kernels for GPUs in Triton's interpreter."""
     compiled: list[dict[str, Any]] = field(default_factory=list)
     """Resources of kernels that were compiled for GPUs that are not there."""
     failures: list[str] = field(default_factory=list)
@@ -122,21 +122,6 @@ def _compare_trainings(parts: Parts, cfg: Config, device: torch.device, row: dic
         yield "a training that was stopped and resumed ends with other bits"
 
 
-def keep_roots_from_zero(model: nn.Module) -> None:
-    """Change the weights of GRIT so that every signed root is about 1.
-
-    Near 0 the gradient of a root is unbounded. With fresh weights, some roots are that near, and in float32 rounding
-    alone changes the gradient by a tenth, so that wrong kernels could pass.
-    """
-    with torch.no_grad():
-        for module in model.modules():
-            if isinstance(module, GritAttention):
-                for linear in (module.query, module.key, module.pair):
-                    linear.weight.mul_(0.05)
-                module.query.bias.fill_(1)  # q_i + k_j
-                module.pair.bias.unflatten(0, (module.num_heads, 2, -1))[:, 0].fill_(1)  # w_ij
-
-
 def describe_row(row: dict[str, Any]) -> str:
     """Return one line of the table."""
     speed = "".join(
@@ -185,20 +170,23 @@ def measure(parts: Parts, batch: GraphBatch, kernels: str) -> dict[str, float]:
 
 
 def _without_gpu(files: Sequence[Path], report: GpuReport) -> Iterator[str]:
-    """Compile the kernels of GPUs for the configurations; say what is left to a GPU."""
-    from graphgps_spse.ops.ahead_of_time import COMPILE
-
+    """Check the kernels for GPUs as far as this machine can; say what is left to a GPU."""
     yield "no GPU: the CPU kernels were compared instead"
-    if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") == "1":
-        yield "kernels of GPUs are not compiled: Triton is not installed, or TRITON_INTERPRET is set"
+    reason = why_no_triton()
+    if reason:
+        yield f"kernels for GPUs are not checked: {reason}"
     else:
-        configs = [cfg for cfg in map(load_config, files) if cfg.model.type in COMPILE]
-        for model, dim, heads in sorted({(cfg.model.type, cfg.gt.dim_hidden, cfg.gt.n_heads) for cfg in configs}):
-            name, compile_kernels = COMPILE[model]
-            used = compile_kernels(dim, heads, torch.float32, CAPABILITIES)
-            report.compiled += [{"operation": name, "width": dim, "heads": heads} | usage._asdict() for usage in used]
-            where = f"{name}, width {dim}, {heads} heads"
-            spilled = {f"{usage.kernel} ({usage.capability})" for usage in used if usage.spilled_bytes}
-            report.failures += [f"{where}: {kernel} spills registers" for kernel in sorted(spilled)]
-            yield f"{where}: {len(used)} kernels compiled, at most {max(usage.registers for usage in used)} registers"
+        for file in files:
+            name, wrong = f"{file.parent.name}/{file.name}", take_step_without_values(load_config(file))
+            report.failures += [f"{name}: {wrong}"] if wrong else []
+        yield f"a training step without values, with the kernels for GPUs: {len(files)} configurations"
+        for row in interpret(files):
+            report.interpreted.append(row)
+            words = describe_errors(row["errors"]) if row["errors"] else row["failure"]
+            report.failures += [] if is_right(row) else [f"{row['configuration']}, interpreted: {words}"]
+            yield f"{row['configuration']}, two layers, interpreted: {words}"
+        for name, used, spilled in compile_all(files):
+            report.compiled += used
+            report.failures += [f"{name}: {kernel} spills registers" for kernel in spilled]
+            yield f"{name}: {len(used)} kernels compiled, at most {max(row['registers'] for row in used)} registers"
     yield "left to a GPU: its rounding and races, determinism, speed and memory"

@@ -25,7 +25,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         description="For each shipped configuration, on random graphs: predictions and gradients of the kernels "
         "against PyTorch alone, gradients with dropout, a short training against the CPU, whether a step and a resumed "
         "training repeat their bits, and on a GPU steps per second and memory with and without kernels. Without a GPU "
-        "the kernels of the CPU are checked, and those of GPUs are compiled.",
+        "the kernels of the CPU are checked, and those of GPUs are interpreted and compiled.",
         epilog="exit codes: 0 all is right, 1 something is wrong, 2 bad input, 75 stopped by a signal",
     )
     parser.add_argument("--cfg", nargs="*", type=Path, metavar="FILE", help="configurations; default: all shipped")

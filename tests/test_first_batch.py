@@ -24,7 +24,7 @@ from graphgps_spse.first_batch import (
     compare,
     few_graphs,
 )
-from graphgps_spse.ops import dispatch
+from graphgps_spse.ops.dispatch import kernels_for
 from graphgps_spse.ops.grit_pairs import cpu as grit_cpu
 
 META, CPU = torch.device("meta"), torch.device("cpu")
@@ -52,12 +52,11 @@ def test_kernels_agree_and_nothing_is_changed(name):
 
 
 @pytest.mark.parametrize("name", ["GRIT-RWSE", "CSA-walks", "GPS-GINE", "PPGT-walks", "Graphormer-SPSE"])
-def test_kernels_of_gpus_agree(name, monkeypatch):
+def test_kernels_of_gpus_agree(name):
     """Triton's interpreter runs them on the CPU."""
     pytest.importorskip("triton", reason="the kernels need Triton")
-    original = dispatch.device_module
-    monkeypatch.setattr(dispatch, "device_module", lambda package, _: original(package, "cuda"))
-    errors = compare(model_of(name), random_graphs((2, 3)).batch(range(2)), F.mse_loss, CPU, amp="off")
+    with kernels_for("cuda"):
+        errors = compare(model_of(name), random_graphs((2, 3)).batch(range(2)), F.mse_loss, CPU, amp="off")
     assert all(error["kernels"] < 1e-9 for error in errors.values())
     assert errors["gradient"]["kernels"] > 0, "the kernels were run"
 

@@ -91,6 +91,7 @@ LAYERS = {
     "first_batch": (None, None),
     "ancestors": (None, None),
     "gpu_check": (None, None),
+    "gpu_kernels_on_cpu": (None, None),
     "random_batches": (None, None),
     "training_check": (None, None),
     "preparation": (None, None),

@@ -3,7 +3,9 @@
 import importlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -26,6 +28,21 @@ auto: the kernels of the device where they can work, otherwise the reference. pl
 of the device, or an error that says why they cannot work.
 """
 
+_device: ContextVar[str] = ContextVar("device", default="")
+
+
+@contextmanager
+def kernels_for(device: str) -> Iterator[None]:
+    """Choose kernels for this type of device, and not for that of the tensors, within the block.
+
+    So kernels of GPUs have their shapes on "meta", and Triton's interpreter runs them on the CPU.
+    """
+    token = _device.set(device)
+    try:
+        yield
+    finally:
+        _device.reset(token)
+
 
 def choose(operation: Callable[[Input], Output], kernels: str, like: Tensor) -> Callable[[Input], Output]:
     """Return the implementation of an operation for tensors of the device and type of `like`.
@@ -36,7 +53,7 @@ def choose(operation: Callable[[Input], Output], kernels: str, like: Tensor) -> 
     """
     if kernels == "plain":
         return operation
-    device, package = like.device.type, operation.__module__.rpartition(".")[0]
+    device, package = _device.get() or like.device.type, operation.__module__.rpartition(".")[0]
     module = device_module(package, device)
     reason = f"there is no kernel for {device}" if module is None else module.unsupported(like)
     if module is not None and not reason:
@@ -55,7 +72,7 @@ def prepare_operation(operation: Callable[[Input], Output], kernels: str, like: 
     does.
     """
     module = sys.modules[choose(operation, kernels, like).__module__]
-    kernels_of_device = device_module(operation.__module__.rpartition(".")[0], like.device.type)
+    kernels_of_device = device_module(operation.__module__.rpartition(".")[0], _device.get() or like.device.type)
     if kernels == "auto" and kernels_of_device is not None and module is not kernels_of_device:
         reason = kernels_of_device.unsupported(like)
         warn(f"{operation.__name__}: computed by PyTorch alone, with more time and memory, because {reason}")

@@ -9,7 +9,7 @@ from test_every_model import CASES
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.data.resident import keep_on_device
-from graphgps_spse.ops import dispatch
+from graphgps_spse.ops.dispatch import kernels_for
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.evaluation import evaluate
 from graphgps_spse.training.guards import ConstantChannelGuard
@@ -48,10 +48,10 @@ class NoGuard:
 
 
 @pytest.fixture
-def kernels_of_cuda(monkeypatch):
+def kernels_of_cuda():
     """Choose the implementations of CUDA devices on "meta"; those of Triton's have shapes there."""
-    original = dispatch.device_module
-    monkeypatch.setattr(dispatch, "device_module", lambda package, _: original(package, "cuda"))
+    with kernels_for("cuda"):
+        yield
 
 
 def meta_trainer(model: torch.nn.Module, batch: GraphBatch, path) -> Trainer:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphgps_spse.config import load_config
+from graphgps_spse.gpu_kernels_on_cpu import dim_and_heads
 from graphgps_spse.ops.ahead_of_time import COMPILE
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,6 @@ def test_no_kernel_of_a_shipped_configuration_spills():
         cfg = load_config(path, [])
         for kind in ("fp32", "bf16") if cfg.model.type in COMPILE else ():
             for capability in (80, 90, 100):
-                shape = (COMPILE[cfg.model.type][0], cfg.gt.dim_hidden, cfg.gt.n_heads)
+                shape = (COMPILE[cfg.model.type][0], *dim_and_heads(cfg))
                 assert (*shape, kind, capability) in compiled, path.name
     assert not [r for r in records if r["spilled_bytes"]]

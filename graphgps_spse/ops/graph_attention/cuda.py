@@ -30,7 +30,7 @@ from graphgps_spse.ops.triton_launch import (
 __all__ = ["graph_attention", "ragged_attention", "unsupported"]
 
 TILE, NUM_WARPS, WIDE = 16, 2, 32
-"""Queries or keys of a tile, warps, and the width of a head from which on there are more warps: without spills."""
+"""Queries or keys of a tile, warps, and the padded width of a head from which on there are more: without spills."""
 MAX_REGISTERS = 255
 """Of a thread: all there are. Otherwise the compiler spills a few to run more programs side by side."""
 MIN_PRODUCT = 16
@@ -98,8 +98,12 @@ def _constants(y: Tensor, lse: Tensor, rate: float) -> dict[str, Any]:
     dim_head = y.shape[1] // num_heads
     padded = max(MIN_PRODUCT, power_of_two(dim_head))
     return {"C": dim_head, "H": num_heads, "CP": padded, "TILE": TILE, "BOUND": dropout_bound(rate)} | {
-        "ACC": triton_type(lse), "num_warps": NUM_WARPS * max(1, padded // WIDE), "maxnreg": MAX_REGISTERS,
+        "ACC": triton_type(lse), "num_warps": _warps(padded), "maxnreg": MAX_REGISTERS,
     }  # fmt: skip
+
+
+def _warps(padded_dim_head: int) -> int:
+    return NUM_WARPS if padded_dim_head < WIDE else NUM_WARPS * max(2, padded_dim_head // WIDE)
 
 
 def _attended(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
