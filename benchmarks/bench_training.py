@@ -16,7 +16,8 @@ twins leave out dropout, and so are a little faster than they would be with it. 
 file of results and leaves those of others.
 
 With --threads, all implementations run with each of these numbers of threads, in turns, with the allocator as it comes,
-and figures are wall times. The records go to another file. Other code takes the threads of PyTorch.
+and figures are wall times. The records go to another file. Other code takes the threads of PyTorch. The twins are left
+out.
 
 With --device cuda, the steps run on a GPU, in a third file: this package with and without its kernels, and other code.
 Figures are wall times with the device synchronised after each step, and the peak of the memory that PyTorch allocated
@@ -381,7 +382,7 @@ def run_case(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def run_threads(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Time one case with each number of threads; return its record."""
-    names, _ = peers_of(case, clones_of(args.official))
+    names = [name for name in peers_of(case, clones_of(args.official))[0] if name != "dense"]
     check(names, case, args)
     runs = measure(names, case, "default", args, args.threads)
     for (name, threads), run in runs.items():
