@@ -72,6 +72,19 @@ def test_what_short_trainings_find_wrong(found, words, monkeypatch):
     assert [words in line for line in wrong] == [True] * bool(found)
 
 
+def test_too_little_shared_memory_for_float64_is_no_finding(monkeypatch):
+    def compared(*args):
+        raise errors.OutOfResources(133376, 101376, "shared memory")
+
+    errors = pytest.importorskip("triton.runtime.errors", reason="the error is Triton's")
+    monkeypatch.setattr(gpu_check, "compare_losses", compared)
+    monkeypatch.setattr(gpu_check, "error_with_dropout", lambda *args: 0.0)
+    monkeypatch.setattr(gpu_check, "resumes_with_equal_bits", lambda *args: True)
+    row = {"configuration": "GPS", "errors": {}, "wrong": []}
+    assert list(gpu_check._compare_trainings(None, None, torch.device("cpu"), row)) == []
+    assert row["loss_error"] is None and "losses of 20 steps not compared" in gpu_check.describe_row(row)
+
+
 def test_kernels_that_cannot_run_are_a_finding(monkeypatch):
     """The check goes on with the other configurations, and its report has the reason."""
 
