@@ -103,8 +103,12 @@ def _kernels_of(model: nn.Module) -> set[Any]:
 
 def describe_failure(err: Exception, device: torch.device) -> str:
     """Return in one line that the kernels cannot run, and why."""
-    lines = str(err).strip().splitlines() or [type(err).__name__]
-    return f"the kernels cannot run on {device}: {lines[0]}"
+    return f"the kernels cannot run on {device}: {short_message(err)}"
+
+
+def short_message(err: Exception) -> str:
+    """Return the first line of an error's message, or the name of its class if there is none."""
+    return (str(err).strip().splitlines() or [type(err).__name__])[0]
 
 
 def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:

@@ -17,7 +17,7 @@ from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure
-from graphgps_spse.gpu_kernels_on_cpu import compile_all, interpret, is_right, take_step_without_values, why_no_triton
+from graphgps_spse.gpu_kernels_on_cpu import compile_all, interpret, take_step_without_values, why_no_triton
 from graphgps_spse.human_readable import as_size
 from graphgps_spse.memory import is_shortage
 from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero
@@ -192,13 +192,15 @@ def _without_gpu(files: Sequence[Path], report: GpuReport) -> Iterator[str]:
         yield f"kernels for GPUs are not checked: {reason}"
     else:
         for file in files:
-            name, wrong = f"{file.parent.name}/{file.name}", take_step_without_values(load_config(file))
-            report.failures += [f"{name}: {wrong}"] if wrong else []
+            wrong = take_step_without_values(load_config(file))
+            if wrong:
+                report.failures.append(f"{file.parent.name}/{file.name}: {wrong}")
         yield f"a training step without values, with the kernels for GPUs: {len(files)} configurations"
         for row in interpret(files):
             report.interpreted.append(row)
             words = describe_errors(row["errors"]) if row["errors"] else row["failure"]
-            report.failures += [] if is_right(row) else [f"{row['configuration']}, interpreted: {words}"]
+            if not row["errors"] or not are_right(row["errors"], "off"):
+                report.failures.append(f"{row['configuration']}, interpreted: {words}")
             yield f"{row['configuration']}, two layers, interpreted: {words}"
         for name, used, spilled in compile_all(files):
             report.compiled += used

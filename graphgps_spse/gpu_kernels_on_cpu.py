@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.first_batch import compare
+from graphgps_spse.first_batch import compare, short_message
 from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero
 from graphgps_spse.ops.ahead_of_time import COMPILE
 from graphgps_spse.ops.dispatch import kernels_for
@@ -27,8 +27,6 @@ from graphgps_spse.seeding import seed_all
 
 CAPABILITIES = (80, 90, 100)
 INTERPRETED_SIZES = (2, 5)
-MAX_ERROR = 1e-4
-"""Relative error of float32, where right kernels have errors of rounding only."""
 INTERPRET = "from graphgps_spse.gpu_kernels_on_cpu import interpret_files; interpret_files()"
 
 
@@ -39,8 +37,8 @@ def take_step_without_values(cfg: Config) -> str:
         with kernels_for("cuda"):
             batch = random_batch(parts, INTERPRETED_SIZES, meta)
             parts.task.loss(parts.model.train()(batch), batch.y).backward()
-    except (RuntimeError, NotImplementedError) as err:
-        return f"a step without values fails, so it may wait for the device: {str(err).splitlines()[0]}"
+    except RuntimeError as err:
+        return f"a step without values fails, so it may wait for the device: {short_message(err)}"
     return ""
 
 
@@ -86,7 +84,7 @@ def interpret_files() -> None:
         try:
             row["errors"] = _interpret_two_layers(file)
         except launch_errors() as err:
-            row |= {"errors": {}, "failure": f"{type(err).__name__}: {(str(err).splitlines() or [''])[0]}"}
+            row |= {"errors": {}, "failure": short_message(err)}
         sys.stdout.write(json.dumps(row) + "\n")
         sys.stdout.flush()
 
@@ -99,11 +97,6 @@ def _interpret_two_layers(file: Path) -> dict[str, dict[str, float]]:
     batch = random_batch(parts, INTERPRETED_SIZES, cpu)
     with kernels_for("cuda"):
         return compare(parts.model, batch, parts.task.loss, cpu, amp="off")
-
-
-def is_right(row: dict[str, Any]) -> bool:
-    """Return whether the interpreted kernels agree with PyTorch alone."""
-    return bool(row["errors"]) and all(error["kernels"] <= MAX_ERROR for error in row["errors"].values())
 
 
 def compile_all(files: Sequence[Path]) -> Iterator[tuple[str, list[dict[str, Any]], list[str]]]:

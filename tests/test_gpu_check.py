@@ -85,6 +85,24 @@ def test_too_little_shared_memory_for_float64_is_no_finding(monkeypatch):
     assert row["loss_error"] is None and "losses of 20 steps not compared" in gpu_check.describe_row(row)
 
 
+@pytest.mark.parametrize(
+    "row, wrong",
+    [
+        ({"errors": {"predictions": {"kernels": 1e-7, "plain": 1e-7}}}, 0),
+        ({"errors": {"predictions": {"kernels": 0.5, "plain": 1e-7}}}, 1),
+        ({"errors": {}, "failure": "ended with 3"}, 1),
+    ],
+)
+def test_what_the_interpreter_finds_wrong(row, wrong, monkeypatch):
+    monkeypatch.setattr(gpu_check, "why_no_triton", lambda: "")
+    monkeypatch.setattr(gpu_check, "take_step_without_values", lambda cfg: "")
+    monkeypatch.setattr(gpu_check, "interpret", lambda files: [{"configuration": "GRIT"} | row])
+    monkeypatch.setattr(gpu_check, "compile_all", lambda files: [])
+    report = gpu_check.GpuReport({})
+    assert "left to a GPU" in list(gpu_check._without_gpu([], report))[-1]
+    assert len(report.failures) == wrong and len(report.interpreted) == 1
+
+
 def test_kernels_that_cannot_run_are_a_finding(monkeypatch):
     """The check goes on with the other configurations, and its report has the reason."""
 

@@ -91,7 +91,9 @@ def test_each_check_notices_its_kind_of_wrong_kernels(parts, cfg, wrong):
 
 def test_the_model_that_is_checked_does_not_change(parts, cfg):
     before = {name: value.clone() for name, value in parts.model.state_dict().items()}
-    compare_losses(parts, CPU), error_with_dropout(parts, CPU), resumes_with_equal_bits(parts, cfg, CPU)
+    compare_losses(parts, CPU)
+    error_with_dropout(parts, CPU)
+    resumes_with_equal_bits(parts, cfg, CPU)
     assert all(torch.equal(value, before[name]) for name, value in parts.model.state_dict().items())
 
 

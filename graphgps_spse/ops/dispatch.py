@@ -44,6 +44,11 @@ def kernels_for(device: str) -> Iterator[None]:
         _device.reset(token)
 
 
+def _device_of(like: Tensor) -> str:
+    """Return the type of device whose kernels are chosen."""
+    return _device.get() or like.device.type
+
+
 def choose(operation: Callable[[Input], Output], kernels: str, like: Tensor) -> Callable[[Input], Output]:
     """Return the implementation of an operation for tensors of the device and type of `like`.
 
@@ -53,7 +58,7 @@ def choose(operation: Callable[[Input], Output], kernels: str, like: Tensor) -> 
     """
     if kernels == "plain":
         return operation
-    device, package = _device.get() or like.device.type, operation.__module__.rpartition(".")[0]
+    device, package = _device_of(like), operation.__module__.rpartition(".")[0]
     module = device_module(package, device)
     reason = f"there is no kernel for {device}" if module is None else module.unsupported(like)
     if module is not None and not reason:
@@ -72,7 +77,7 @@ def prepare_operation(operation: Callable[[Input], Output], kernels: str, like: 
     does.
     """
     module = sys.modules[choose(operation, kernels, like).__module__]
-    kernels_of_device = device_module(operation.__module__.rpartition(".")[0], _device.get() or like.device.type)
+    kernels_of_device = device_module(operation.__module__.rpartition(".")[0], _device_of(like))
     if kernels == "auto" and kernels_of_device is not None and module is not kernels_of_device:
         reason = kernels_of_device.unsupported(like)
         warn(f"{operation.__name__}: computed by PyTorch alone, with more time and memory, because {reason}")
