@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.errors import ConfigError, SPSEError
+from graphgps_spse.errors import ConfigError, SPSEError, short_message
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import build_parts, build_training
 from graphgps_spse.random_batches import random_batch
@@ -61,7 +61,7 @@ def check_file(file: Path) -> dict[str, Any]:
         words = str(err).replace(f"{file}:", "line ").replace(str(file), file.name)
         row["refusal"] = " ".join(words.split())
     except RuntimeError as err:  # a shape that does not fit: a fault of this package, which the table should show
-        row["refusal"] = f"the step fails: {str(err).splitlines()[0]}"
+        row["refusal"] = f"the step fails: {short_message(err)}"
     return row
 
 

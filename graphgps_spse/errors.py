@@ -104,6 +104,11 @@ def exit_code_of(err: SPSEError) -> int:
     return RESUMABLE if is_full_disk(err) else err.exit_code
 
 
+def short_message(err: Exception) -> str:
+    """Return the first line of an error's message, or the name of its class if there is none."""
+    return (str(err).strip().splitlines() or [type(err).__name__])[0]
+
+
 def show(value: object, limit: int = 80) -> str:
     """Return the repr of a value for messages, truncated to `limit` characters.
 

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch, GraphDataset
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, short_message
 from graphgps_spse.memory import is_shortage
 from graphgps_spse.ops.triton_launch import launch_errors
 from graphgps_spse.training.evaluation import forward_batch
+from graphgps_spse.training.processes import OneProcess
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +39,24 @@ more: some gradients are 0 but for rounding."""
 
 
 def check_first_batch(
-    model: nn.Module, graphs: GraphDataset, numbers: list[int], loss: Loss, device: torch.device, *, amp: str
+    model: nn.Module,
+    graphs: GraphDataset,
+    numbers: list[int],
+    loss: Loss,
+    device: torch.device,
+    *,
+    amp: str,
+    processes: OneProcess | None = None,
 ) -> dict[str, Any]:
     """Compare the kernels with PyTorch alone on graphs of the first batch, given by `numbers`; return a record.
 
     Where they differ, or the kernels cannot run, the model is switched to PyTorch alone, with a warning. Raises
     ConfigError in that case if `train.kernels` is fused. Weights, running statistics and random generators stay as they
-    are. On the CPU, and where `train.kernels` is plain, nothing is compared.
+    are. On the CPU, and where `train.kernels` is plain, nothing is compared. All `processes` of a run compare the same
+    graphs, each on its device. If the kernels are wrong in one process, all go on without them.
     """
     batch = _batch_to_compare(model, graphs, numbers, device)
-    return {} if batch is None else _keep_right_kernels(model, batch, loss, device, amp)
+    return {} if batch is None else _keep_right_kernels(model, batch, loss, device, amp, processes or OneProcess())
 
 
 def check_first_predictions(
@@ -58,7 +67,7 @@ def check_first_predictions(
     The GPU need not be that of training, where the kernels were compared.
     """
     batch = _batch_to_compare(model, graphs, numbers, device)
-    return {} if batch is None else _keep_right_kernels(model, batch, None, device, amp)
+    return {} if batch is None else _keep_right_kernels(model, batch, None, device, amp, OneProcess())
 
 
 def _batch_to_compare(
@@ -71,22 +80,14 @@ def _batch_to_compare(
 
 
 def _keep_right_kernels(
-    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, amp: str
+    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, amp: str, processes: OneProcess
 ) -> dict[str, Any]:
     """Compare, switch the model to PyTorch alone where the kernels are wrong or fail, and return a record."""
-    try:
-        errors = compare(model, batch, loss, device, amp=amp)
-    except launch_errors() as err:
-        if is_shortage(err):
-            raise
-        reason = describe_failure(err, device)
-        record: dict[str, Any] = {"kernels": "plain", "reason": reason}
-    else:
-        record = {"kernels": "fused", "errors": errors}
-        if are_right(errors, amp):
-            return record
-        reason = f"the kernels are wrong on the first batch: {describe_errors(errors)}"
-        record |= {"kernels": "plain", "reason": reason}
+    own = _compared(model, batch, loss, device, amp)
+    record = next((one for one in processes.gather(own) if one["kernels"] == "plain"), own)
+    if record["kernels"] == "fused":
+        return record
+    reason = record["reason"]
     if "fused" in _kernels_of(model):
         raise ConfigError(f"train.kernels: fused, but {reason}; set train.kernels to plain")
     log.warning("%s. This run continues with train.kernels=plain; for details: python scripts/check_gpu.py", reason)
@@ -94,6 +95,23 @@ def _keep_right_kernels(
         if hasattr(module, "kernels"):
             module.kernels = "plain"  # type: ignore[assignment]
     return record
+
+
+def _compared(model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, amp: str) -> dict[str, Any]:
+    """Return which kernels to use in this process, the errors, and the reason for PyTorch alone."""
+    try:
+        errors = compare(model, batch, loss, device, amp=amp)
+        right = are_right(errors, amp)
+        if right and loss is not None:
+            compute_with_dropout(model, batch, loss, device, amp)
+    except launch_errors() as err:
+        if is_shortage(err):
+            raise
+        return {"kernels": "plain", "reason": describe_failure(err, device)}
+    if right:
+        return {"kernels": "fused", "errors": errors}
+    reason = f"the kernels are wrong on the first batch: {describe_errors(errors)}"
+    return {"kernels": "plain", "reason": reason, "errors": errors}
 
 
 def _kernels_of(model: nn.Module) -> set[Any]:
@@ -104,11 +122,6 @@ def _kernels_of(model: nn.Module) -> set[Any]:
 def describe_failure(err: Exception, device: torch.device) -> str:
     """Return in one line that the kernels cannot run, and why."""
     return f"the kernels cannot run on {device}: {short_message(err)}"
-
-
-def short_message(err: Exception) -> str:
-    """Return the first line of an error's message, or the name of its class if there is none."""
-    return (str(err).strip().splitlines() or [type(err).__name__])[0]
 
 
 def few_graphs(graphs: GraphDataset, numbers: list[int]) -> list[int]:
@@ -198,18 +211,40 @@ def _difference(ours: Tensor, theirs: Tensor, least: float = 0.0) -> float:
     return value if np.isfinite(value) else float("inf")
 
 
+def compute_with_dropout(model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, amp: str) -> None:
+    """Compute the gradient of a training step and drop it.
+
+    Dropout has kernels of its own. If they cannot run, this raises the error before training begins.
+    """
+    devices = [device] if device.type == "cuda" else []
+    with _restored(model), torch.random.fork_rng(devices):
+        model.train()
+        weights = [p for p in model.parameters() if p.requires_grad]
+        predicted = forward_batch(model, batch, device, amp)
+        torch.autograd.grad(loss(predicted, batch.y), weights, allow_unused=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # an error of a kernel appears then
+
+
 @contextmanager
 def without_dropout(model: nn.Module, kernels: str, *, norms_train: bool) -> Iterator[None]:
     """Let nothing drop out, and norms use the batch if they train, with the given kernels; then all is as before."""
+    with _restored(model):
+        model.eval()
+        for module in model.modules():
+            if norms_train and any(True for _ in module.buffers(recurse=False)) and not list(module.children()):
+                module.train()
+            if hasattr(module, "kernels"):
+                module.kernels = kernels  # type: ignore[assignment]
+        yield
+
+
+@contextmanager
+def _restored(model: nn.Module) -> Iterator[None]:
+    """Restore the modes and kernels of modules, and the buffers, after the block."""
     modes = {module: module.training for module in model.modules()}
     chosen = {module: module.kernels for module in model.modules() if hasattr(module, "kernels")}
     buffers = {name: value.clone() for name, value in model.named_buffers()}
-    model.eval()
-    for module in modes:
-        if norms_train and any(True for _ in module.buffers(recurse=False)) and not list(module.children()):
-            module.train()
-    for module in chosen:
-        module.kernels = kernels  # type: ignore[assignment]
     try:
         yield
     finally:

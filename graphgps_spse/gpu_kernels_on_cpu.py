@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.first_batch import compare, short_message
+from graphgps_spse.errors import short_message
+from graphgps_spse.first_batch import compare
 from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero
 from graphgps_spse.ops.ahead_of_time import COMPILE
 from graphgps_spse.ops.dispatch import kernels_for

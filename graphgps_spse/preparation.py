@@ -97,7 +97,9 @@ def build_checked_loaders(
     )
     numbers, amp = loaders["train"].numbers(0)[0], training.options.amp
     with cfg.locating():
-        checked = check_first_batch(parts.model, encoded["train"], numbers, parts.task.loss, device, amp=amp)
+        checked = check_first_batch(
+            parts.model, encoded["train"], numbers, parts.task.loss, device, amp=amp, processes=processes
+        )
     return loaders, checked
 
 

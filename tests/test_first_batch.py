@@ -26,6 +26,7 @@ from graphgps_spse.first_batch import (
 )
 from graphgps_spse.ops.dispatch import kernels_for
 from graphgps_spse.ops.grit_pairs import cpu as grit_cpu
+from graphgps_spse.training.processes import OneProcess
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 
@@ -138,9 +139,63 @@ def test_a_run_goes_on_without_kernels_that_fail(fault, monkeypatch, caplog):
     assert check_first_batch(model, graphs, numbers, F.mse_loss, META, amp="off") == {}, "plain has nothing to compare"
 
 
+class Rank(OneProcess):
+    """One of two processes; the other one has found `other`."""
+
+    count = 2
+
+    def __init__(self, rank: int, other: dict) -> None:
+        self.rank, self.other = rank, other
+
+    def gather(self, value):
+        return [value, self.other] if self.rank == 0 else [self.other, value]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_kernels_that_fail_in_one_process_are_used_in_none(wrong, rank, monkeypatch, caplog):
+    """Otherwise the shares of a batch would be computed in two ways."""
+    found = {"predictions": {"kernels": 0.0, "plain": 0.0}}
+    monkeypatch.setattr(first_batch, "compare", lambda *args, **options: found)
+    monkeypatch.setattr(first_batch, "compute_with_dropout", lambda *args: None)
+    other = {"kernels": "plain", "reason": "it rains"} if wrong else {"kernels": "fused", "errors": {}}
+    arguments, processes = (random_graphs(), [0, 1, 2], F.mse_loss, META), Rank(rank, other)
+    model = model_of()
+    record = check_first_batch(model, *arguments, amp="off", processes=processes)
+    assert record == (other if wrong else {"kernels": "fused", "errors": found})
+    assert kernels_of(model) == {"plain" if wrong else "auto"} and ("it rains" in caplog.text) == wrong
+    if wrong:
+        with pytest.raises(ConfigError, match="train.kernels: fused, but it rains"):
+            check_first_batch(model_of(kernels="fused"), *arguments, amp="off", processes=processes)
+
+
+def test_kernels_that_fail_with_dropout_alone_are_noticed_before_the_first_step(monkeypatch):
+    """And the step that is tried leaves no trace."""
+    rates, right = [], grit_cpu.grit_pairs
+
+    def computed(given):
+        rates.append(given.attention_dropout_rate)
+        if given.attention_dropout_rate:
+            raise RuntimeError("no kernel with dropout")
+        return right(given)
+
+    model, graphs = model_of(), random_graphs()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    monkeypatch.setattr(first_batch, "_batch_to_compare", lambda model, graphs, *_: graphs.batch([0, 1]))
+    assert check_first_batch(model, graphs, [], F.mse_loss, CPU, amp="off")["kernels"] == "fused"
+    generator = torch.get_rng_state()
+    monkeypatch.setattr(grit_cpu, "grit_pairs", computed)
+    record = check_first_batch(model, graphs, [], F.mse_loss, CPU, amp="off")
+    assert record["kernels"] == "plain" and record["reason"].endswith("no kernel with dropout")
+    assert rates[0] == 0 and rates[-1] == 0.5 and kernels_of(model) == {"plain"}
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items()) and model.training
+    assert torch.equal(torch.get_rng_state(), generator) and all(p.grad is None for p in model.parameters())
+
+
 def test_agreement_is_recorded_and_the_cpu_is_not_checked(monkeypatch):
     found = {"predictions": {"kernels": 0.0, "plain": 0.0}, "gradient": {"kernels": 0.3, "plain": 0.2}}
     monkeypatch.setattr(first_batch, "compare", lambda *args, **options: found)
+    monkeypatch.setattr(first_batch, "compute_with_dropout", lambda *args: None)
     arguments = (random_graphs(), [0, 1, 2], F.mse_loss)
     model = model_of()
     assert check_first_batch(model, *arguments, META, amp="off") == {"kernels": "fused", "errors": found}

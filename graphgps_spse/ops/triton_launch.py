@@ -109,6 +109,11 @@ def dropout_bound(rate: float) -> int:
     return min(round(rate * 2**32), 2**32 - 1)
 
 
+def register_limit(number: int | None) -> dict[str, int | None]:
+    """Return the option of a launch that bounds the registers of a thread, which AMD's GPUs do not have."""
+    return {} if torch.version.hip else {"maxnreg": number}
+
+
 def triton_type(like: Tensor) -> Any:
     """Return Triton's name of a tensor's type."""
     from triton import language

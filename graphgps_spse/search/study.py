@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphgps_spse.errors import ConfigError, DataError, LaunchError, did_you_mean, show
+from graphgps_spse.errors import ConfigError, DataError, LaunchError, did_you_mean, short_message, show
 from graphgps_spse.extras import require
 from graphgps_spse.results import RunResult
 from graphgps_spse.search.space import Choice, Parameter
@@ -70,7 +70,7 @@ def open_study(spec: SearchSpec, direction: str, sources: dict[str, str]) -> "op
         raise LaunchError(f"{spec.out_dir} cannot be written ({err.strerror}); choose another out_dir") from err
     except (optuna.exceptions.OptunaError, *_database_errors()) as err:
         place = file or "the database of storage"
-        raise LaunchError(f"{place} cannot be used: {str(err).splitlines()[0]}; choose another storage") from err
+        raise LaunchError(f"{place} cannot be used: {short_message(err)}; choose another storage") from err
     return study
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, short_message
 from graphgps_spse.options import Options, option
 
 _REFUSALS = ("does not have a deterministic implementation", "this operation is not deterministic")
@@ -38,7 +38,7 @@ def deterministic_algorithms(wanted: bool, device: torch.device) -> Iterator[Non
         if not any(words in str(err) for words in _REFUSALS):
             raise
         name = re.match(r"(\S+) does not have", str(err))
-        what = f"{name[1]} has no deterministic implementation on {device}" if name else str(err).splitlines()[0]
+        what = f"{name[1]} has no deterministic implementation on {device}" if name else short_message(err)
         raise ConfigError(f"train.deterministic: {what}; set it to False, or use another model or device") from err
     finally:
         if changes:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError
+from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError, short_message
 from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.seeding import derive_seed
 
@@ -97,7 +97,7 @@ class Processes(OneProcess):
         except dist.DistError as err:
             raise LaunchError(
                 f"process {rank} did not reach the other {count - 1} at {os.environ['MASTER_ADDR']}:"
-                f"{os.environ['MASTER_PORT']} within {MEET_MINUTES:g} minutes ({str(err).splitlines()[0]}); look "
+                f"{os.environ['MASTER_PORT']} within {MEET_MINUTES:g} minutes ({short_message(err)}); look "
                 "for the cause in the output of each process"
             ) from err
         store.set_timeout(wait)

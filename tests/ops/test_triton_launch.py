@@ -27,6 +27,14 @@ def test_sums_of_narrow_types_are_in_float32():
     assert [accumulator(dtype) for dtype in kept] == [torch.float32] * 3 + [torch.float64]
 
 
+def test_registers_are_bounded_on_nvidia_gpus_alone(monkeypatch):
+    """Triton refuses the option for AMD's GPUs."""
+    options = attention._constants(torch.zeros(2, 8), torch.zeros(2, 2), 0.0)
+    assert options["maxnreg"] == attention.MAX_REGISTERS
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    assert options.keys() - attention._constants(torch.zeros(2, 8), torch.zeros(2, 2), 0.0).keys() == {"maxnreg"}
+
+
 def test_reasons_why_kernels_cannot_work(monkeypatch):
     assert triton_launch.unsupported(torch.zeros(1, dtype=torch.int64)) == "there is no kernel for torch.int64"
     monkeypatch.setattr(triton_launch, "find_spec", lambda name: importlib.util.find_spec("a_package_that_is_missing"))

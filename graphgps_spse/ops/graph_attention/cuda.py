@@ -23,6 +23,7 @@ from graphgps_spse.ops.triton_launch import (
     dropout_bound,
     on_its_device,
     power_of_two,
+    register_limit,
     triton_type,
     unsupported,
 )
@@ -98,7 +99,7 @@ def _constants(y: Tensor, lse: Tensor, rate: float) -> dict[str, Any]:
     dim_head = y.shape[1] // num_heads
     padded = max(MIN_PRODUCT, power_of_two(dim_head))
     return {"C": dim_head, "H": num_heads, "CP": padded, "TILE": TILE, "BOUND": dropout_bound(rate)} | {
-        "ACC": triton_type(lse), "num_warps": _warps(padded), "maxnreg": MAX_REGISTERS,
+        "ACC": triton_type(lse), "num_warps": _warps(padded), **register_limit(MAX_REGISTERS),
     }  # fmt: skip
 
 

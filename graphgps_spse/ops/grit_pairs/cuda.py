@@ -27,6 +27,7 @@ from graphgps_spse.ops.triton_launch import (
     forward_tile,
     on_its_device,
     power_of_two,
+    register_limit,
     rows_for,
     same_strides,
     triton_type,
@@ -112,7 +113,7 @@ def _attend_backward(
             wb, q, k, v, q.stride(0), logit, seeds, tiles, value, pair, lse, grad_h, grad_value, grad_pair, grads[0],
             grads[3], grads[1], grads[2], grads[4], *columns, TILE=tile, CLAMP=clamp,
             BOUND=dropout_bound(rate), PAIR_BOUND=dropout_bound(pair_rate), HAS_GRAD_H=grad_h is not None,
-            ACC=triton_type(lse), num_warps=num_warps, maxnreg=BACKWARD_REGISTERS.get(num_warps),
+            ACC=triton_type(lse), num_warps=num_warps, **register_limit(BACKWARD_REGISTERS.get(num_warps)),
         )  # fmt: skip
     return grads
 
