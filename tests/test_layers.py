@@ -116,7 +116,7 @@ WATCHED |= {"optuna", "pyarrow", "submitit", "triton"}
 
 OPERATIONS = {"attend", "attend_backward", "attention_weights", "biased_attention", "chromatic_attention"}
 OPERATIONS |= {"graph_attention", "grit_pairs"}
-ONE_CONTRACT = OPERATIONS | {"prepare", "unsupported"}
+ONE_CONTRACT = OPERATIONS | {"key_tiles", "prepare", "unsupported"}
 """Functions that the folders of `ops` define under one name, once for each operation or device."""
 
 LONG_FUNCTIONS = {"grit_pairs._attend_backward_kernel", "grit_pairs.attend_backward"}

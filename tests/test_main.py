@@ -139,18 +139,18 @@ def test_same_seed_same_bits_other_seed_other_numbers(tiny):
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "backend"),
     [
-        ["model.type=GPSModel", "gt.layer_type=None+Transformer", "posenc_SPSE.enable=False"],
-        pytest.param([], marks=pytest.mark.long),
+        (["model.type=GPSModel", "gt.layer_type=None+Transformer", "posenc_SPSE.enable=False"], "eager"),
+        pytest.param([], "aot_eager", marks=pytest.mark.long),
     ],
     ids=["GPS", "GRIT"],
 )
-def test_compiled_run_gives_the_same_numbers_to_rounding(tiny, monkeypatch, model):
-    """With aot_eager: torch traces and differentiates the model; generating C++ would take a minute."""
+def test_compiled_run_gives_the_same_numbers_to_rounding(tiny, monkeypatch, model, backend):
+    """eager: torch traces the model; aot_eager: it differentiates it, too. Generating C++ would take a minute."""
     options = ("optim.max_epoch=1", "gt.layers=1", "gt.dropout=0.0", "gt.attn_dropout=0.0", *model)
     assert tiny(*options) == 0
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     assert tiny("--fresh", "train.compile=True", *options) == 0
     plain, compiled = (stats(tiny.results / name)["train"][0] for name in ("tiny/0", "tiny-2/0"))
     assert compiled["loss"] == pytest.approx(plain["loss"], rel=1e-5)
@@ -421,7 +421,7 @@ def test_describe_needs_no_data_and_counts_parameters(capsys, monkeypatch, tmp_p
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("file", ["GRIT/zinc-SPSE.yaml", "GPS/zinc-SPSE.yaml"])
+@pytest.mark.parametrize("file", ["GRIT/zinc-SPSE.yaml", pytest.param("GPS/zinc-SPSE.yaml", marks=pytest.mark.long)])
 def test_describe_imports_no_slow_library(file):
     """torch._dynamo, torch's compiler, takes as long to import as torch itself; the others take up to two seconds."""
     slow = "torch._dynamo torch_geometric scipy.stats matplotlib pandas rdkit skimage tensorboard wandb submitit"

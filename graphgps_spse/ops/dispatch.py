@@ -28,6 +28,7 @@ auto: the kernels of the device where they can work, otherwise the reference. pl
 of the device, or an error that says why they cannot work.
 """
 
+_modules: dict[tuple[str, str], ModuleType | None] = {}  # by package of an operation and type of device
 _device: ContextVar[str] = ContextVar("device", default="")
 
 
@@ -35,7 +36,8 @@ _device: ContextVar[str] = ContextVar("device", default="")
 def kernels_for(device: str) -> Iterator[None]:
     """Choose kernels for this type of device, and not for that of the tensors, within the block.
 
-    So kernels of GPUs have their shapes on "meta", and Triton's interpreter runs them on the CPU.
+    So kernels of GPUs have their shapes on "meta", and Triton's interpreter runs them on the CPU. torch.compile does
+    not see this choice.
     """
     token = _device.set(device)
     try:
@@ -46,6 +48,8 @@ def kernels_for(device: str) -> Iterator[None]:
 
 def _device_of(like: Tensor) -> str:
     """Return the type of device whose kernels are chosen."""
+    if torch.compiler.is_compiling():  # a context variable would end the graph in every layer
+        return like.device.type
     return _device.get() or like.device.type
 
 
@@ -87,14 +91,27 @@ def prepare_operation(operation: Callable[[Input], Output], kernels: str, like: 
             compile_kernels(like.shape[1], num_heads, like.dtype)
 
 
+def key_tiles_of(operation: Callable[[Input], Output], kernels: str, like: Tensor, num_heads: int) -> set[int]:
+    """Return the tiles of keys that an operation will ask a layout for, with nodes [*, D] like `like`."""
+    module = sys.modules[choose(operation, kernels, like).__module__]
+    find_tiles = getattr(module, "key_tiles", None)
+    return set() if find_tiles is None else find_tiles(like.shape[1], num_heads)
+
+
 @cache  # once, not for every layer
 def warn(text: str) -> None:
     """Log a warning."""
     log.warning(text)
 
 
-@cache
 def device_module(package: str, device: str) -> ModuleType | None:
-    """Return the module of an operation's folder for a type of device; None where there is no such file."""
-    name = f"{package}.{device}"
-    return importlib.import_module(name) if find_spec(name) else None
+    """Return the module of an operation's folder for a type of device; None where there is no such file.
+
+    While torch.compile looks into a model, return None for a module that nothing has asked for before. To import it
+    would end the graph in every layer; `prepare_operation` does so before the first step.
+    """
+    key = (package, device)
+    if not torch.compiler.is_compiling() and key not in _modules:
+        name = f"{package}.{device}"
+        _modules[key] = importlib.import_module(name) if find_spec(name) else None
+    return _modules.get(key)

@@ -3,7 +3,7 @@
 An edge u -> v carries messages from its sender u, row 0 of the edge index, to its receiver v, row 1.
 """
 
-from functools import cached_property
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ class EdgeLayout:
     """Squared distance between the positional encodings of the ends of each edge, for layers that read it."""
 
     def __init__(self, edge_index_2E: Tensor, num_nodes: int) -> None:
+        self._computed: dict[str, Tensor] = {}  # no cached_property: its lock would end a graph of torch.compile
         self.order_E = torch.argsort(edge_index_2E[1], stable=True)
         self._sender_E, self._receiver_E = edge_index_2E[:, self.order_E]
         self._by_sender_E = torch.argsort(self._sender_E, stable=True)
@@ -48,27 +49,38 @@ class EdgeLayout:
         """The number of edges that each node receives, self-loops included, [N]."""
         return self._received_N
 
-    @cached_property
+    @property
     def is_loop_E(self) -> Tensor:
         """Whether an edge leads from a node to itself, [E]."""
-        return self._sender_E == self._receiver_E
+        return self._once("is_loop", lambda: self._sender_E == self._receiver_E)
 
-    @cached_property
+    @property
     def degree_N(self) -> Tensor:
         """The number of edges that each node receives from others, [N]."""
-        return self._received_N - torch.zeros_like(self._received_N).index_add_(
-            0, self._receiver_E, self.is_loop_E.to(self._received_N.dtype)
-        )
+        return self._once("degree", self._count_others)
 
-    @cached_property
+    def _count_others(self) -> Tensor:
+        loops_N = torch.zeros_like(self._received_N)
+        return self._received_N - loops_N.index_add_(0, self._receiver_E, self.is_loop_E.to(loops_N.dtype))
+
+    @property
     def symmetric_weights(self) -> tuple[Tensor, Tensor]:
         """1 / sqrt(d_u d_v) of each edge u -> v, [E, 1], zero for self-loops, and 1 / d of each node, [N, 1].
 
         d is one more than the number of edges that a node receives from others.
         """
-        root_N1 = (1 + self.degree_N).float().rsqrt().unsqueeze(1)
+        root_N1 = self._once("root", lambda: (1 + self.degree_N).float().rsqrt().unsqueeze(1))
+        return self._once("weight", lambda: self._weigh(root_N1)), self._once("square", root_N1.square)
+
+    def _weigh(self, root_N1: Tensor) -> Tensor:
         weight_E1 = root_N1[self._sender_E] * root_N1[self._receiver_E]
-        return weight_E1.masked_fill(self.is_loop_E.unsqueeze(1), 0), root_N1.square()
+        return weight_E1.masked_fill(self.is_loop_E.unsqueeze(1), 0)
+
+    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """Return what `compute` returned at the first call with this name."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        return self._computed[name]
 
 
 def _count(index_E: Tensor, num_nodes: int) -> Tensor:

@@ -18,6 +18,7 @@ FORWARD_WARPS, BACKWARD_WARPS = 4, 8
 WIDE = 128
 """Values of a padded row from which on the kernels have more warps or smaller tiles."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+_installed = {"triton": False}
 
 
 class HeadColumns(NamedTuple):
@@ -53,9 +54,14 @@ def unsupported(like: Tensor) -> str:
     """Return why Triton kernels cannot work on tensors like `like`, or an empty string."""
     if like.dtype not in DTYPES:
         return f"there is no kernel for {like.dtype}"
-    if find_spec("triton") is None:
-        return "Triton is not installed (pip install triton)"
-    return ""
+    return "" if has_triton() else "Triton is not installed (pip install triton)"
+
+
+def has_triton() -> bool:
+    """Return whether Triton is installed. torch.compile cannot look into `find_spec`, and takes the last answer."""
+    if not torch.compiler.is_compiling():
+        _installed["triton"] = find_spec("triton") is not None
+    return _installed["triton"]
 
 
 def launch_errors() -> tuple[type[Exception], ...]:
@@ -64,7 +70,7 @@ def launch_errors() -> tuple[type[Exception], ...]:
     Triton also runs ldconfig and the C compiler, writes to its cache, and imports what it compiled. Without Python's
     header files the compiler fails; without a library of the driver, an assertion; with a full disk, the cache.
     """
-    if find_spec("triton") is None:
+    if not has_triton():
         return (RuntimeError,)
     from triton.errors import TritonError
 
@@ -96,6 +102,12 @@ def backward_tile(columns: HeadColumns, dtype: torch.dtype) -> tuple[int, int]:
     """Return keys of a tile, and warps, of a backward kernel of attention: fewer of both for wide and narrow types."""
     half = 1 + (columns.padded >= WIDE or dtype.itemsize < 4)
     return rows_for(columns.padded, BACKWARD_VALUES // half), BACKWARD_WARPS // half
+
+
+def key_tiles(dim: int, num_heads: int) -> set[int]:
+    """Return the tiles of keys of backward kernels, of wide and of narrow types."""
+    columns = HeadColumns.of(dim, num_heads)
+    return {backward_tile(columns, dtype)[0] for dtype in (torch.float32, torch.bfloat16)}
 
 
 def same_strides(*nodes: Tensor) -> tuple[Tensor, ...]:

@@ -62,12 +62,14 @@ def test_what_is_wrong_is_named(tmp_path, change, words):
         read(tmp_path, **change)
 
 
-def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path):
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_a_flipped_bit_is_refused_or_changes_nothing(step, tmp_path):
     """One bit of each byte of a file with checksums; names of columns that are no UTF-8 among them."""
     path, expected = tmp_path / "train.parquet", read(tmp_path)
     pq.write_table(pa.table(TWO), path, write_page_checksum=True)
     whole, refused = path.read_bytes(), 0
-    for byte in range(len(whole)):
+    places = range(0, len(whole), step)
+    for byte in places:
         path.write_bytes(whole[:byte] + bytes([whole[byte] ^ (1 << (3 * byte) % 8)]) + whole[byte + 1 :])
         try:
             found = read_parquet(path)
@@ -78,4 +80,4 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path):
             assert found.keys() == expected.keys()
             for name, values in expected.items():
                 assert found[name].dtype == values.dtype and np.array_equal(found[name], values), (byte, name)
-    assert refused > 0.5 * len(whole)
+    assert refused > 0.5 * len(places)

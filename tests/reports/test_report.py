@@ -163,7 +163,8 @@ def with_value(tree, at, value):
     return tree
 
 
-def test_no_foreign_record_ends_a_report(tmp_path):
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_no_foreign_record_ends_a_report(step, tmp_path):
     """Each value of a record in turn is something else, in all seeds of a cell: it is refused, or can be shown."""
     foreign = record(
         0.1, 3, name="zinc-SPSE", config={"a": 1}, environment={"commit": "c", "torch": "2", "device": "cpu"},
@@ -178,7 +179,7 @@ def test_no_foreign_record_ends_a_report(tmp_path):
     for at in places(asdict(foreign)):
         if at[0] in ("schema", "fingerprints", "history_digests"):
             continue
-        for value in VALUES[:: 1 if len(at) < 3 else 3]:
+        for value in VALUES[:: step if len(at) < 3 else 3 * step]:
             for seed in range(3):
                 content = with_value(asdict(replace(foreign, seed=seed)), at, value)
                 (tmp_path / f"zinc-SPSE/{seed}/result.json").write_text(json.dumps({**content, "schema": 1}))
@@ -188,7 +189,7 @@ def test_no_foreign_record_ends_a_report(tmp_path):
             texts += [cells_csv(report.cells), pairs_csv(report.pairs), seeds_csv(report.cells)]
             assert all(text.encode() for text in texts)
             shown, refused = shown + (len(report.cells) == 2), refused + (len(report.cells) == 1)
-    assert shown > 50 and refused > 100
+    assert shown > 50 // step and refused > 100 // step
 
 
 def test_a_score_beyond_all_numbers_is_a_failed_run(tmp_path):

@@ -3,6 +3,7 @@
 import io
 import random
 import zipfile
+from itertools import islice
 
 import pytest
 import torch
@@ -94,19 +95,20 @@ def test_a_file_from_before_there_was_a_digest_is_read_with_a_warning(caplog):
     assert "old.pt" in record.message and "no digest" in record.message
 
 
-def test_damage_to_a_file_without_a_digest_changes_no_state():
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_damage_to_a_file_without_a_digest_changes_no_state(step):
     """All bits of the attributes, where torch reads a folder and testzip nothing, and of one whole entry."""
     state = {"epoch": 3, "model": {"a": torch.arange(4.0), "b": torch.ones(2)}}
     old = old_file(state)
     first, last = directory_of(old)
     refused = 0
-    for damaged in flipped(old, range(first, last)):
+    for damaged in islice(flipped(old, range(first, last)), 0, None, step):
         try:
             assert_same_state(unpack(damaged, "old.pt"), state)
         except CheckpointError:
             refused += 1
     with zipfile.ZipFile(io.BytesIO(old)) as archive:
-        assert refused >= 32 * len(archive.infolist()), "at least every bit of the attributes"
+        assert refused >= 32 * len(archive.infolist()) // step, "at least every bit of the attributes"
 
 
 def test_what_is_no_state_is_refused():

@@ -85,7 +85,7 @@ class CSAModel(nn.Module):
         of PairLayout, one weight for each channel. They are computed in plain PyTorch beside the kernels.
         """
         weights: list[Tensor] | None = [] if return_attention else None
-        layout = layout_of(batch, training=self.training)
+        layout = layout_of(batch, training=self.training, attention=self.layers[0].attention)
         edge = self.pair_encoder.edges(batch, layout)
         features = self.pair_encoder(batch, layout, edge)
         shared = None

@@ -23,7 +23,7 @@ from graphgps_spse.models.modules.edge_encoder import EdgeEncoder, build_edge_en
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.graph_tokens import GraphTokens, TokenOptions, node_places, token_places
 from graphgps_spse.models.modules.heads import build_head
-from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.layout import blocks_of, layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.modules.pair_bias import PairBias
 from graphgps_spse.models.modules.stable_distance import StableDistance, build_stable_distance
@@ -125,7 +125,7 @@ class GPSModel(nn.Module):
         x_ND = self.node_encoder(batch)
         if self.tokens is not None and bias_PH is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
-        blocks = NodeBlocks(inner.sizes, x_ND.device)
+        blocks = blocks_of(inner.sizes, x_ND.device, self.layers[0].attention)
         pairs: NodeBlocks | BiasedPairs | SparsePairs = blocks
         if bias_PH is not None:
             pairs = BiasedPairs(blocks, bias_PH)

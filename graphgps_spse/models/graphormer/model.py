@@ -18,11 +18,10 @@ from graphgps_spse.models.modules.biased_attention import BiasedAttention, Biase
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_pairs
 from graphgps_spse.models.modules.graph_tokens import GraphTokens, TokenOptions, node_places, token_places
 from graphgps_spse.models.modules.heads import build_head
-from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.layout import blocks_of, layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.modules.pair_bias import PairBias
 from graphgps_spse.models.options import LARGEST_DEPTH, LARGEST_WIDTH, KernelOptions, WidthOptions
-from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import edge_encoders, models
@@ -111,7 +110,8 @@ class Graphormer(nn.Module):
         x_ND, bias_PH = self.node_encoder(batch), self.pair_bias(batch, layout)
         if self.tokens is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
-        x_ND, pairs = self.input_dropout(x_ND), BiasedPairs(NodeBlocks(inner.sizes, x_ND.device), bias_PH)
+        x_ND, blocks = self.input_dropout(x_ND), blocks_of(inner.sizes, x_ND.device, self.layers[0].attention)
+        pairs = BiasedPairs(blocks, bias_PH)
         for layer in self.layers:
             x_ND = layer(x_ND, pairs, weights)
         if self.reads_tokens:

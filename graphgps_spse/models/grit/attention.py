@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.models.grit.pair_norm import PairNorm
-from graphgps_spse.ops.dispatch import choose, prepare_operation
+from graphgps_spse.ops.dispatch import choose, key_tiles_of, prepare_operation
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, attention_weights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -83,6 +83,10 @@ class GritAttention(nn.Module):
         Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
         """
         prepare_operation(grit_pairs, self.kernels, self.query.weight, self.num_heads)
+
+    def key_tiles(self) -> set[int]:
+        """Return the tiles of keys that the operation will ask a layout for."""
+        return key_tiles_of(grit_pairs, self.kernels, self.query.weight, self.num_heads)
 
 
 def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:

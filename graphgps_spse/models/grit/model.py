@@ -119,7 +119,7 @@ class GritTransformer(nn.Module):
         of PairLayout. They are computed in plain PyTorch beside the kernels.
         """
         weights: list[Tensor] | None = [] if return_attention else None
-        layout = layout_of(batch, training=self.training)
+        layout = layout_of(batch, training=self.training, attention=self.layers[0].attention)
         x_ND = self.node_encoder(batch)
         if self.node_encoding is not None:
             parts = [batch.node[name] for name in self.node_parts]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from graphgps_spse.ops.biased_attention import BiasedAttentionInput, attention_weights, biased_attention
-from graphgps_spse.ops.dispatch import choose, prepare_operation
+from graphgps_spse.ops.dispatch import choose, key_tiles_of, prepare_operation
 from graphgps_spse.ops.graph_attention import NodeBlocks
 
 
@@ -47,3 +47,7 @@ class BiasedAttention(SelfAttention):
     def prepare_kernels(self) -> None:
         """Raise ConfigError if `train.kernels` is fused and the device of the weights has no kernels."""
         prepare_operation(biased_attention, self.kernels, self.qkv.weight, self.num_heads)
+
+    def key_tiles(self) -> set[int]:
+        """Return the tiles of keys that the operation will ask a layout for."""
+        return key_tiles_of(biased_attention, self.kernels, self.qkv.weight, self.num_heads)

@@ -14,7 +14,7 @@ from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.models.modules.activations import ActivationOptions
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_pairs
 from graphgps_spse.models.modules.heads import build_head
-from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.layout import blocks_of, layout_of
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.options import (
     LARGEST_DEPTH,
@@ -26,7 +26,6 @@ from graphgps_spse.models.options import (
 from graphgps_spse.models.ppgt.layer import PlainAttention, PlainLayer
 from graphgps_spse.models.ppgt.norm import AdaptiveRMSNorm
 from graphgps_spse.models.ppgt.stem import PairStem
-from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import edge_encoders, models
 
@@ -127,7 +126,7 @@ class PPGT(nn.Module):
         """
         weights: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training)
-        x_ND, blocks = self.node_encoder(batch), NodeBlocks(batch.sizes, batch.x_NF.device)
+        x_ND, blocks = self.node_encoder(batch), blocks_of(batch.sizes, batch.x_NF.device, self.layers[0].attention)
         size_B1 = torch.tensor(batch.sizes, dtype=x_ND.dtype, device=x_ND.device).unsqueeze(1)
         parts = [batch.log_deg_N.to(x_ND.dtype).unsqueeze(1), layout.at_nodes(size_B1).log1p()]
         x_ND = x_ND + self.node_encoding(torch.cat([*(batch.node[name] for name in self.node_parts), *parts], dim=1))

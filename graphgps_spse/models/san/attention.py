@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from graphgps_spse.models.modules.layout import blocks_of
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -33,7 +34,7 @@ class OtherPairs(NamedTuple):
     @classmethod
     def of(cls, edge_index_2E: Tensor, layout: PairLayout, dtype: torch.dtype) -> "OtherPairs":
         """Find them."""
-        blocks = NodeBlocks(layout.sizes, layout.device)
+        blocks = blocks_of(layout.sizes, layout.device)
         mask_P1 = torch.ones(layout.num_pairs, 1, dtype=dtype, device=layout.device)
         mask_P1[layout.reverse_edge_rows(edge_index_2E)] = 0  # the receiver is the query
         mask_P1[layout.diagonal_rows] = 0

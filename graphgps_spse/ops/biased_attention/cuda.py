@@ -3,9 +3,9 @@
 from torch import Tensor
 
 from graphgps_spse.ops.biased_attention.contract import BiasedAttentionInput
-from graphgps_spse.ops.graph_attention.cuda import ragged_attention, unsupported
+from graphgps_spse.ops.graph_attention.cuda import key_tiles, ragged_attention, unsupported
 
-__all__ = ["biased_attention", "unsupported"]
+__all__ = ["biased_attention", "key_tiles", "unsupported"]
 
 
 def biased_attention(given: BiasedAttentionInput) -> Tensor:

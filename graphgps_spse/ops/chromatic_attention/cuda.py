@@ -25,13 +25,14 @@ from graphgps_spse.ops.triton_launch import (
     backward_tile,
     dropout_bound,
     forward_tile,
+    key_tiles,
     on_its_device,
     same_strides,
     triton_type,
     unsupported,
 )
 
-__all__ = ["chromatic_attention", "unsupported"]
+__all__ = ["chromatic_attention", "key_tiles", "unsupported"]
 
 
 def chromatic_attention(given: ChromaticInput) -> Tensor:

@@ -28,7 +28,7 @@ from graphgps_spse.ops.triton_launch import (
     unsupported,
 )
 
-__all__ = ["graph_attention", "ragged_attention", "unsupported"]
+__all__ = ["graph_attention", "key_tiles", "ragged_attention", "unsupported"]
 
 TILE, NUM_WARPS, WIDE = 16, 2, 32
 """Queries or keys of a tile, warps, and the padded width of a head from which on there are more: without spills."""
@@ -36,6 +36,11 @@ MAX_REGISTERS = 255
 """Of a thread: all there are. Otherwise the compiler spills a few to run more programs side by side."""
 MIN_PRODUCT = 16
 """Smallest side of a matrix product in Triton."""
+
+
+def key_tiles(dim: int, num_heads: int) -> set[int]:
+    """Return the tiles of keys that kernels ask a layout for."""
+    return {TILE}
 
 
 def graph_attention(given: GraphAttentionInput) -> Tensor:

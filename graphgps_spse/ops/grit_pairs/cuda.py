@@ -25,6 +25,7 @@ from graphgps_spse.ops.triton_launch import (
     backward_tile,
     dropout_bound,
     forward_tile,
+    key_tiles,
     on_its_device,
     power_of_two,
     register_limit,
@@ -34,7 +35,7 @@ from graphgps_spse.ops.triton_launch import (
     unsupported,
 )
 
-__all__ = ["grit_pairs", "unsupported"]
+__all__ = ["grit_pairs", "key_tiles", "unsupported"]
 
 UPDATE_VALUES, MERGED_VALUES, UPDATE_WARPS = 2048, 2048, 4
 """Values of a tile and warps, which keep the kernels of the update within the registers of a multiprocessor."""
