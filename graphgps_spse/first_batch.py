@@ -107,11 +107,26 @@ def _compared(model: nn.Module, batch: GraphBatch, loss: Loss | None, device: to
     except launch_errors() as err:
         if is_shortage(err):
             raise
-        return {"kernels": "plain", "reason": describe_failure(err, device)}
+        reason = describe_failure(err, device)
+        if not _works(device):
+            raise ConfigError(
+                f"{reason}. This process cannot use the GPU any more; repeat the command with train.kernels=plain"
+            ) from err
+        return {"kernels": "plain", "reason": reason}
     if right:
         return {"kernels": "fused", "errors": errors}
     reason = f"the kernels are wrong on the first batch: {describe_errors(errors)}"
     return {"kernels": "plain", "reason": reason, "errors": errors}
+
+
+def _works(device: torch.device) -> bool:
+    """Return whether the device can still be used. After some errors of a kernel, a process cannot use CUDA again."""
+    try:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _kernels_of(model: nn.Module) -> set[Any]:

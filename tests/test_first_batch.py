@@ -181,15 +181,33 @@ def test_kernels_that_fail_with_dropout_alone_are_noticed_before_the_first_step(
 
     model, graphs = model_of(), random_graphs()
     before = {key: value.clone() for key, value in model.state_dict().items()}
+    generator = torch.get_rng_state()
     monkeypatch.setattr(first_batch, "_batch_to_compare", lambda model, graphs, *_: graphs.batch([0, 1]))
     assert check_first_batch(model, graphs, [], F.mse_loss, CPU, amp="off")["kernels"] == "fused"
-    generator = torch.get_rng_state()
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     monkeypatch.setattr(grit_cpu, "grit_pairs", computed)
     record = check_first_batch(model, graphs, [], F.mse_loss, CPU, amp="off")
     assert record["kernels"] == "plain" and record["reason"].endswith("no kernel with dropout")
     assert rates[0] == 0 and rates[-1] == 0.5 and kernels_of(model) == {"plain"}
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items()) and model.training
     assert torch.equal(torch.get_rng_state(), generator) and all(p.grad is None for p in model.parameters())
+
+
+def test_a_gpu_that_cannot_be_used_any_more_ends_the_run(monkeypatch):
+    """After an illegal access, every call of CUDA fails, so nothing can go on without the kernels."""
+
+    def fail(*args, **options):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(first_batch, "compare", fail)
+    monkeypatch.setattr(first_batch, "_batch_to_compare", lambda model, graphs, *_: graphs.batch([0, 1]))
+    arguments = (random_graphs(), [], F.mse_loss, torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    assert check_first_batch(model_of(), *arguments, amp="off")["kernels"] == "plain"
+    monkeypatch.setattr(torch.cuda, "synchronize", fail)
+    with pytest.raises(ConfigError, match=r"on cuda:0: .* illegal memory access .* repeat .* train.kernels=plain"):
+        check_first_batch(model_of(), *arguments, amp="off")
 
 
 def test_agreement_is_recorded_and_the_cpu_is_not_checked(monkeypatch):

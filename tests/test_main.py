@@ -138,13 +138,17 @@ def test_same_seed_same_bits_other_seed_other_numbers(tiny):
     assert json.loads((tiny.results / "tiny-2/agg/val/best.json").read_text())["seeds"] == [0, 1]
 
 
+GPS = ["model.type=GPSModel", "gt.layer_type=None+Transformer", "posenc_SPSE.enable=False"]
+
+
 @pytest.mark.parametrize(
     ("model", "backend"),
     [
-        (["model.type=GPSModel", "gt.layer_type=None+Transformer", "posenc_SPSE.enable=False"], "eager"),
+        (GPS, "eager"),
+        pytest.param(GPS, "aot_eager", marks=pytest.mark.long),
         pytest.param([], "aot_eager", marks=pytest.mark.long),
     ],
-    ids=["GPS", "GRIT"],
+    ids=["GPS", "GPS-aot", "GRIT-aot"],
 )
 def test_compiled_run_gives_the_same_numbers_to_rounding(tiny, monkeypatch, model, backend):
     """eager: torch traces the model; aot_eager: it differentiates it, too. Generating C++ would take a minute."""

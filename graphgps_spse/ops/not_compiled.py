@@ -1,5 +1,6 @@
-"""What torch.compile must not look into, and what has to be computed before it does."""
+"""What torch.compile must not look into, and what is computed before torch.compile looks into the layers."""
 
+from collections.abc import Callable
 from functools import cached_property
 
 # torch.compiler.disable does the same, but imports torch's compiler where a function is decorated, which takes as long
@@ -9,13 +10,12 @@ from torch._compile import _disable_dynamo as not_compiled
 __all__ = ["compute_properties", "not_compiled"]
 
 
-@not_compiled
-def compute_properties(layout: object) -> None:
-    """Compute all cached properties of a layout, and of the layouts among them.
+def compute_properties(layout: object, wanted: Callable[[str], bool]) -> None:
+    """Compute those cached properties of a layout whose names are wanted.
 
-    Call this in front of the layers of a model that is being compiled. A layer that is the first to read such a
-    property could not be compiled as a whole, nor could the other layers, which share its code.
+    A layer that is the first to read such a property could not be compiled as a whole, nor could the other layers,
+    which share its code.
     """
     for name, member in vars(type(layout)).items():
-        if isinstance(member, cached_property):
-            compute_properties(getattr(layout, name))
+        if isinstance(member, cached_property) and wanted(name):
+            getattr(layout, name)

@@ -58,7 +58,10 @@ def unsupported(like: Tensor) -> str:
 
 
 def has_triton() -> bool:
-    """Return whether Triton is installed. torch.compile cannot look into `find_spec`, and takes the last answer."""
+    """Return whether Triton is installed.
+
+    While torch.compile looks into a model, return the answer of the last call outside, and False without one.
+    """
     if not torch.compiler.is_compiling():
         _installed["triton"] = find_spec("triton") is not None
     return _installed["triton"]

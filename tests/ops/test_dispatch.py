@@ -56,6 +56,7 @@ def test_autocast_uses_the_reference(operation):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_torch_compile_uses_the_reference(operation, monkeypatch):
+    device_module(operation.__module__.rpartition(".")[0], "cpu")  # as prepare_operation asks for it before
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     assert chosen(operation, "auto") == "reference"
     with pytest.raises(ConfigError, match="torch.compile cannot look into"):

@@ -35,9 +35,16 @@ def blocks_of(sizes: tuple[int, ...], device: torch.device, attention: Any = Non
 
 @not_compiled
 def _complete(layout: PairLayout | NodeBlocks, attention: Any) -> None:
-    """Compute all that layers read, so that torch.compile finds it."""
-    compute_properties(layout)
-    pairs = layout.layout if isinstance(layout, NodeBlocks) else layout
-    find_tiles = getattr(attention, "key_tiles", set)
-    for tile in find_tiles():
+    """Compute what the layers will read: for kernels of GPUs, tiles of keys; for PyTorch alone, also rows of pairs."""
+    reads_layout = hasattr(attention, "key_tiles")
+    tiles = attention.key_tiles() if reads_layout else set()
+    if isinstance(layout, PairLayout):
+        reads_pairs = reads_layout and (not tiles or getattr(attention, "reads_pairs", False))
+        compute_properties(layout, lambda name: reads_pairs or not name.endswith("_P"))
+        pairs = layout
+    elif reads_layout and not tiles:
+        return compute_properties(layout, lambda name: name != "layout")
+    elif tiles:
+        pairs = layout.layout
+    for tile in tiles:
         pairs.key_tiles(tile)

@@ -1,5 +1,7 @@
 """A layer of PPGT: attention by distance with a bias and a gate from pairs, then a feed-forward network."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +19,9 @@ class PlainAttention(nn.Module):
 
     C is the width of a head. |q_i|^2 is the same for all j, so it is left out.
     """
+
+    reads_pairs: ClassVar[bool] = True
+    """Whether a layer reads rows of pairs besides what its kernels read."""
 
     def __init__(self, dim: int, num_heads: int, *, dim_pair: int, dropout: float, kernels: str = "auto") -> None:
         super().__init__()
