@@ -54,7 +54,7 @@ def path_view(adjacency: np.ndarray, max_length: int, *, method: str = "exact", 
 
 
 def walk_view(adjacency: np.ndarray, num_powers: int) -> np.ndarray:
-    """Return residues of the powers P^0 .. P^(num_powers - 1) of P = D^-1 A, [n, n, 2 num_powers]."""
+    """Return residues of the powers W^0 .. W^(num_powers - 1) of W = D^-1 A, [n, n, 2 num_powers]."""
     views = []
     for prime in PRIMES:
         inverse = np.array([pow(int(d), -1, prime) if d else 0 for d in adjacency.sum(1)])

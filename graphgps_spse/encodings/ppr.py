@@ -43,7 +43,7 @@ class PPR(Encoding):
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
         """Return entries (i, j) for pairs, [P, len(alphas)], and the diagonal for nodes, [N, len(alphas)].
 
-        P = D^-1 A is that of RRWP: edges keep their directions, duplicates add up and self-loops count. A row sums to
+        W = D^-1 A is that of RRWP: edges keep their directions, duplicates add up and self-loops count. A row sums to
         1, or to less where the walk can reach a node without outgoing edges, at which it is lost. Raises DataError for
         a graph with more than MAX_NODES nodes.
         """

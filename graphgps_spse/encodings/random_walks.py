@@ -1,4 +1,4 @@
-"""Random walk probabilities: powers of P = D^-1 A, used by RRWP, RWSE and the node features of SPSE."""
+"""Random walk probabilities: powers of W = D^-1 A, used by RRWP, RWSE and the node features of SPSE."""
 
 import math
 
@@ -11,7 +11,7 @@ from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
 
 SCRATCH_BYTES_OF_PAIR = 16
-"""Scratch memory of `walk_probabilities` per pair of one graph, in bytes: two powers of P in float64."""
+"""Scratch memory of `walk_probabilities` per pair of one graph, in bytes: two powers of W in float64."""
 
 
 class WeightedWalkOptions(EncodingOptions):
@@ -53,7 +53,7 @@ def edge_weights(graphs: GraphArrays, column: int, section: str) -> np.ndarray:
 def walk_probabilities(
     graphs: GraphArrays, num_powers: int, *, pairs: bool, weight_E: np.ndarray | None = None
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Return the entries of P^0 .. P^(num_powers - 1), for all pairs and for nodes (the diagonals).
+    """Return the entries of W^0 .. W^(num_powers - 1), for all pairs and for nodes (the diagonals).
 
     A is the directed adjacency matrix: A[i, j] is the number of edges from i to j, self-loops included, or the sum of
     their weights `weight_E`. D is the diagonal matrix of its row sums. A node without outgoing edges has a zero row in

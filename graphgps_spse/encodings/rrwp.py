@@ -1,4 +1,4 @@
-"""Relative random walk probabilities, the encoding of GRIT (Ma et al. 2023): [I, P, P^2, ..] of all pairs."""
+"""Relative random walk probabilities, the encoding of GRIT (Ma et al. 2023): [I, W, W^2, ..] of all pairs."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ from graphgps_spse.registry import encodings
 class RRWPOptions(WeightedWalkOptions, section="posenc_RRWP"):
     """Options of RRWP."""
 
-    ksteps: int = option(21, "channels: the identity, then P^1 .. P^(ksteps-1)", at_least=1, at_most=10_000)
+    ksteps: int = option(21, "channels: the identity, then W^1 .. W^(ksteps-1)", at_least=1, at_most=10_000)
 
 
 @encodings.register("RRWP")
 class RRWP(Encoding):
-    """Powers P^0 .. P^(ksteps - 1) of the random walk matrix: entries for pairs, diagonals for nodes."""
+    """Powers W^0 .. W^(ksteps - 1) of the random walk matrix: entries for pairs, diagonals for nodes."""
 
     Options = RRWPOptions
     has_identity = True
@@ -36,7 +36,7 @@ class RRWP(Encoding):
         return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_PAIR * num_nodes**2
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Return P^k[i, j] for pairs, [P, ksteps], and P^k[i, i] for nodes, [N, ksteps]."""
+        """Return W^k[i, j] for pairs, [P, ksteps], and W^k[i, i] for nodes, [N, ksteps]."""
         weight_E = edge_weights(graphs, self.weight_column, "posenc_RRWP")
         return EncodingArrays(*walk_probabilities(graphs, self.dim_pair, pairs=True, weight_E=weight_E))
 

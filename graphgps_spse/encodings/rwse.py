@@ -24,7 +24,7 @@ class RWSEOptions(WeightedWalkOptions, section="posenc_RWSE"):
     """Options of RWSE."""
 
     enable_edges: bool = option(
-        False, "also compute P^k for all pairs: for GRIT, and +RWSE in dataset.edge_encoder_name"
+        False, "also compute W^k for all pairs: for GRIT, and +RWSE in dataset.edge_encoder_name"
     )
     times: tuple[int, ...] = option((), "the k, e.g. [1, 2, 3]", key="kernel.times", at_least=1, at_most=_MAX_TIME)
     times_func: str = option("", "the k as range(1,21), which is parsed, never evaluated", key="kernel.times_func")
@@ -32,7 +32,7 @@ class RWSEOptions(WeightedWalkOptions, section="posenc_RWSE"):
 
 @encodings.register("RWSE")
 class RWSE(Encoding):
-    """Return probabilities diag(P^k) of nodes, for each k of `kernel`, and P^k of pairs with `enable_edges`."""
+    """Return probabilities diag(W^k) of nodes, for each k of `kernel`, and W^k of pairs with `enable_edges`."""
 
     Options = RWSEOptions
     switches: ClassVar = {"pair": Switch(off="posenc_RWSE.enable_edges=False", on="posenc_RWSE.enable_edges=True")}
@@ -48,7 +48,7 @@ class RWSE(Encoding):
         return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_PAIR * num_nodes**2
 
     def compute(self, graphs: GraphArrays) -> EncodingArrays:
-        """Return P^k[i, i] for nodes, [N, len(times)], and with `enable_edges` P^k[i, j] for pairs, [P, len(times)]."""
+        """Return W^k[i, i] for nodes, [N, len(times)], and with `enable_edges` W^k[i, j] for pairs, [P, len(times)]."""
         weight_E = edge_weights(graphs, self.weight_column, "posenc_RWSE")
         pair, node = walk_probabilities(graphs, max(self.times) + 1, pairs=self.dim_pair > 0, weight_E=weight_E)
         return EncodingArrays(

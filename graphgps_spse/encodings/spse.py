@@ -102,7 +102,7 @@ class SPSE(PathCountEncoding):
     def encode_nodes(self, graphs: GraphArrays, counts_PK: np.ndarray | None) -> np.ndarray:
         """Return node features [N, dim_node] float32, chosen by `node_pe`.
 
-        * "rwse": diagonals of the powers of P, the node features of RRWP;
+        * "rwse": diagonals of the powers of W, the node features of RRWP;
         * "cycles": f of the number of simple cycles of k + 1 edges through the node, in column k;
         * "spse_diag": the diagonal of the pair features, which is the same for all nodes.
         """
