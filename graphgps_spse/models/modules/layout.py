@@ -1,5 +1,7 @@
 """The layouts of a batch, ready for torch.compile, with a check for batches that BatchNorm cannot use."""
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -7,7 +9,7 @@ import torch
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import DataError
 from graphgps_spse.ops.graph_attention import NodeBlocks
-from graphgps_spse.ops.not_compiled import compute_properties, not_compiled
+from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
@@ -35,16 +37,24 @@ def blocks_of(sizes: tuple[int, ...], device: torch.device, attention: Any = Non
 
 @not_compiled
 def _complete(layout: PairLayout | NodeBlocks, attention: Any) -> None:
-    """Compute what the layers will read: for kernels of GPUs, tiles of keys; for PyTorch alone, also rows of pairs."""
+    """Compute what the layers will read: for kernels of GPUs, tiles of keys; for PyTorch alone, also rows of pairs.
+
+    A layer that is the first to read a cached property could not be compiled as a whole, nor could the other layers,
+    which share its code.
+    """
     reads_layout = hasattr(attention, "key_tiles")
     tiles = attention.key_tiles() if reads_layout else set()
     if isinstance(layout, PairLayout):
         reads_pairs = reads_layout and (not tiles or getattr(attention, "reads_pairs", False))
-        compute_properties(layout, lambda name: reads_pairs or not name.endswith("_P"))
-        pairs = layout
+        _compute(layout, lambda name: reads_pairs or not name.endswith("_P"))
     elif reads_layout and not tiles:
-        return compute_properties(layout, lambda name: name != "layout")
-    elif tiles:
-        pairs = layout.layout
+        _compute(layout, lambda name: name != "layout")
     for tile in tiles:
-        pairs.key_tiles(tile)
+        (layout.layout if isinstance(layout, NodeBlocks) else layout).key_tiles(tile)
+
+
+def _compute(layout: PairLayout | NodeBlocks, wanted: Callable[[str], bool]) -> None:
+    """Compute the cached properties whose names are wanted."""
+    for name, member in vars(type(layout)).items():
+        if isinstance(member, cached_property) and wanted(name):
+            getattr(layout, name)
