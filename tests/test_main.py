@@ -425,18 +425,40 @@ def test_describe_needs_no_data_and_counts_parameters(capsys, monkeypatch, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+SLOW_LIBRARIES = "torch._dynamo torch_geometric scipy.stats matplotlib pandas rdkit skimage tensorboard wandb submitit"
+"""torch._dynamo, torch's compiler, takes as long to import as torch itself; the others take up to two seconds."""
+
+
 @pytest.mark.parametrize("file", ["GRIT/zinc-SPSE.yaml", pytest.param("GPS/zinc-SPSE.yaml", marks=pytest.mark.long)])
 def test_describe_imports_no_slow_library(file):
-    """torch._dynamo, torch's compiler, takes as long to import as torch itself; the others take up to two seconds."""
-    slow = "torch._dynamo torch_geometric scipy.stats matplotlib pandas rdkit skimage tensorboard wandb submitit"
-    slow += " pyarrow"
     code = (
         f"import sys, main; assert main.main(['--cfg', 'configs/{file}', '--describe']) == 0\n"
-        f"found = set('{slow}'.split()) & sys.modules.keys(); assert not found, found"
+        f"found = {{*'{SLOW_LIBRARIES} pyarrow'.split()}} & sys.modules.keys(); assert not found, found"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "parameters: " in run.stdout
+
+
+@pytest.mark.parametrize("model", [[], pytest.param(GPS, marks=pytest.mark.long)], ids=["GRIT", "GPS"])
+def test_a_run_imports_no_slow_library(tiny, model):
+    """Neither a run nor one that continues from a checkpoint, whose optimizer loads its state."""
+    words = [
+        "--cfg",
+        str(tiny.path),
+        f"out_dir={tiny.results}",
+        "optim.scheduler=none",
+        "optim.num_warmup_epochs=0",
+        *model,
+    ]
+    code = (
+        f"import sys, main\nassert main.main({[*words, 'optim.max_epoch=1']}) == 0\n"
+        f"assert main.main({['--extend', *words, 'optim.max_epoch=2']}) == 0\n"
+        f"found = {{*'{SLOW_LIBRARIES}'.split()}} & sys.modules.keys(); assert not found, found"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "extended from 1 to 2 epochs" in run.stdout
 
 
 def test_list_imports_neither_torch_nor_numpy():

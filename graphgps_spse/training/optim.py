@@ -1,5 +1,6 @@
 """Optimisers over all parameters, and learning-rate schedules stepped once per epoch."""
 
+import inspect
 import logging
 import math
 import warnings
@@ -117,14 +118,20 @@ def build_adagrad(cfg: Any, parameters: list[Parameter]) -> torch.optim.Optimize
 
 
 def _build(kind: type[torch.optim.Optimizer], parameters: list[Parameter], **options: Any) -> torch.optim.Optimizer:
-    """Return an optimizer, without importing torch's compiler.
+    """Return an optimizer of a class that does what `kind` does, without importing torch's compiler.
 
-    torch wraps `add_param_group` to exclude it from compilation, and the wrapper imports the compiler. The import takes
-    as long as importing torch. The first step of an optimizer needs it, --describe does not.
+    torch wraps these methods to exclude them from compilation, and the wrappers import the compiler, which takes as
+    long as importing torch. A run compiles its model at most, never its optimizer.
     """
-    add_param_group = kind.add_param_group
-    plain = getattr(add_param_group, "__wrapped__", add_param_group)
-    return type(kind.__name__, (kind,), {"add_param_group": plain})(parameters, **options)
+    step = inspect.unwrap(kind.step)
+
+    @torch.no_grad()
+    def step_without_gradients(self: torch.optim.Optimizer, closure: Callable[[], float] | None = None) -> float | None:
+        return step(self, closure)
+
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    plain: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**plain, "step": step_without_gradients})(parameters, **options)
 
 
 def _can_fuse(parameters: list[Parameter]) -> bool:
