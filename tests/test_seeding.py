@@ -34,7 +34,7 @@ def test_states_of_devices_that_are_not_here_are_left_out(monkeypatch):
 def test_seeds_differ_by_purpose_and_repeat():
     seeds = {derive_seed(s, p, e) for s in range(3) for p in ("order", "init") for e in range(3)}
     assert len(seeds) == 18 and all(0 <= s < 2**63 for s in seeds)
-    assert derive_seed(3, "order", 1) == derive_seed(3, "order", 1)
+    assert derive_seed(3, "order", 1) == 0x382E38A3005CB7A5 >> 1  # printf 3/order/1 | sha256sum: a5b75c00a3382e38..
     seed_all(0)
     first = draw()
     seed_all(0)

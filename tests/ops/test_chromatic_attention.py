@@ -101,7 +101,3 @@ def test_prepare_compiles_nothing_for_the_reference(monkeypatch):
     assert not called
     prepare_operation(chromatic_attention, "auto", torch.zeros(1, 12), 3)
     assert called == [(12, 3, torch.float32)]
-
-
-def test_prepare_runs_the_kernels_of_a_shape():
-    cpu.prepare(DIM, HEADS, torch.float64)

@@ -7,17 +7,23 @@ from collections import defaultdict
 import numba
 import numpy as np
 import pytest
+import test_chromatic_attention
+import test_graph_attention_cpu
+import test_grit_pairs
 import torch
 
 from graphgps_spse import ops
+from graphgps_spse.jit import Kernel
 from graphgps_spse.ops.chromatic_attention import cpu as chromatic_attention_cpu
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import chromatic_kernels
+from graphgps_spse.ops.graph_attention import cpu as graph_attention_cpu
 from graphgps_spse.ops.grit_pairs import cpu as grit_pairs_cpu
 from graphgps_spse.ops.grit_pairs.cpu_kernels import grit_kernels
 from graphgps_spse.ops.numba_kernels import exp
 
 DIM, HEADS = 12, 3
 CPU = {"grit_pairs": grit_pairs_cpu, "chromatic_attention": chromatic_attention_cpu}
+compiled = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="numba's dispatcher is off")
 
 
 def test_no_two_types_of_kernel_arguments_have_the_same_name_and_fields():
@@ -30,7 +36,42 @@ def test_no_two_types_of_kernel_arguments_have_the_same_name_and_fields():
     assert len(classes) > 5 and all(len(alike) == 1 for alike in classes.values())
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="numba's dispatcher is off")
+def step_of_grit(dtype):
+    test_grit_pairs.results(*test_grit_pairs.pair_input("dropout", dtype), "fused")
+
+
+def step_of_csa(dtype):
+    test_chromatic_attention.results(*test_chromatic_attention.attention_input("dropout", dtype), "fused")
+
+
+def step_of_gps(dtype):
+    given = test_graph_attention_cpu.input_of("gate", (3, 5), heads=HEADS, width=DIM // HEADS, rate=0.4, dtype=dtype)
+    test_graph_attention_cpu.results(given, "gate", test_graph_attention_cpu.attend(given, "gate"))
+
+
+STEPS = {grit_pairs_cpu: step_of_grit, chromatic_attention_cpu: step_of_csa, graph_attention_cpu: step_of_gps}
+
+
+@compiled
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("cpu", STEPS, ids=lambda cpu: cpu.__name__)
+def test_prepare_compiles_what_a_training_step_calls(cpu, dtype, monkeypatch):
+    """The same kernels, with the same types of arguments. Whether they are compiled depends on the tests before."""
+    calls, original = set(), Kernel.__call__
+
+    def call(self, *args):
+        calls.add((self, tuple(numba.typeof(arg) for arg in args)))
+        return original(self, *args)
+
+    monkeypatch.setattr(Kernel, "__call__", call)
+    cpu.prepare(DIM, HEADS, dtype)
+    prepared = calls.copy()
+    calls.clear()
+    STEPS[cpu](dtype)
+    assert prepared == calls and len(prepared) >= 2
+
+
+@compiled
 @pytest.mark.parametrize("order", [list(CPU), list(reversed(CPU))], ids=", ".join)
 def test_calls_after_the_first_take_the_fast_path(order, monkeypatch):
     """The slow path, `_compile_for_args`, takes half a millisecond where it finds a compiled version."""

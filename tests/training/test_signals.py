@@ -110,11 +110,8 @@ def test_a_signal_that_a_library_lost_is_heard_by_the_next_block():
 
 
 def test_work_that_is_done_in_spite_of_a_lost_signal_is_done():
-    with stop_at_once():
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-        except KeyboardInterrupt:
-            pass
+    with stop_at_once(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_later_signals_do_not_disturb_what_is_put_away():
