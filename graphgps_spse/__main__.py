@@ -61,6 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads slow each other down on a busy machine
 
     def work() -> None:
+        """Do what the arguments ask for: list components, describe a configuration, or run it."""
         from graphgps_spse.config import load_config
         from graphgps_spse.registry import list_components
 

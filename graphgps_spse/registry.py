@@ -31,6 +31,7 @@ class Registry:
         """
 
         def add(obj: Any) -> Any:
+            """Register a class or function under `name`, and return it."""
             if name in self._objects:
                 self._refuse(name, self._objects[name].__module__, obj.__module__)
             if not f"{obj.__module__}.".startswith(f"{self.package}.") and name in self._declared():

@@ -94,6 +94,7 @@ def resumes_with_equal_bits(parts: Parts, cfg: Any, device: torch.device) -> boo
     with tempfile.TemporaryDirectory() as folder:
 
         def train(name: str, epochs: int) -> dict[str, Any]:
+            """Train to `epochs`, from the checkpoint in folder `name` if there is one; return weights and history."""
             seed_all(2)
             run_dir = Path(folder) / name
             run_dir.mkdir(exist_ok=True)

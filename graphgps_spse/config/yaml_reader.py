@@ -190,6 +190,7 @@ class _StrictLoader(yaml.SafeLoader):
         self.num_nodes = self.depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
+        """Return the next node. Raises _Refused for an anchor, alias or tag, and beyond MAX_NODES or MAX_DEPTH."""
         event = self.peek_event()
         line = event.start_mark.line
         self.num_nodes += 1

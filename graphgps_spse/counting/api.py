@@ -223,6 +223,7 @@ def _map_chunks(
     work: list[int] = []
 
     def process(first: int, last: int) -> None:
+        """Count a chunk and pass it on. A counter that was stopped gives no counts."""
         chunk = counter(graphs, first, last, max_length, options, limit, run_tasks, buffer.zeros(first, last))
         if chunk is None:
             if limit[0] >= 0:  # not an assert: with python -O, the counts of these graphs would be missing silently

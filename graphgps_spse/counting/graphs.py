@@ -24,13 +24,16 @@ class FlatGraphs(Protocol):
     """Graphs in flat arrays, e.g. encodings.base.GraphArrays. Edges number the nodes of each graph from 0."""
 
     @property
-    def node_ptr(self) -> np.ndarray: ...  # noqa: D102
+    def node_ptr(self) -> np.ndarray:
+        """[G + 1] integers: the first node of each graph, and N."""
 
     @property
-    def edge_ptr(self) -> np.ndarray: ...  # noqa: D102
+    def edge_ptr(self) -> np.ndarray:
+        """[G + 1] integers: the first edge of each graph, and E."""
 
     @property
-    def edge_index(self) -> np.ndarray: ...  # noqa: D102
+    def edge_index(self) -> np.ndarray:
+        """[2, E] integers: the first and the second node of each edge."""
 
 
 class CSR(NamedTuple):

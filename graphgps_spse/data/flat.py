@@ -146,9 +146,11 @@ class _ArrayFile:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of the array so far."""
         return self._num_rows, *self._row_shape
 
     def append(self, array: np.ndarray) -> None:
+        """Write rows. Raises ValueError for another dtype or shape than that of the file."""
         if (array.dtype, array.shape[1:]) != (self.dtype, self._row_shape):
             raise ValueError(f"rows of {array.dtype} {array.shape[1:]}, after {self.dtype} {self._row_shape}")
         self._file.write(np.ascontiguousarray(array).data)

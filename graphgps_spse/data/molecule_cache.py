@@ -159,6 +159,7 @@ class _Notes:
         self.bad: list[tuple[int, str]] = []
 
     def add(self, block: MoleculeBlock) -> None:
+        """Append the notes of a block. Rows are numbered through all blocks."""
         notes: list[Note] = block.notes
         self.parts["rows"].append(block.rows)
         self.parts["canonical"].append(np.array([note.canonical for note in notes], "V16"))
@@ -168,9 +169,11 @@ class _Notes:
         self.bad += block.bad
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """Return the columns of all molecules, [M] each: rows (int64), canonical and scaffold (V16), kinds (uint8)."""
         return {name: np.concatenate(parts) for name, parts in self.parts.items()}
 
     def molecules(self, graphs: FlatMolecules) -> Molecules:
+        """Return these graphs, in memory, with the notes."""
         return Molecules(lambda: graphs, **self.arrays(), fragments=self.fragments, bad=self.bad, digest="")
 
 

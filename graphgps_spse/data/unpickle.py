@@ -139,6 +139,7 @@ class _Unpickler(pickle.Unpickler):
         self._table = table
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return what the table has for a name. Raises UntrustedError for any other name."""
         try:
             return self._table[f"{module}.{name}"]
         except KeyError:
@@ -191,6 +192,7 @@ class _PickledTensor(NamedTuple):
     hooks: Any = None
 
     def tensor(self) -> Tensor:
+        """Return the tensor. Raises TypeError or ValueError if its storage is damaged."""
         return _open_storage(self.storage).as_strided(self.size, self.stride, self.offset)
 
     def __setstate__(self, state: Any) -> NoReturn:
@@ -207,6 +209,7 @@ class _PickledType:
         self.order = state[1]
 
     def dtype(self) -> np.dtype:
+        """Return the type with its byte order. Raises ValueError for a type that is not numeric."""
         dtype = np.dtype(self.name if isinstance(self.name, str) else "O")
         if dtype.kind not in "biufc":
             raise ValueError(f"{self.name!r} is not a numeric type")
@@ -223,6 +226,7 @@ class _PickledArray:
         self.state = state
 
     def array(self) -> np.ndarray:
+        """Return a copy of the array. Raises TypeError or ValueError where the state is that of no numeric array."""
         _, shape, kind, is_fortran, content = self.state
         if not isinstance(kind, _PickledType):
             raise TypeError("an array has no type")
@@ -239,6 +243,10 @@ class _PickledMatrix:
         self.state = state
 
     def array(self) -> np.ndarray:
+        """Return the dense matrix [rows, columns]; repeated entries are summed.
+
+        Raises ValueError where the parts of the matrix do not fit together.
+        """
         num_rows, num_columns = self.state.get("_shape") or self.state["shape"]
         ptr, column, values = (as_array(self.state[name]) for name in ("indptr", "indices", "data"))
         if len(ptr) != num_rows + 1 or len(column) != len(values) or int(ptr[-1]) != len(values):

@@ -39,6 +39,7 @@ class CycleCounts(Encoding):
         cycles_NC = np.zeros((int(node_ptr[-1]), self.max_length))
 
         def add(first: int, last: int, chunk: ChunkCounts) -> None:
+            """Add the cycles through the nodes of graphs first..last-1."""
             missing = np.argwhere(chunk.status_GK != Status.EXACT.code)
             if len(missing):
                 raise DataError(

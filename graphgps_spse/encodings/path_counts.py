@@ -180,6 +180,7 @@ class PathCountEncoding(Encoding):
         request, table, scaling = self.request, self.scaling.table(), self.scaling
 
         def encode(first: int, last: int, chunk: ChunkCounts) -> None:
+            """Write the rows of graphs first..last-1."""
             if request is not None:
                 request.check(first, chunk)
             chunk_ptr, rows_PC = node_ptr[first : last + 1] - node_ptr[first], pair_PC[pair_ptr[first] : pair_ptr[last]]

@@ -62,6 +62,7 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
             return next(remaining, None)
 
     def work() -> None:
+        """Visit items until none is left. An exception leaves none for the other threads."""
         nonlocal remaining
         complete = False
         try:

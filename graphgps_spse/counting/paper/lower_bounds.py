@@ -118,6 +118,7 @@ def _count_component(
     lock, count = Lock(), count_dense if num_edges >= _DENSE_DEGREE * size else count_sparse
 
     def count_batches(task: int) -> None:
+        """Count along the orderings of every `num_tasks`-th batch; keep the largest count of each pair in `best`."""
         own = best if num_tasks == 1 else np.zeros_like(best)
         seen = np.zeros(1 << min(_MAX_SEEN, 2 * options.repeats * num_roots * per_root).bit_length(), np.uint64)
         for repeat, first_root in batches[task::num_tasks]:
