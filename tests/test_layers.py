@@ -119,7 +119,7 @@ OPERATIONS |= {"graph_attention", "grit_pairs"}
 ONE_CONTRACT = OPERATIONS | {"key_tiles", "prepare", "unsupported"}
 """Functions that the folders of `ops` define under one name, once for each operation or device."""
 
-LONG_FUNCTIONS = {"grit_pairs._attend_backward_kernel", "grit_pairs.attend_backward"}
+LONG_FUNCTIONS = {f"ops.grit_pairs.cpu_kernels.{name}" for name in ("_attend_backward_kernel", "attend_backward")}
 """One pass over the pairs of a chunk, whose values stay in registers: parts of it would be slower."""
 
 
@@ -243,9 +243,9 @@ def test_functions_fit_a_screen():
     long = {}
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef) and path.parent.name + "." + node.name not in LONG_FUNCTIONS:
+            if isinstance(node, ast.FunctionDef):
                 is_documented = ast.get_docstring(node, clean=False) is not None
                 first = node.body[0].end_lineno if is_documented else node.lineno - 1
                 if node.end_lineno - first >= 70:
                     long[f"{module_name(path)}.{node.name}"] = node.end_lineno - first
-    assert long == {}
+    assert long.keys() == LONG_FUNCTIONS, long
