@@ -7,6 +7,7 @@ from torch import nn
 
 from graphgps_spse.data.base import DatasetSpec
 from graphgps_spse.encodings.base import Encoding
+from graphgps_spse.ops.dispatch import prepare_operation
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import models
 
@@ -31,9 +32,9 @@ def prepare_kernels(model: nn.Module) -> None:
     Raises ConfigError where `train.kernels` asks for kernels that this device does not have.
     """
     for module in model.modules():
-        prepare = getattr(module, "prepare_kernels", None)
-        if prepare is not None:
-            prepare()
+        kernel_use = getattr(module, "kernel_use", None)
+        if kernel_use is not None:
+            prepare_operation(*kernel_use())
 
 
 def count_parameters(model: nn.Module) -> int:

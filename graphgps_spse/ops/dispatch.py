@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,18 @@ KERNELS = ("auto", "plain", "fused")
 auto: the kernels of the device where they can work, otherwise the reference. plain: the reference. fused: the kernels
 of the device, or an error that says why they cannot work.
 """
+
+
+class KernelUse(NamedTuple):
+    """How a layer calls an operation: the arguments of `prepare_operation` and `key_tiles_of`."""
+
+    operation: Callable[[Any], Any]
+    kernels: str
+    """Value of `train.kernels`."""
+    like: Tensor
+    """A weight [*, D] with the width, the device and the type of the nodes."""
+    num_heads: int
+
 
 _modules: dict[tuple[str, str], ModuleType | None] = {}  # by package of an operation and type of device
 _device: ContextVar[str] = ContextVar("device", default="")

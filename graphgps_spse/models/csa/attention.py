@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from graphgps_spse.models.csa.pair_features import PairFeatures
 from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, attention_weights, chromatic_attention
-from graphgps_spse.ops.dispatch import choose, key_tiles_of, prepare_operation
+from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
@@ -51,13 +51,6 @@ class ChromaticAttention(nn.Module):
             weights.append(attention_weights(given))
         return self.out(choose(chromatic_attention, self.kernels, given.q_ND)(given))
 
-    def prepare_kernels(self) -> None:
-        """Compile the kernels for the device of the weights.
-
-        Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
-        """
-        prepare_operation(chromatic_attention, self.kernels, self.query.weight, self.num_heads)
-
-    def key_tiles(self) -> set[int]:
-        """Return the tiles of keys that the operation will ask a layout for."""
-        return key_tiles_of(chromatic_attention, self.kernels, self.query.weight, self.num_heads)
+    def kernel_use(self) -> KernelUse:
+        """Return the operation that the layer calls, and what chooses its kernels."""
+        return KernelUse(chromatic_attention, self.kernels, self.query.weight, self.num_heads)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from graphgps_spse.models.modules.biased_attention import SelfAttention
-from graphgps_spse.ops.dispatch import choose, key_tiles_of, prepare_operation
+from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, attention_weights, graph_attention
 
 
@@ -17,10 +17,6 @@ class GraphAttention(SelfAttention):
             weights.append(attention_weights(given))
         return self.out(choose(graph_attention, self.kernels, given.qkv_NW)(given))
 
-    def prepare_kernels(self) -> None:
-        """Raise ConfigError if `train.kernels` is fused and the device of the weights has no kernels."""
-        prepare_operation(graph_attention, self.kernels, self.qkv.weight, self.num_heads)
-
-    def key_tiles(self) -> set[int]:
-        """Return the tiles of keys that the operation will ask a layout for."""
-        return key_tiles_of(graph_attention, self.kernels, self.qkv.weight, self.num_heads)
+    def kernel_use(self) -> KernelUse:
+        """Return the operation that the layer calls, and what chooses its kernels."""
+        return KernelUse(graph_attention, self.kernels, self.qkv.weight, self.num_heads)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.models.grit.pair_norm import PairNorm
-from graphgps_spse.ops.dispatch import choose, key_tiles_of, prepare_operation
+from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, attention_weights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -77,16 +77,9 @@ class GritAttention(nn.Module):
             return x_ND, None
         return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
 
-    def prepare_kernels(self) -> None:
-        """Compile the kernels for the device of the weights.
-
-        Raises ConfigError if `train.kernels` is fused and there are no kernels for this device.
-        """
-        prepare_operation(grit_pairs, self.kernels, self.query.weight, self.num_heads)
-
-    def key_tiles(self) -> set[int]:
-        """Return the tiles of keys that the operation will ask a layout for."""
-        return key_tiles_of(grit_pairs, self.kernels, self.query.weight, self.num_heads)
+    def kernel_use(self) -> KernelUse:
+        """Return the operation that the layer calls, and what chooses its kernels."""
+        return KernelUse(grit_pairs, self.kernels, self.query.weight, self.num_heads)
 
 
 def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from graphgps_spse.ops.biased_attention import BiasedAttentionInput, attention_weights, biased_attention
-from graphgps_spse.ops.dispatch import choose, key_tiles_of, prepare_operation
+from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.graph_attention import NodeBlocks
 
 
@@ -44,10 +44,6 @@ class BiasedAttention(SelfAttention):
             weights.append(attention_weights(given))
         return self.out(choose(biased_attention, self.kernels, qkv_NW)(given))
 
-    def prepare_kernels(self) -> None:
-        """Raise ConfigError if `train.kernels` is fused and the device of the weights has no kernels."""
-        prepare_operation(biased_attention, self.kernels, self.qkv.weight, self.num_heads)
-
-    def key_tiles(self) -> set[int]:
-        """Return the tiles of keys that the operation will ask a layout for."""
-        return key_tiles_of(biased_attention, self.kernels, self.qkv.weight, self.num_heads)
+    def kernel_use(self) -> KernelUse:
+        """Return the operation that the layer calls, and what chooses its kernels."""
+        return KernelUse(biased_attention, self.kernels, self.qkv.weight, self.num_heads)

@@ -8,6 +8,7 @@ import torch
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import DataError
+from graphgps_spse.ops.dispatch import key_tiles_of
 from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -42,8 +43,8 @@ def _complete(layout: PairLayout | NodeBlocks, attention: Any) -> None:
     A layer that is the first to read a cached property could not be compiled as a whole, nor could the other layers,
     which share its code.
     """
-    reads_layout = hasattr(attention, "key_tiles")
-    tiles = attention.key_tiles() if reads_layout else set()
+    reads_layout = hasattr(attention, "kernel_use")
+    tiles = key_tiles_of(*attention.kernel_use()) if reads_layout else set()
     if isinstance(layout, PairLayout):
         reads_pairs = reads_layout and (not tiles or getattr(attention, "reads_pairs", False))
         _compute(layout, lambda name: reads_pairs or not name.endswith("_P"))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from graphgps_spse.models.modules.activations import build_activation
 from graphgps_spse.models.ppgt.norm import AdaptiveRMSNorm
 from graphgps_spse.ops.biased_attention import BiasedAttentionInput, attention_weights, biased_attention
-from graphgps_spse.ops.dispatch import choose, key_tiles_of, prepare_operation
+from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.dropout import draw_dropout_mask
 from graphgps_spse.ops.graph_attention import NodeBlocks
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -54,13 +54,9 @@ class PlainAttention(nn.Module):
             weights.append(attention_weights(given))
         return self.out(choose(biased_attention, self.kernels, qkv_NW)(given))
 
-    def prepare_kernels(self) -> None:
-        """Raise ConfigError if `train.kernels` is fused and the device of the weights has no kernels."""
-        prepare_operation(biased_attention, self.kernels, self.qkv.weight, self.num_heads)
-
-    def key_tiles(self) -> set[int]:
-        """Return the tiles of keys that the operation will ask a layout for."""
-        return key_tiles_of(biased_attention, self.kernels, self.qkv.weight, self.num_heads)
+    def kernel_use(self) -> KernelUse:
+        """Return the operation that the layer calls, and what chooses its kernels."""
+        return KernelUse(biased_attention, self.kernels, self.qkv.weight, self.num_heads)
 
 
 class PlainLayer(nn.Module):

@@ -6,7 +6,7 @@ from model_graphs import ENCODINGS, SIZES, SPEC, random_graphs, shaken
 from small_configs import ppgt_config
 
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.build import build_model
+from graphgps_spse.models.build import build_model, prepare_kernels
 from graphgps_spse.models.ppgt.norm import AdaptiveRMSNorm
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -43,7 +43,7 @@ def test_encodings_are_not_named_with_the_edges():
 
 def test_kernels_are_refused_where_there_are_none():
     model = build_model(ppgt_config(kernels="fused"), SPEC, [ENCODINGS["RRWP"]], 1)
-    model.layers[0].attention.prepare_kernels()
+    prepare_kernels(model)
     model.bfloat16()
     with pytest.raises(ConfigError, match="train.kernels: fused, but for biased_attention there is no kernel for"):
-        model.layers[0].attention.prepare_kernels()
+        prepare_kernels(model)
