@@ -68,6 +68,8 @@ def load_for_attribution(path: Path) -> predictions.TrainedRun:
 def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "") -> Attribution:
     """Return the shares of the prediction for a molecule. `target` names a column of outputs; the first by default.
 
+    Atoms are in the order of `run.read_smiles([smiles])`, the molecule that the model reads.
+
     Raises DataError for a text that is not a molecule, and ConfigError for a run on other graphs.
     """
     spec = run.parts.dataset.spec

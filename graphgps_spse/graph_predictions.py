@@ -16,7 +16,8 @@ from graphgps_spse.predictions import Ensemble
 
 log = logging.getLogger(__name__)
 
-_ATOM_SIZES = {"x": [size for _, size in ATOM_COLUMNS], "edge_attr": [size for _, size in BOND_COLUMNS]}
+ATOM_SIZES = {"x": [size for _, size in ATOM_COLUMNS], "edge_attr": [size for _, size in BOND_COLUMNS]}
+"""Numbers of values of OGB's columns, by name of array."""
 
 
 def holds_graphs(path: Path) -> bool:
@@ -34,7 +35,7 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
     spec = ensemble.dataset.spec
     if spec.level == "pair":
         raise DataError(f"{spec.name}: predictions are written for graphs and nodes only, not for pairs of nodes")
-    parts = read_given_graphs(data, spec, _ATOM_SIZES)
+    parts = read_given_graphs(data, spec, ATOM_SIZES)
     kept = list(dict.fromkeys(name for part in parts for name in part.columns))
     targets = list(ensemble.first.parts.task.column_names)
     if len(targets) != spec.num_targets or all(part.targets is None for part in parts):
@@ -46,6 +47,9 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
     num_rows = num_bad = 0
     with new_table(out, kinds) as table:
         for part in parts:
+            if part.graphs is not None:
+                source = f"{data}, {part.split}" if part.split else str(data)
+                ensemble.first.warn_of_strange(part.graphs, part.numbers, source)
             columns = _rows_of(ensemble, part, kept, targets)
             table.write({name: columns[name] for name in kinds})
             num_rows += len(columns["graph"])

@@ -40,14 +40,19 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
     """Return PyG graphs as one data set: a `Data`, a `Batch`, a list or a `Dataset` of them.
 
     Read are `edge_index` and, where they are there, `x`, `edge_attr` and `y`: for `level="graph"` one row of targets
-    for each graph, for `level="node"` one for each node. A graph without `x` has nodes of type 0. Raises DataError that
-    names the graph for missing or misshapen attributes.
+    for each graph, for `level="node"` one for each node. If no graph has `x`, all nodes are of type 0. Raises DataError
+    that names the graph for attributes that are misshapen, or that only some graphs have.
     """
+    return _join([_read_data(number, data, level) for number, data in enumerate(list_pyg(graphs))], level, name)
+
+
+def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:
+    """Return the graphs of a `Data`, a `Batch`, a `Dataset` or another iterable."""
     if hasattr(graphs, "to_data_list"):
-        graphs = graphs.to_data_list()
-    elif hasattr(graphs, "edge_index"):
-        graphs = [graphs]
-    return _join([_read_data(number, data, level) for number, data in enumerate(graphs)], level, name)
+        return list(graphs.to_data_list())
+    # A PyG data set in memory shows the edges of all its graphs as if it were one.
+    is_one = hasattr(graphs, "edge_index") and not isinstance(graphs, torch.utils.data.Dataset)
+    return [graphs] if is_one else list(graphs)
 
 
 def from_networkx(
@@ -185,7 +190,7 @@ def save_folder(
     return folder
 
 
-def _read_data(number: int, data: Any, level: str) -> dict[str, Tensor | None]:
+def _read_data(number: int, data: Any, level: str) -> dict[str, Any]:
     if not isinstance(getattr(data, "edge_index", None), Tensor):
         raise DataError(f"graph {number}: {type(data).__name__} has no edge_index tensor [2, E]")
     shape, kind = list(data.edge_index.shape), data.edge_index.dtype
@@ -198,14 +203,15 @@ def _read_data(number: int, data: Any, level: str) -> dict[str, Tensor | None]:
         y = torch.as_tensor(y)
         y = y.reshape(1, -1) if level == "graph" else y.reshape(num_nodes, -1) if len(y) == num_nodes else y
     return {
-        "x": torch.zeros(num_nodes, 1, dtype=torch.int64) if x is None else _columns(number, "x", x, num_nodes),
+        "num_nodes": num_nodes,
+        "x": _columns(number, "x", x, num_nodes),
         "edge_index": data.edge_index.cpu(),
-        "edge_attr": _columns(number, "edge_attr", data.edge_attr, data.edge_index.shape[1]),
+        "edge_attr": _columns(number, "edge_attr", getattr(data, "edge_attr", None), data.edge_index.shape[1]),
         "y": None if y is None else _columns(number, "y", y, 1 if level == "graph" else num_nodes),
     }
 
 
-def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Tensor | None]:
+def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Any]:
     position = {node: at for at, node in enumerate(graph)}
     edges = [(position[a], position[b], features) for a, b, features in graph.edges(data=True)]
     if not graph.is_directed():
@@ -218,9 +224,8 @@ def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> d
         raise DataError(f"graph {number}: a node, an edge or the graph lacks the attribute {err}") from err
     index = torch.tensor([edge[:2] for edge in edges], dtype=torch.int64).reshape(-1, 2).T
     return {
-        "x": torch.zeros(len(position), 1, dtype=torch.int64)
-        if values is None
-        else _columns(number, x, torch.tensor(values), len(position)),
+        "num_nodes": len(position),
+        "x": None if values is None else _columns(number, x, torch.tensor(values), len(position)),
         "edge_index": index,
         "edge_attr": None
         if edge_values is None
@@ -257,7 +262,7 @@ def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, nam
     targets, graphs = _targets_of_graphs(y, len(molecules)), []
     for number, molecule in enumerate(molecules):
         arrays = {key: torch.from_numpy(values.astype(np.int64)) for key, values in molecule._asdict().items()}
-        graphs.append({**arrays, "y": targets[number : number + 1]})
+        graphs.append({**arrays, "num_nodes": len(arrays["x"]), "y": targets[number : number + 1]})
     return _join(graphs, "graph", name)
 
 
@@ -271,18 +276,18 @@ def _targets_of_graphs(y: Any, num_graphs: int) -> Tensor:
     return targets.to(torch.float32 if targets.is_floating_point() else torch.int64)
 
 
-def _join(graphs: Sequence[Mapping[str, Tensor | None]], level: str, name: str) -> GraphDataset:
+def _join(graphs: Sequence[Mapping[str, Any]], level: str, name: str) -> GraphDataset:
     if not graphs:
         raise DataError("no graphs at all")
     parts = {what: _join_part(graphs, what) for what in ("x", "edge_attr", "y")}
-    sizes = torch.tensor([len(graph["x"]) for graph in graphs])  # type: ignore[arg-type]
-    edges = torch.tensor([graph["edge_index"].shape[1] for graph in graphs])  # type: ignore[union-attr]
+    sizes = torch.tensor([graph["num_nodes"] for graph in graphs])
+    edges = torch.tensor([graph["edge_index"].shape[1] for graph in graphs])
     rows = len(graphs) if level == "graph" else int(sizes.sum())
     return GraphDataset(
         name=name,
         split="all",
-        x_NF=parts["x"],  # type: ignore[arg-type]
-        edge_index_2E=torch.cat([graph["edge_index"].to(torch.int64) for graph in graphs], 1),  # type: ignore[union-attr]
+        x_NF=torch.zeros(int(sizes.sum()), 1, dtype=torch.int64) if parts["x"] is None else parts["x"],
+        edge_index_2E=torch.cat([graph["edge_index"].to(torch.int64) for graph in graphs], 1),
         edge_attr_EF=parts["edge_attr"],
         y=torch.zeros(rows, 0) if parts["y"] is None else parts["y"],
         node_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]),
@@ -292,13 +297,12 @@ def _join(graphs: Sequence[Mapping[str, Tensor | None]], level: str, name: str) 
     )
 
 
-def _join_part(graphs: Sequence[Mapping[str, Tensor | None]], what: str) -> Tensor | None:
+def _join_part(graphs: Sequence[Mapping[str, Any]], what: str) -> Tensor | None:
     """Return an array of all graphs. A graph without rows fits any others."""
     if what == "y":
         has_rows = [True] * len(graphs)
     else:
-        along = ("x", 0) if what == "x" else ("edge_index", 1)
-        has_rows = [graph[along[0]].shape[along[1]] > 0 for graph in graphs]  # type: ignore[union-attr]
+        has_rows = [(graph["num_nodes"] if what == "x" else graph["edge_index"].shape[1]) > 0 for graph in graphs]
     values = {number: graph[what] for number, graph in enumerate(graphs) if has_rows[number] or not any(has_rows)}
     absent = [number for number, value in values.items() if value is None]
     if len(absent) == len(values):

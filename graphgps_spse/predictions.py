@@ -17,6 +17,7 @@ from torch import Tensor
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset, flat_rows, is_unknown
+from graphgps_spse.data.given_graphs import warn_of_one_way_edges
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.molecule_splits import featurise_rows, molecule_split
 from graphgps_spse.data.molecules import MoleculeBlock
@@ -89,17 +90,33 @@ class TrainedRun:
         channels.warn("these graphs")
         return out
 
+    def read_smiles(self, smiles: Sequence[str]) -> list[str]:
+        """Return the SMILES that the model reads: the largest fragment of each, where the training data are such."""
+        dataset = self.parts.dataset
+        return dataset.prepare(smiles) if isinstance(dataset, Smiles) else list(smiles)
+
     def featurise(self, smiles: Sequence[str], names: Sequence[str] = ()) -> MoleculeBlock:
         """Return the graphs of SMILES, prepared as those of the training data, and the rows that have no graph.
 
         Logs which molecules have atoms that no training molecule has. `names` (default: molecule 0, ..) are those of
         the molecules, for the message.
         """
-        dataset = self.parts.dataset
-        block = featurise_rows(dataset.prepare(smiles) if isinstance(dataset, Smiles) else smiles, self.num_threads)
+        block = featurise_rows(self.read_smiles(smiles), self.num_threads)
         names = names or [f"molecule {number}" for number in range(len(smiles))]
-        warn_of_new_atoms(block, read_training_atoms(self.path), names)
+        warn_of_new_atoms(block.x, block.sizes, read_training_atoms(self.path), [names[row] for row in block.rows])
         return block
+
+    def warn_of_strange(self, graphs: GraphDataset, numbers: np.ndarray, source: str) -> None:
+        """Log which graphs differ from the training graphs in a way that makes their predictions unreliable.
+
+        These are molecules with new atoms, and undirected graphs that list most edges once. `numbers` are the numbers
+        of the graphs in `source`, for the message.
+        """
+        spec = self.parts.dataset.spec
+        warn_of_one_way_edges(graphs, numbers, spec, source)
+        if spec.node_input.kind == "ogb":
+            names = [f"graph {number}" for number in numbers.tolist()]
+            warn_of_new_atoms(graphs.x_NF.numpy(), graphs.sizes_G.numpy(), read_training_atoms(self.path), names)
 
 
 @dataclass(frozen=True)
@@ -150,8 +167,11 @@ class Ensemble:
 def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Ensemble:
     """Return several runs as an ensemble; see `load_trained_run`.
 
-    Raises ConfigError if tasks, targets, inputs or preparation of molecules differ.
+    Raises ConfigError if tasks, targets, inputs or preparation of molecules differ, or if a run is named twice.
     """
+    folders = [path.resolve() for path in paths]
+    if twice := [path for number, path in enumerate(paths) if folders[number] in folders[:number]]:
+        raise ConfigError(f"{twice[0]} is named twice, so it would count twice in the mean; name each run once")
     runs = tuple(load_trained_run(path, overrides) for path in paths)
     first = runs[0].parts.dataset.spec
     kept = [getattr(run.parts.dataset, "largest_fragment", False) for run in runs]

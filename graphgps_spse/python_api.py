@@ -25,12 +25,14 @@ from torch import nn
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphBatch, GraphDataset
+from graphgps_spse.data.given_graphs import find_faults
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.molecule_splits import molecule_split
 from graphgps_spse.data.opening import check_agrees
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
-from graphgps_spse.interop import from_pyg
+from graphgps_spse.graph_predictions import ATOM_SIZES
+from graphgps_spse.interop import from_pyg, list_pyg
 from graphgps_spse.ops.threads import threads_restored, use_threads
 from graphgps_spse.parts import walks_chunks
 from graphgps_spse.results import RunResult, read_history
@@ -147,18 +149,27 @@ class Run:
 
         Reasons are a list of texts for SMILES, and empty for graphs, which all have predictions.
         """
-        graphs = [graphs] if isinstance(graphs, str) else graphs if isinstance(graphs, GraphDataset) else list(graphs)
+        if not isinstance(graphs, GraphDataset):
+            graphs = [graphs] if isinstance(graphs, str) else list_pyg(graphs)
         if not len(graphs):
             raise DataError("no molecules and no graphs to predict")
         if not isinstance(graphs, GraphDataset) and isinstance(graphs[0], str):
             return self._prepare_molecules(graphs)
         spec = self._trained.parts.dataset.spec
+        if not isinstance(graphs, GraphDataset) and spec.node_input not in (("types", 1), ("none", 0)):
+            for number, graph in enumerate(graphs):
+                if getattr(graph, "x", None) is None:  # from_pyg would make its nodes type 0
+                    raise DataError(f"graph {number} has no x; the model reads {spec.node_input.kind} of nodes")
         found = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=spec.level)
         rows = len(found) if spec.level == "graph" else int(found.node_ptr[-1])
         unknown = torch.full((rows, spec.num_targets), torch.nan)
         found = replace(found, y=unknown, level=spec.level, may_miss_targets=True, encodings={}, kept_fingerprint="")
         check_agrees(found, spec, found.split)
+        faults = find_faults(found, spec, ATOM_SIZES)
+        if bad := [number for number, fault in enumerate(faults) if fault]:
+            raise DataError(f"graph {bad[0]}: {faults[bad[0]]}")
         numbers = np.arange(len(found))
+        self._trained.warn_of_strange(found, numbers, "graphs to predict")
         keys = {"graph": numbers}
         if spec.level == "node":
             sizes = found.sizes_G.numpy()

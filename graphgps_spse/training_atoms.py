@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from graphgps_spse.data.base import GraphDataset, InputSpec
-from graphgps_spse.data.molecules import MoleculeBlock
 from graphgps_spse.errors import RunDirError
 from graphgps_spse.files import write_json
 
@@ -40,20 +39,21 @@ def read_training_atoms(run_dir: Path) -> frozenset[int]:
         raise RunDirError(f"{path} cannot be read ({err}); move it away to predict without its warnings") from err
 
 
-def warn_of_new_atoms(block: MoleculeBlock, known: frozenset[int], names: Sequence[str]) -> None:
-    """Log which molecules have atoms that no training molecule has. `names` are those of the rows, for the message."""
+def warn_of_new_atoms(x_NF: np.ndarray, sizes_G: np.ndarray, known: frozenset[int], names: Sequence[str]) -> None:
+    """Log which molecules have atoms that no training molecule has.
+
+    `x_NF` are OGB's columns of the atoms of all molecules, of `sizes_G` atoms each; `names` (a name for each molecule)
+    are for the message. Nothing is known of the training molecules of earlier versions' runs: `known` is empty.
+    """
     if not known:
         return
-    numbers_N = block.x[:, 0].astype(np.int64) + 1
+    numbers_N = x_NF[:, 0].astype(np.int64) + 1
     is_new_N = ~np.isin(numbers_N, list(known))
     if not is_new_N.any():
         return
-    graph_N = np.repeat(np.arange(len(block.sizes)), block.sizes)
+    graph_N = np.repeat(np.arange(len(sizes_G)), sizes_G)
     graphs = np.unique(graph_N[is_new_N])
-    shown = [
-        f"{names[block.rows[graph]]} ({_symbols(numbers_N[is_new_N & (graph_N == graph)])})"
-        for graph in graphs[:_SHOWN]
-    ]
+    shown = [f"{names[graph]} ({_symbols(numbers_N[is_new_N & (graph_N == graph)])})" for graph in graphs[:_SHOWN]]
     more = f" and {len(graphs) - _SHOWN:,} more" if len(graphs) > _SHOWN else ""
     log.warning(
         "atoms that no training molecule has, in %s%s: the model has learned nothing about them; do not rely on these "

@@ -43,13 +43,12 @@ def explain(arguments: argparse.Namespace) -> None:
     from graphgps_spse.attribution import explain_molecule, load_for_attribution
     from graphgps_spse.drawing.explanation import explanation_page, explanation_svg
     from graphgps_spse.drawing.graph import graph_of_smiles
-    from graphgps_spse.errors import DataError
     from graphgps_spse.files import write_atomic
 
-    graph = graph_of_smiles(arguments.smiles)
-    found = explain_molecule(load_for_attribution(arguments.run), arguments.smiles, arguments.target)
-    if len(found.pairs) != graph.num_nodes:
-        raise DataError(f"{arguments.run} keeps a part of this molecule only, such as its largest fragment; give that")
+    run = load_for_attribution(arguments.run)
+    found = explain_molecule(run, arguments.smiles, arguments.target)
+    (smiles,) = run.read_smiles([arguments.smiles])
+    graph = graph_of_smiles(smiles)  # its atoms are in the order of the shares
     shown = (graph, found.nodes, found.undirected, found.by_channel)
     heading = f"{found.target}: output {found.prediction:.6g} of {arguments.run}"
     is_page = arguments.out.suffix == ".html"

@@ -16,6 +16,8 @@ from torch_geometric.utils import from_networkx
 import graphgps_spse as gs
 from graphgps_spse import predictions
 from graphgps_spse.attribution import Attribution, attribute, explain_molecule, load_for_attribution
+from graphgps_spse.data.molecule_checks import largest_fragment
+from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError
 
@@ -109,6 +111,15 @@ def test_the_script_writes_picture_and_page(trained, tmp_path, capsys):
     assert "SPSE 3" in capsys.readouterr().out
     assert (tmp_path / "a.svg").read_text().startswith("<svg") and "share" in (tmp_path / "a.html").read_text()
     assert script.main([str(trained), "C1CC", "--out", str(tmp_path / "b.svg")]) == 2
+
+
+def test_the_picture_shows_the_molecule_that_the_model_reads(trained, tmp_path, monkeypatch):
+    """With largest_fragment, in the order of RDKit where a dot is in the SMILES."""
+    monkeypatch.setattr(Smiles, "prepare", lambda self, smiles: [largest_fragment(text) for text in smiles])
+    for name, smiles in (("a", "OC1.C1CCN"), ("b", "NCCCCO"), ("c", "[Na+].NCCCCO")):
+        assert script.main([str(trained), smiles, "--out", str(tmp_path / f"{name}.svg")]) == 0
+    read = [(tmp_path / f"{name}.svg").read_text() for name in "abc"]
+    assert largest_fragment("OC1.C1CCN") == "NCCCCO" and read[0] == read[1] == read[2]
 
 
 def planted(number, seed):

@@ -122,6 +122,19 @@ def test_faulty_graphs_and_names_keep_their_rows(trained, own, tmp_path):
     assert all(row["a_predicted"] is None for row in rows if row["error"])
 
 
+def test_graphs_unlike_those_of_the_training_are_told(trained, tmp_path, capsys):
+    """Edges that are listed once change messages and degrees."""
+    given = arrays(y=False)
+    np.savez(tmp_path / "both.npz", **given)
+    once = [0, 2, 4, 6, 7]  # the triangle's
+    given |= {"edge_ptr": np.array([0, 3, 5, 5]), "edge_index": given["edge_index"][:, once]}
+    np.savez(tmp_path / "once.npz", **given | {"edge_attr": given["edge_attr"][once]})
+    for name in ("both", "once"):
+        assert predict(trained, tmp_path / f"{name}.npz", tmp_path / f"{name}.csv") == 0
+    (told,) = [line for line in "".join(capsys.readouterr()).splitlines() if "reverse edge" in line]
+    assert told.startswith(f"{tmp_path / 'once.npz'}: most edges have no reverse edge in graph 0, and")
+
+
 def test_negative_integers_are_known_values(trained, tmp_path):
     np.savez(tmp_path / "new.npz", **arrays() | {"y": np.array([[-3, 0], [0, -1], [2, 5]])})
     assert predict(trained, tmp_path / "new.npz", tmp_path / "p.csv") == 0

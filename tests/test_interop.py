@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 import torch
 from naive import path_counts
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from graphgps_spse.data.folder import Folder, read_meta
 from graphgps_spse.errors import ConfigError, DataError
@@ -34,6 +34,22 @@ def test_pyg_list_batch_and_single_graph_are_the_same():
     for other in (from_pyg(Batch.from_data_list(graphs)), from_pyg(iter(graphs))):
         assert other.fingerprint() == whole.fingerprint()
     assert from_pyg(graphs[0]).sizes_G.tolist() == [3]
+
+
+class Collated(InMemoryDataset):
+    """A data set in memory, which also has the attributes of all its graphs together."""
+
+    def __init__(self, graphs):
+        super().__init__()
+        self.data, self.slices = self.collate(graphs)
+
+
+@pytest.mark.parametrize("names", [["x", "edge_attr", "y", "num_nodes"], ["x", "y"]], ids=len)
+def test_a_data_set_of_pyg_is_its_graphs(names):
+    graphs = [Data(edge_index=g.edge_index, **{name: g[name] for name in names}) for g in two_graphs()]
+    found = from_pyg(Collated(graphs))
+    assert found.fingerprint() == from_pyg(graphs).fingerprint() and found.sizes_G.tolist() == [3, 2]
+    assert from_pyg(Collated(graphs)[1:]).sizes_G.tolist() == [2]
 
 
 def test_pyg_without_features_or_targets_and_with_isolated_nodes():
@@ -66,6 +82,7 @@ def test_targets_of_nodes():
         ([data(PATH, 2), data(PATH, 2, x=torch.rand(3, 1))], "graph 1: x has 3 rows, and the graph 2"),
         ([data(PATH, 2, y=torch.tensor([1.0])), data(PATH, 2)], "graph 1 has no y, and graph 0 has one"),
         ([data(PATH, 2, x=torch.rand(2, 1)), data(PATH, 2, x=torch.rand(2, 2))], "differ in columns of x: 1, 2"),
+        ([data(PATH, 2, x=torch.rand(2, 1)), data(PATH, 2)], "graph 1 has no x, and graph 0 has one"),
         ([data([(0, 5)], 2)], "graph 0: edge \\(0, 5\\) is outside the 2 nodes"),
         ([], "no graphs at all"),
         ([Data(edge_index=torch.tensor([[0.7], [1.0]]), num_nodes=2)], r"graph 0: edge_index is \[2, 1\] of torch"),

@@ -183,6 +183,12 @@ def test_the_script_takes_a_folder_of_seeds(trained, second_seed, tmp_path, caps
     assert "--runs names no run" in capsys.readouterr().err
 
 
+def test_a_run_is_not_named_twice(trained):
+    again = trained.parent / ".." / trained.parent.name / trained.name
+    with pytest.raises(ConfigError, match="is named twice, so it would count twice in the mean"):
+        predictions.load_runs([trained, again])
+
+
 def test_runs_of_other_targets_are_no_ensemble(trained, tmp_path):
     other = train(tmp_path, targets=("a",))
     with pytest.raises(ConfigError, match=r"cannot predict together, because their num_targets differ: 1 and 2"):

@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 from test_predictions import CONFIG, SMILES, SPLITS
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 import graphgps_spse as gs
 from graphgps_spse import predictions, tables
@@ -244,10 +244,25 @@ def test_graphs_of_pyg_are_predicted(tmp_path):
     assert found["target0_predicted"][0] == pytest.approx(alone, rel=1e-5)  # a batch of two graphs rounds differently
     with pytest.raises(ConfigError, match="not on molecules, so it cannot read SMILES"):
         run.predict(["CCO"])
-    with pytest.raises(DataError, match="the spec of the data set states node_input"):
-        run.predict([Data(x=torch.zeros(2, 4), edge_index=torch.zeros(2, 0, dtype=torch.int64))])
+    no_edges = torch.zeros(2, 0, dtype=torch.int64)
+    for x in (torch.zeros(2, 4), torch.zeros(2, 2, dtype=torch.int64)):
+        with pytest.raises(DataError, match="the spec of the data set states node_input"):
+            run.predict([Data(x=x, edge_index=no_edges)])
+    with pytest.raises(DataError, match=r"graph 1: x \[1\] must hold integers below 1"):
+        run.predict([ring(3), Data(x=torch.ones(2, 1, dtype=torch.int64), edge_index=no_edges)])
+    assert run.predict(ring(6)).equals(run.predict(Batch.from_data_list([ring(6)])))
     with pytest.raises(DataError, match="no molecules and no graphs"):
         run.predict([])
+
+
+def test_graphs_without_features_are_not_predicted_by_a_model_that_reads_them(trained, caplog):
+    """Also, molecules as graphs with atoms that no training molecule has are told."""
+    graphs = gs.from_smiles(["C[U]"])
+    new = Data(x=graphs.x_NF, edge_index=graphs.edge_index_2E, edge_attr=graphs.edge_attr_EF)
+    with pytest.raises(DataError, match="graph 1 has no x; the model reads ogb of nodes"):
+        trained.predict([new, Data(edge_index=new.edge_index, edge_attr=new.edge_attr, num_nodes=2)])
+    trained.predict([new])
+    assert "atoms that no training molecule has, in graph 0 (U)" in caplog.text
 
 
 def test_what_is_no_run_is_named(tmp_path, trained):

@@ -95,17 +95,13 @@ def _warn_of_one_way_edges(folder: Path, splits: dict[str, GraphDataset]) -> Non
     """Log a warning if edges that meta.json does not declare as directed have no reverse edge."""
     counts, examples = list[str](), list[str]()
     for split, graphs in splits.items():
-        graph_E = torch.arange(len(graphs)).repeat_interleave(graphs.edge_ptr.diff())
-        source_E, target_E = (graphs.edge_index_2E + graphs.node_ptr[graph_E]).numpy()
-        num_nodes = len(graphs.x_NF)
-        there, back = source_E * num_nodes + target_E, target_E * num_nodes + source_E
-        if np.array_equal(np.sort(there), np.sort(back)):
-            continue
-        edges = np.flatnonzero(~np.isin(back, there))
+        one_way_E = lacks_reverse_edge(graphs)
+        edges = np.flatnonzero(one_way_E)
         if len(edges):
-            counts.append(f"{split} {len(edges):,} of {len(there):,}")
+            counts.append(f"{split} {len(edges):,} of {len(one_way_E):,}")
             ends = tuple(graphs.edge_index_2E[:, edges[0]].tolist())
-            examples.append(f"{split}, graph {int(graph_E[edges[0]])}, edge {ends}")
+            graph = int(torch.searchsorted(graphs.edge_ptr, int(edges[0]), right=True)) - 1
+            examples.append(f"{split}, graph {graph}, edge {ends}")
     if counts:
         log.warning(
             "%s: edges without a reverse edge: %s; the first is in %s. meta.json does not say that edges are directed: "
@@ -114,6 +110,17 @@ def _warn_of_one_way_edges(folder: Path, splits: dict[str, GraphDataset]) -> Non
             ", ".join(counts),
             examples[0],
         )
+
+
+def lacks_reverse_edge(graphs: GraphDataset) -> np.ndarray:
+    """Return for each edge whether its graph has no edge back, [E] bool. A loop is its own reverse."""
+    graph_E = torch.arange(len(graphs)).repeat_interleave(graphs.edge_ptr.diff())
+    source_E, target_E = (graphs.edge_index_2E + graphs.node_ptr[graph_E]).numpy()
+    num_nodes = len(graphs.x_NF)
+    there, back = source_E * num_nodes + target_E, target_E * num_nodes + source_E
+    if np.array_equal(np.sort(there), np.sort(back)):
+        return np.zeros(len(there), bool)
+    return ~np.isin(back, there)
 
 
 def split_of_arrays(

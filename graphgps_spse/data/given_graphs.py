@@ -4,6 +4,7 @@ A file has the layout of a split of `dataset.format: folder` (docs/own_data.md).
 arrays or columns with one value for each graph, such as names, are kept for the table of predictions.
 """
 
+import logging
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +16,13 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
-from graphgps_spse.data.folder import ARRAYS, read_meta, split_of_arrays
+from graphgps_spse.data.folder import ARRAYS, lacks_reverse_edge, read_meta, split_of_arrays
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import DataError
 from graphgps_spse.row_runs import RowRuns
+
+log = logging.getLogger(__name__)
 
 ENDINGS = (".npz", ".parquet", ".pt")
 """Endings of the names of files of graphs."""
@@ -220,10 +223,12 @@ def find_faults(graphs: GraphDataset, spec: DatasetSpec, atom_sizes: Mapping[str
     outside_E = ((graphs.edge_index_2E < 0) | (graphs.edge_index_2E >= size_E)).any(0)
     _note(reasons, outside_E, graphs.edge_ptr, lambda e, n: f"edge {tuple(n.T[e].tolist())} is outside the nodes of "
           "the graph, numbered from 0", graphs.edge_index_2E)  # fmt: skip
-    columns = [("x", graphs.x_NF, graphs.node_ptr, spec.node_input)]
-    if graphs.edge_attr_EF is not None:
-        columns.append(("edge_attr", graphs.edge_attr_EF, graphs.edge_ptr, spec.edge_input))
-    for name, values, ptr, kind in columns:
+    for name, values, ptr, kind in (
+        ("x", graphs.x_NF, graphs.node_ptr, spec.node_input),
+        ("edge_attr", graphs.edge_attr_EF, graphs.edge_ptr, spec.edge_input),
+    ):
+        if values is None or kind.kind == "none":
+            continue  # the model reads none
         if kind.kind == "floats":
             wrong, limits = ~torch.isfinite(values).all(1), "finite numbers"
         else:
@@ -242,6 +247,27 @@ def _note(reasons: np.ndarray, wrong_R: Tensor, ptr: Tensor, describe: Any, valu
     first = np.unique(of_graph.numpy(), return_index=True)
     for graph, at in zip(*(part.tolist() for part in first)):
         reasons[graph] = reasons[graph] or describe(int(rows[at]), values)
+
+
+def warn_of_one_way_edges(graphs: GraphDataset, numbers: np.ndarray, spec: DatasetSpec, source: str) -> None:
+    """Log which graphs list most edges in one direction, where the model was trained on undirected graphs.
+
+    `numbers` are the numbers of the graphs in `source`. Single edges without a reverse edge are no reason: graphs of
+    nearest neighbours have them.
+    """
+    if spec.directed:
+        return
+    sums_E = np.concatenate([[0], lacks_reverse_edge(graphs).cumsum()])
+    one_way_G = np.diff(sums_E[graphs.edge_ptr.numpy()])
+    found = numbers[2 * one_way_G > graphs.edge_ptr.diff().numpy()]
+    if len(found):
+        log.warning(
+            "%s: most edges have no reverse edge in graph %s%s, and the model was trained on undirected graphs; list "
+            "each edge in both directions, or do not rely on these predictions",
+            source,
+            ", ".join(map(str, found[:3].tolist())),
+            f" and {len(found) - 3:,} more" if len(found) > 3 else "",
+        )
 
 
 def keep_graphs(graphs: GraphDataset, numbers: np.ndarray) -> GraphDataset:

@@ -57,7 +57,7 @@ def _input_of(values: Tensor | None, declared: InputSpec) -> InputSpec | str:
         return "no features"
     columns = values.shape[1] if values.dim() == 2 else 1
     is_alike = values.is_floating_point() == (declared.kind == "floats")
-    if is_alike and (declared.kind == "types" or columns == declared.size):
+    if is_alike and columns == (1 if declared.kind == "types" else declared.size):
         return declared
     return f"{columns} columns of {str(values.dtype).removeprefix('torch.')}"
 

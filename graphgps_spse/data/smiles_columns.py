@@ -172,6 +172,7 @@ def _find_smiles(file: Path, columns: dict[str, CsvColumn]) -> str:
     exact = [name for name in named if name.lower() == "smiles"]
     found = exact if len(exact) == 1 else named or list(_columns_of_molecules(columns))
     if len(found) == 1:
+        _require_header(file, found[0], columns)
         return found[0]
     if not found:
         raise DataError(
@@ -182,6 +183,20 @@ def _find_smiles(file: Path, columns: dict[str, CsvColumn]) -> str:
         f"{file}: which column holds the SMILES? Columns {', '.join(found)} could all be it. Set "
         f"dataset.smiles.smiles_column={found[0]}"
     )
+
+
+def _require_header(file: Path, smiles: str, columns: dict[str, CsvColumn]) -> None:
+    """Raise DataError if the first line of a file is a molecule with values rather than names of columns."""
+    from rdkit import rdBase
+
+    others = [column for name, column in columns.items() if name != smiles]
+    values = [column.name for column in others if not math.isnan(to_float(column.name)) or column.name in column.values]
+    with rdBase.BlockLogs():
+        if values and _is_molecule(smiles):
+            raise DataError(
+                f"{file}: its first line holds the molecule '{smiles}' and the value '{values[0]}', not names of "
+                "columns; add a line with names above it, such as smiles,target"
+            )
 
 
 def _columns_of_molecules(columns: dict[str, CsvColumn]) -> Iterator[str]:

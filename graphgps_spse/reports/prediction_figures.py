@@ -144,7 +144,8 @@ def _draw_classes(table: dict[str, list[str]], name: str, left: Axes, right: Axe
 
 def _is_class(text: str, name: str) -> bool:
     """Return whether a true value is this class; tables with missing values write integers as 1.0."""
-    return text == name or (math.isfinite(value := float(_numbers([text])[0])) and f"{value:g}" == name)
+    value, number = _numbers([text, name])
+    return text.strip() == name.strip() or bool(value == number)  # NaN, for words, equals nothing
 
 
 def _numbers(cells: Sequence[str]) -> np.ndarray:

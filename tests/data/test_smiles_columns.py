@@ -74,6 +74,8 @@ def test_what_is_known_stays(find):
             {"y": lambda i: i / 3, "text": lambda i: f"none {i}"},
             "no column holds SMILES; the columns are y, text. Add one",
         ),
+        ({"C": SMILES, "1.5": lambda i: i / 3}, "its first line holds the molecule 'C' and the value '1.5', not names"),
+        ({"CCO": SMILES, "toxic": lambda i: ("toxic", "not")[i % 2]}, "the molecule 'CCO' and the value 'toxic'"),
         ({"smiles_1": SMILES, "smiles_2": SMILES, "y": lambda i: i / 3}, "Columns smiles_1, smiles_2 could all be it"),
         (
             {"smiles": SMILES, "y": lambda i: i / 3, "z": lambda i: i % 2},

@@ -52,6 +52,19 @@ def test_unknown_targets_are_not_negatives(tmp_path):
     assert draw_predictions(tmp_path / "a.csv").axes[0].get_title() == "a: ROC-AUC 1.000, n 2"
 
 
+def test_classes_are_compared_as_training_reads_them(tmp_path):
+    """Without blanks around a cell; numbers of any length by value."""
+    rows = [
+        "k,k_predicted,k_probability_12345678,k_probability_5",
+        "12345678.0,5,0.9,0.1",
+        " 5,5,0.2,0.8",
+        "5.0 ,5,0,1",
+    ]
+    (tmp_path / "p.csv").write_text("\n".join(rows) + "\n")
+    _, precision = draw_predictions(tmp_path / "p.csv").axes
+    assert [precision.lines[number].get_ydata()[0] for number in (1, 3)] == pytest.approx([1 / 3, 2 / 3])
+
+
 def test_files_without_true_values_are_refused(tmp_path):
     (tmp_path / "p.csv").write_text("row,y_predicted\n2,1\n")
     with pytest.raises(DataError, match="has no column with the true values"):
