@@ -95,12 +95,14 @@ def load_small(name: str, root: Path, *words: str) -> Config:
 
 @pytest.mark.parametrize("name", [*NAMES, *HOSTS])
 def test_takes_a_step(name, miniatures, loaded, tmp_path):
-    """As it is, but without kernels where these would be compiled for this configuration alone."""
-    words = ["optim.num_warmup_epochs=0"]
+    take_a_step(load_small(name, miniatures, "optim.num_warmup_epochs=0", *kernels_of(name)), loaded, tmp_path)
+
+
+def kernels_of(name: str) -> list[str]:
+    """Return no word, or one that leaves out kernels that would be compiled for this configuration alone."""
     cfg = load_config(path_of(name))
-    if cfg.model.type in COMPILED and (cfg.gt.dim_hidden, cfg.gt.n_heads) not in SHORT:
-        words.append("train.kernels=plain")
-    take_a_step(load_small(name, miniatures, *words), loaded, tmp_path)
+    is_rare = cfg.model.type in COMPILED and (cfg.gt.dim_hidden, cfg.gt.n_heads) not in SHORT
+    return ["train.kernels=plain"] if is_rare else []
 
 
 @pytest.mark.long
@@ -145,6 +147,7 @@ def take_a_step(cfg: Config, loaded: dict[Any, dict[str, GraphDataset]], tmp_pat
 def test_runs_from_the_command_on(name, miniatures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = ["gt.layers=1", "optim.max_epoch=1", "num_threads=1", "accelerator=cpu"]  # whole models are another test's
+    small += kernels_of(name)
     cfg = load_small(name, miniatures, *small)
     (result,) = run_seeds(cfg)
     assert (result.name, result.epochs, result.seed) == (path_of(name).stem, 1, 0)
