@@ -20,7 +20,8 @@ from graphgps_spse.arguments import at_least_one, check_out
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = str(ROOT / "configs/GRIT/zinc-SPSE.yaml")
 SMALL = str(ROOT / "configs/synthetic/GRIT-SPSE-1.yaml")
-FEW = ("dataset.cycles.num_graphs=[8,4,4]", "optim.max_epoch=1", "optim.num_warmup_epochs=0", "accelerator=cpu")
+FEW = ("gt.layers=1", "optim.max_epoch=1", "optim.num_warmup_epochs=0", "accelerator=cpu", "num_threads=1")
+FEW += ("dataset.cycles.num_graphs=[8,4,4]", "dataset.cycles.max_count=1", "dataset.cycles.max_length=4")
 MAIN = (sys.executable, str(ROOT / "main.py"))
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "import torch": ((sys.executable, "-c", "import torch; print('done')"), "done"),
