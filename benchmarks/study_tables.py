@@ -260,6 +260,16 @@ def compare(scores: Scores, study: Study) -> list[Row]:
     return [Row(*case, comparison, p) for case, comparison, p in zip(cases, found, corrected)]
 
 
+def check_same_data(record: Mapping[str, Any], study: Study) -> None:
+    """Raise DataError if two cells that a study compares were not trained and tested on the same data."""
+    cells = {(cell["dataset"], cell["cell"]): cell for cell in record.values()}
+    for dataset in study.datasets:
+        for pair in study.comparisons:
+            first, second = (cells.get((dataset, cell)) for cell in pair)
+            if first and second and first["fingerprints"] != second["fingerprints"]:
+                raise DataError(f"{dataset}: {pair[0]} and {pair[1]} are of different data: their fingerprints differ")
+
+
 def ranks_line(scores: Scores, study: Study) -> str | None:
     """Return the mean ranks of a study over its data sets as a sentence, or None while a cell is incomplete."""
     cases = [[scores.get((dataset, cell), {}) for cell in study.ranked] for dataset in study.datasets]
@@ -275,7 +285,11 @@ def ranks_line(scores: Scores, study: Study) -> str | None:
 
 
 def tables(record: Mapping[str, Any], study: Study) -> Iterator[str]:
-    """Yield the scores, the comparisons, the ranks and the scores by target of one study as Markdown."""
+    """Yield the scores, the comparisons, the ranks and the scores by target of one study as Markdown.
+
+    Raises DataError if compared cells are of different data.
+    """
+    check_same_data(record, study)
     scores = read_scores(record)
     own = [cell for cell in study.cells if cell.endswith(study.suffix)]
     known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in own)]

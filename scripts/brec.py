@@ -14,6 +14,7 @@ if __name__ == "__main__":  # before all other imports, so that a signal ends th
 
 import argparse
 import csv
+import hashlib
 import json
 import sys
 import time
@@ -40,10 +41,11 @@ def parse_pairs(text: str) -> list[int]:
 
 
 def run_cell(
-    cfg: Any, protocol: Any, graphs: list[Any], numbers: list[int], seed: int, out: Path, source: str
+    cfg: Any, protocol: Any, graphs: list[Any], numbers: list[int], seed: int, out: Path, source: Path
 ) -> dict[str, Any]:
     """Compare the pairs that the record of this model, encoding and seed lacks; return the record."""
     from graphgps_spse.config.identity import experiment_of
+    from graphgps_spse.environment import find_commit, package_versions, processor_name
     from graphgps_spse.models.build import count_parameters
     from graphgps_spse.paired_comparison import build_pair_model, compare_pair
 
@@ -51,12 +53,18 @@ def run_cell(
     cfg.check_all_read()
     name = f"{type(model).__name__}-{'+'.join(encoding.name for encoding in encodings) or 'none'}"
     path = out / f"{name}-{seed}.json"
-    settings = {"name": name, "seed": seed, "graphs": source, "protocol": asdict(protocol)}
+    settings = {"name": name, "seed": seed, "graphs": source.name, "protocol": asdict(protocol)}
     settings |= {"parameters": count_parameters(model), "config": experiment_of(cfg.to_dict())}
+    content = b"".join(len(graph).to_bytes(8, "big") + graph.tobytes() for graph in graphs)
+    settings["fingerprint"] = hashlib.sha256(content).hexdigest()
     settings = json.loads(json.dumps(settings))
     record = read_record(path) if path.exists() else settings | {"pairs": {}}
-    if any(record.get(key) != value for key, value in settings.items()):
-        raise ConfigError(f"{path} has other settings; name another folder with --out")
+    record.setdefault("fingerprint", settings["fingerprint"])  # records of earlier versions have none
+    if differing := [key for key, value in settings.items() if record.get(key) != value]:
+        raise ConfigError(f"{path} has other settings ({', '.join(differing)}); name another folder with --out")
+    environment = {"commit": find_commit(), "processor": processor_name(), "versions": package_versions()}
+    if environment not in record.setdefault("environments", []):
+        record["environments"].append(environment)
     for number in numbers:
         if str(number) in record["pairs"]:
             continue
@@ -112,16 +120,18 @@ def table(folder: Path, families: list[str]) -> str:
 def comparison_table(folder: Path, families: list[str], first: str, second: str, family: str) -> str:
     """Return a Markdown table that compares two encodings over the pairs of one family, a row per model and seed.
 
-    Only models and seeds whose records have all these pairs for both encodings are compared. Raises DataError if
-    there are none.
+    Only models and seeds whose records have all these pairs for both encodings are compared. A pair that fails the
+    reliability check counts as not distinguished. Raises DataError if there are no such records.
     """
     numbers = [str(number) for number, name in enumerate(families) if name == family]
     told: dict[tuple[int, str], dict[str, list[bool]]] = {}
     for record in map(read_record, sorted(folder.glob("*.json"))):
         model, _, encoding = record["name"].partition("-")
         if numbers and all(number in record["pairs"] for number in numbers):
-            distinguished = [record["pairs"][number]["distinguished"] for number in numbers]
-            told.setdefault((record["seed"], model), {})[encoding] = distinguished
+            pairs = [record["pairs"][number] for number in numbers]
+            told.setdefault((record["seed"], model), {})[encoding] = [
+                p["distinguished"] and p["reliable"] for p in pairs
+            ]
     found = {key: mcnemar(of[first], of[second]) for key, of in sorted(told.items()) if first in of and second in of}
     if not found:
         raise DataError(f"{folder} has no model with {first} and {second} and all pairs of the family {family!r}")
@@ -186,7 +196,7 @@ def main() -> int:
         asked.out.mkdir(parents=True, exist_ok=True)
         for seed in range(asked.seeds):
             cfg = load_config(asked.cfg, asked.overrides)
-            record = run_cell(cfg, protocol, graphs, numbers, seed, asked.out, asked.graphs.name)
+            record = run_cell(cfg, protocol, graphs, numbers, seed, asked.out, asked.graphs)
             told = sum(pair["distinguished"] for pair in record["pairs"].values())
             print(f"{record['name']}, seed {seed}: {told} of {len(record['pairs'])} pairs distinguished", flush=True)
 

@@ -106,12 +106,20 @@ def test_the_script_continues_and_prints_a_table(tmp_path, monkeypatch, capsys):
     assert record["pairs"]["0"] == first["0"] and not record["pairs"]["1"]["distinguished"]
     assert "0 of 1, 0 unreliable |" in run("--table", tmp_path / "pairs.csv")[1].out
     code, said = run(*words[:-1], 3)
-    assert code == 2 and "has other settings" in said.err
+    assert code == 2 and "has other settings (protocol)" in said.err
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/two.g6").write_bytes(b"".join(lines[::-1]))
+    code, said = run(tmp_path / "other/two.g6", *words[1:])
+    assert code == 2 and "has other settings (fingerprint)" in said.err
+    assert record["environments"][0]["versions"]["torch"] == torch.__version__
     compared = ("--table", tmp_path / "pairs.csv", "--compare", "RWSE", "none")
     code, said = run(*compared, "rings")
     assert code == 2 and "no model with RWSE and none and all pairs of the family 'rings'" in said.err
     other = {**record, "name": "GPSModel-none", "pairs": {"0": {**record["pairs"]["0"], "distinguished": False}}}
     (tmp_path / "out" / "GPSModel-none-0.json").write_text(json.dumps(other))
     assert "| GPSModel | 0 | 1 | 1 | 0 | 1 | 1 |" in run(*compared, "rings")[1].out
+    failed = {**record, "pairs": {"0": {**record["pairs"]["0"], "distinguished": True, "reliable": False}}}
+    path.write_text(json.dumps(failed))
+    assert "| GPSModel | 0 | 1 | 0 | 0 | 1 | 1 |" in run(*compared, "rings")[1].out
     assert run(*compared, "same graph")[0] == 2
     assert run(*words, "--pairs", "0-7")[0] == 2

@@ -1,5 +1,6 @@
 """docs/results.md shows the records: its tables are made from them, and its figures can be found there."""
 
+import csv
 import json
 import math
 import re
@@ -180,6 +181,36 @@ def test_what_the_text_says_of_unfinished_studies():
 def molecule(score, seed, **changes):
     values = {"name": "GPS-SPSE", "dataset": "ESOL", "metric": "rmse", "environment": {"commit": "c"}, **changes}
     return run_record(score, seed, **values)
+
+
+def test_how_often_spse_is_better_than_the_retrained_baselines():
+    """By the means that the paper prints, for all cases and for those with a published baseline."""
+    folder = ROOT / "graphgps_spse/reports"
+    means, published = {}, set()
+    for row in csv.DictReader((folder / "paper_table.csv").open(newline="")):
+        means[row["model"], row["dataset"], row["encoding"]] = float(row["mean"])
+    for row in csv.DictReader((folder / "published_baselines.csv").open(newline="")):
+        published.add((row["model"], row["dataset"]))
+    lower = {"ZINC", "PCQM4Mv2", "Peptides-struct"}
+    gains = {}
+    for model, dataset, encoding in means:
+        if encoding == "SPSE":
+            walks, paths = means[model, dataset, "RWSE"], means[model, dataset, "SPSE"]
+            gains[model, dataset] = paths < walks if dataset in lower else paths > walks
+    better, of_published = sum(gains.values()), sum(gains[case] for case in published)
+    said = f"better in {of_published} of the same {len(published)}, and in {better} of {len(gains)} by the paper's"
+    assert said in " ".join((ROOT / "docs/results.md").read_text().split())
+
+
+def test_cells_of_other_data_are_not_compared():
+    study_tables = load_script("study_tables", "benchmarks")
+    record = json.loads((RECORDS.parent / "molecules.json").read_text())
+    studies = study_tables.STUDIES.values()
+    study = next(s for s in studies if "BACE" in s.datasets and ("SPSE", "RRWP") in s.comparisons)
+    assert len(list(study_tables.tables(record, study))) > 1
+    record["BACE/SPSE"]["fingerprints"]["test"] = "other"
+    with pytest.raises(DataError, match="BACE: SPSE and RRWP are of different data: their fingerprints differ"):
+        list(study_tables.tables(record, study))
 
 
 def added(runs, known=None):

@@ -55,6 +55,16 @@ def read_split_file(path: Path, name: str, num_graphs: int, index: int) -> dict[
     return {split: np.array([g for g, part in of_graph.items() if part == split], np.int64) for split in SPLITS}
 
 
+def count_folds(path: Path, name: str) -> int:
+    """Return the number of test folds or outer folds of a data set in a file; 1 for a file without folds.
+
+    Raises DataError for a file that `read_split_file` cannot read.
+    """
+    columns, rows = _read(path, name)
+    column = next((column for column in columns if column in ("fold", "outer_fold")), "")
+    return 1 + max((_number(path, line, row.get(column)) for line, row in rows), default=0) if column else 1
+
+
 def _read(path: Path, name: str) -> tuple[tuple[str, ...], list[tuple[int, dict[str, str]]]]:
     """Return the columns of the layout, and line number and cells of each row for the data set."""
     try:

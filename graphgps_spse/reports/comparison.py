@@ -12,7 +12,7 @@ from graphgps_spse.reports.cells import WALKS, Cell
 from graphgps_spse.reports.collect import Collection, RecordedRun
 from graphgps_spse.reports.fold_comparison import FoldPair, compare_folds
 from graphgps_spse.reports.folds import fold_of, notes_on_folds, with_numbers_of_folds
-from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, Comparison, compare_scores, holm
+from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, Comparison, are_equal, compare_scores, holm
 from graphgps_spse.results import check_one_cell
 
 ENCODER_KEYS = frozenset({"dataset.node_encoder_name", "dataset.edge_encoder_name", "trees.features"})
@@ -215,13 +215,24 @@ def _why_not_comparable(walks: Cell, paths: Cell) -> str:
 
 
 def _differing_keys(walks: Cell, paths: Cell) -> dict[str, tuple[Any, Any]]:
-    """Return key -> both values, for keys that are not about encodings. Old records without a config have no keys."""
+    """Return key -> both values, but for keys of encodings that only one cell has.
+
+    Old records without a config have no keys.
+    """
     first, second = walks.first.config, paths.first.config
     if not first or not second:
         return {}
-    keys = [key for key in sorted({*first, *second}) if not key.startswith("posenc_") and key not in ENCODER_KEYS]
+    keys = [key for key in sorted({*first, *second}) if key not in ENCODER_KEYS]
+    keys = [
+        key for key in keys if not key.startswith("posenc_") or _has_encoding(first, key) == _has_encoding(second, key)
+    ]
     values = {key: (first.get(key, NEUTRAL_VALUES.get(key)), second.get(key, NEUTRAL_VALUES.get(key))) for key in keys}
     return {key: both for key, both in values.items() if both[0] != both[1] and key not in RUNTIME_KEYS}
+
+
+def _has_encoding(config: Mapping[str, Any], key: str) -> bool:
+    """Whether the encoding of a key such as posenc_RWSE.ksteps is enabled."""
+    return bool(config.get(f"{key.partition('.')[0]}.enable"))
 
 
 def _notes_on_old_records(cells: Sequence[Cell]) -> list[str]:
@@ -270,7 +281,7 @@ def _notes_on(cell: Cell) -> list[str]:
         if len(kinds) > 1:
             values = ", ".join(kind or "not recorded" for kind in kinds)
             notes.append(f"{cell.label}: seeds differ in {key}: {values}")
-    if len(cell.runs) >= MIN_SEEDS and len(set(cell.scores.values())) == 1:
+    if len(cell.runs) >= MIN_SEEDS and are_equal(list(cell.scores.values())):
         notes.append(
             f"{cell.label}: all {len(cell.runs)} seeds have the same test score; check that the seed affects the runs"
         )

@@ -32,7 +32,8 @@ class Ranking:
 def rank_on_validation(cells: Sequence[Cell]) -> list[Ranking]:
     """Return a ranking for each data set, metric, rule of folds and validation data.
 
-    The folds of a cross-validation count as one cell. Cells without a finite validation mean are last. Cells with equal
+    The folds of a cross-validation count as one cell. Cross-validations that lack a fold of another one come after all
+    others, because a missing fold may be a hard one; then come cells without a finite validation mean. Cells with equal
     means keep their order.
     """
     groups: dict[tuple[Column, tuple[str, int] | None], list[list[Cell | CrossValidation]]] = {}
@@ -45,7 +46,10 @@ def rank_on_validation(cells: Sequence[Cell]) -> list[Ranking]:
     for kinds in groups.values():
         for number, kind in enumerate(kinds, 1):
             data = f"validation data {number} of {len(kinds)}" if len(kinds) > 1 else ""
-            rankings.append(Ranking(tuple(sorted(kind, key=_order)), data))
+            every = set().union(*map(_folds_of, kind))
+            whole, partial = ([cell for cell in kind if (_folds_of(cell) == every) is has] for has in (True, False))
+            ordered = sorted(whole, key=_order) + sorted(partial, key=_order)
+            rankings.append(Ranking(tuple(ordered), data))
     return rankings
 
 
@@ -64,18 +68,26 @@ def _has_validation_of(first: Cell | CrossValidation, second: Cell | CrossValida
     return bool(common) and all(ours[fold].has_data_of(theirs[fold], ("val",)) for fold in common)
 
 
+def _folds_of(cell: Cell | CrossValidation) -> set[int | None]:
+    """Return the numbers of the finished folds."""
+    return {fold_of(one) for one in (cell.cells if isinstance(cell, CrossValidation) else (cell,))}
+
+
 def _order(cell: Cell | CrossValidation) -> tuple[bool, float]:
     mean = cell.validation.mean
     return math.isnan(mean), mean if cell.column.direction == "min" else -mean
 
 
 def _describe(ranking: Ranking) -> str:
-    best, number = ranking.cells[0], len(ranking.cells)
+    best = ranking.cells[0]
+    number = sum(_folds_of(cell) == _folds_of(best) for cell in ranking.cells)
     metric, data = best.first.metric, best.first.dataset + (f", {ranking.data}" if ranking.data else "")
     if math.isnan(best.validation.mean):
         return f"{data}: no configuration has a finite {metric} on validation"
     test = f"{best.format(best.summary)} on test" if "test" in best.first.splits else "test not evaluated"
     of = f"the best of {number} configurations" if number > 1 else "the only configuration"
+    if left := len(ranking.cells) - number:
+        of += f" with these folds ({left} with other folds {'is' if left == 1 else 'are'} not compared)"
     return (
         f"{data}: {best.label} is {of}: {metric} {best.format(best.validation)} on validation, "
         f"{test} ({best.seeds}{'' if isinstance(best, CrossValidation) else ' seeds'})"

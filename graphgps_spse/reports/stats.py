@@ -243,8 +243,9 @@ def are_equal(values: Sequence[float]) -> bool:
 
 
 def _are_constant(*groups: Summary) -> bool:
-    """Whether all deviations are zero, or so small that their fourth powers underflow in the degrees of freedom."""
-    return max(group.std for group in groups) ** 4 == 0
+    """Whether the scores of no group vary by more than rounding, or by so little that degrees of freedom underflow."""
+    is_rounding = all(group.std <= 1e-9 * abs(group.mean) for group in groups)
+    return is_rounding or max(group.std for group in groups) ** 4 == 0
 
 
 def _standard_error(first: Summary, second: Summary) -> tuple[float, float]:

@@ -200,12 +200,23 @@ def _combine(
     """Return every combination of grid points and fold of a configuration."""
     every = list(axes)
     if folds is not None:
-        dataset = load_config(config, words).dataset
+        dataset, number = load_config(config, words).dataset, read_folds(folds)
         try:
-            every.append(build_fold_axis(read_folds(folds), dataset.format, dataset.split_mode, folds.where))
+            every.append(build_fold_axis(number, dataset.format, dataset.split_mode, folds.where))
+            if dataset.split_mode == "file" and Path(dataset.split_file).is_file():  # else the runs tell
+                _check_folds(Path(dataset.split_file), dataset.name, number)
         except ConfigError as err:
             raise ConfigError(f"{folds.where}: folds: {config}: {err}") from err
     return list(itertools.product(*every))
+
+
+def _check_folds(file: Path, name: str, number: int) -> None:
+    """Raise ConfigError unless a file of published splits has so many folds for a data set."""
+    from graphgps_spse.data.split_file import count_folds
+
+    found = count_folds(file, name)
+    if found != number:
+        raise ConfigError(f"{number}, but {file} has {found} folds for {name}; write folds: {found}")
 
 
 def _find_cause(config: Path, words: Sequence[str], combination: Sequence[Point]) -> str:

@@ -175,6 +175,18 @@ def test_a_note_names_other_keys_in_which_a_pair_differs(tmp_path):
     ) in report.notes
 
 
+def test_keys_of_an_encoding_that_both_have_are_compared(tmp_path):
+    shared = {"posenc_RWSE.enable": True, "posenc_RWSE.ksteps": 8}
+    walks = shared | {"posenc_RRWP.enable": True, "posenc_RRWP.ksteps": 5, "posenc_RWSE.raw_norm_type": "BatchNorm"}
+    paths = shared | {"posenc_SPSE.enable": True, "posenc_SPSE.max_length": 9, "posenc_RWSE.raw_norm_type": "none"}
+    write_cell(tmp_path, WALKS, name="a-RRWP", encoding="RRWP", config=walks)
+    write_cell(tmp_path, PATHS, name="a-SPSE", config=paths)
+    (note,) = report_of(tmp_path).notes
+    assert note == (
+        "a-RRWP and a-SPSE differ in more than their encodings: posenc_RWSE.raw_norm_type 'BatchNorm' and 'none'"
+    )
+
+
 def test_the_counterpart_has_the_same_other_keys(tmp_path):
     for rate in (0.1, 0.2):
         for name, encoding in (("a", "RRWP"), ("b", "SPSE")):

@@ -105,7 +105,8 @@ def test_fewer_than_three_seeds_are_not_tested():
 @pytest.mark.filterwarnings("error")
 def test_constant_scores_are_not_tested():
     flat, other = ({seed: value for seed in range(3)} for value in (0.7, 0.699999))
-    for first, second in ((flat, flat), (flat, other)):
+    rounded = {0: 0.3, 1: 0.3, 2: 0.1 + 0.2}
+    for first, second in ((flat, flat), (flat, other), (rounded, flat)):
         found = compare_scores(first, second)
         assert (found.student_p, found.welch_p, found.paired_p, found.hedges_g, found.interval) == (None,) * 5
         assert found.detectable_g is not None and found.difference == pytest.approx(second[0] - first[0])

@@ -86,6 +86,16 @@ def test_folds_of_public_data_follow_the_split_rule(lab):
     for words in ("dataset.split_mode=cv-kfold-5", "dataset.split_mode=file, dataset.split_file=f.csv"):
         runs = read_sweep(sweep(lab, f"configs: [../A/t.yaml]\noverrides: [{words}]\nfolds: 5\n"))
         assert {run.cfg.dataset.split_mode for run in runs} == {words.partition("=")[2].partition(",")[0]}
+    rows = [f"{graph},{graph % 10},{name}" for graph in range(20) for name in ("MUTAG", "OTHER")]
+    (lab / "f.csv").write_text("\n".join(["graph,fold,dataset", *rows, "20,10,OTHER"]) + "\n")
+    text = (
+        f"configs: [../A/t.yaml]\noverrides: [dataset.split_mode=file, 'dataset.split_file={lab / 'f.csv'}']\nfolds: "
+    )
+    assert len(read_sweep(sweep(lab, f"{text}10\n"))) == 10
+    with pytest.raises(
+        ConfigError, match=r"s.yaml:3: folds: .*: 5, but .*f.csv has 10 folds for MUTAG; write folds: 10"
+    ):
+        read_sweep(sweep(lab, f"{text}5\n"))
     with pytest.raises(ConfigError, match="'random' does not give 5 folds; set auto, cv-kfold-5 or file"):
         read_sweep(sweep(lab, "configs: [../A/t.yaml]\noverrides: [dataset.split_mode=random]\nfolds: 5\n"))
 
