@@ -49,7 +49,7 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
         for part in parts:
             if part.graphs is not None:
                 source = f"{data}, {part.split}" if part.split else str(data)
-                ensemble.first.warn_of_strange(part.graphs, part.numbers, source)
+                ensemble.first.warn_of_unfamiliar(part.graphs, part.numbers, source)
             columns = _rows_of(ensemble, part, kept, targets)
             table.write({name: columns[name] for name in kinds})
             num_rows += len(columns["graph"])

@@ -106,7 +106,7 @@ class TrainedRun:
         warn_of_new_atoms(block.x, block.sizes, read_training_atoms(self.path), [names[row] for row in block.rows])
         return block
 
-    def warn_of_strange(self, graphs: GraphDataset, numbers: np.ndarray, source: str) -> None:
+    def warn_of_unfamiliar(self, graphs: GraphDataset, numbers: np.ndarray, source: str) -> None:
         """Log which graphs differ from the training graphs in a way that makes their predictions unreliable.
 
         These are molecules with new atoms, and undirected graphs that list most edges once. `numbers` are the numbers

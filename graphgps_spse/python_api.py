@@ -169,7 +169,7 @@ class Run:
         if bad := [number for number, fault in enumerate(faults) if fault]:
             raise DataError(f"graph {bad[0]}: {faults[bad[0]]}")
         numbers = np.arange(len(found))
-        self._trained.warn_of_strange(found, numbers, "graphs to predict")
+        self._trained.warn_of_unfamiliar(found, numbers, "graphs to predict")
         keys = {"graph": numbers}
         if spec.level == "node":
             sizes = found.sizes_G.numpy()

@@ -215,7 +215,7 @@ def _why_not_comparable(walks: Cell, paths: Cell) -> str:
 
 
 def _differing_keys(walks: Cell, paths: Cell) -> dict[str, tuple[Any, Any]]:
-    """Return key -> both values, but for keys of encodings that only one cell has.
+    """Return key -> both values. Keys of an encoding count only if both cells have it.
 
     Old records without a config have no keys.
     """
@@ -224,7 +224,9 @@ def _differing_keys(walks: Cell, paths: Cell) -> dict[str, tuple[Any, Any]]:
         return {}
     keys = [key for key in sorted({*first, *second}) if key not in ENCODER_KEYS]
     keys = [
-        key for key in keys if not key.startswith("posenc_") or _has_encoding(first, key) == _has_encoding(second, key)
+        key
+        for key in keys
+        if not key.startswith("posenc_") or all(_has_encoding(cell, key) for cell in (first, second))
     ]
     values = {key: (first.get(key, NEUTRAL_VALUES.get(key)), second.get(key, NEUTRAL_VALUES.get(key))) for key in keys}
     return {key: both for key, both in values.items() if both[0] != both[1] and key not in RUNTIME_KEYS}
