@@ -36,10 +36,10 @@ def rank_on_validation(cells: Sequence[Cell]) -> list[Ranking]:
     others, because a missing fold may be a hard one; then come cells without a finite validation mean. Cells with equal
     means keep their order.
     """
-    groups: dict[tuple[Column, tuple[str, int] | None], list[list[Cell | CrossValidation]]] = {}
+    groups: dict[tuple[Column, str, tuple[str, int] | None], list[list[Cell | CrossValidation]]] = {}
     for cell in combine_folds(cells):
         rule = cell.rule if isinstance(cell, CrossValidation) else None
-        kinds = groups.setdefault((cell.column, rule), [])
+        kinds = groups.setdefault((cell.column, cell.first.metric, rule), [])
         same = next((kind for kind in kinds if _has_validation_of(kind[0], cell)), None)
         kinds.append([cell]) if same is None else same.append(cell)
     rankings = []

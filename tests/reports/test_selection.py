@@ -31,6 +31,13 @@ def test_each_data_set_and_direction_has_its_own_ranking():
     assert second.startswith("Cycles: e is the best of 2 configurations: accuracy 0.7000 on validation, 0.0")
 
 
+def test_two_metrics_of_one_column_are_two_rankings():
+    """The paper's table has one column for both."""
+    pattern = {"dataset": "PATTERN", "direction": "max"}
+    cells = [cell("a", 0.9, 0.9, metric="accuracy", **pattern), cell("b", 0.8, 0.8, metric="accuracy-SBM", **pattern)]
+    assert [[c.label for c in ranking.cells] for ranking in rank_on_validation(cells)] == [["a"], ["b"]]
+
+
 def test_what_has_no_validation_score_is_never_chosen():
     cells = [cell("broken", math.nan, 0.0), cell("sound", 0.5, 0.4)]
     assert [c.label for c in rank_on_validation(cells)[0].cells] == ["sound", "broken"]
