@@ -16,7 +16,8 @@ from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, Comparison, are_equal,
 from graphgps_spse.results import check_one_cell
 
 ENCODER_KEYS = frozenset({"dataset.node_encoder_name", "dataset.edge_encoder_name", "trees.features"})
-"""Keys whose values contain names of encodings, as in TypeDictNode+RWSE."""
+ENCODER_KEYS |= {"posenc_RWSE.enable_edges"}
+"""Keys that choose encodings: names of encodings, as in TypeDictNode+RWSE, and whether pairs have random walks."""
 
 
 @dataclass(frozen=True)

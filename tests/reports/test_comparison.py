@@ -178,6 +178,7 @@ def test_a_note_names_other_keys_in_which_a_pair_differs(tmp_path):
 def test_keys_of_an_encoding_that_both_have_are_compared(tmp_path):
     shared = {"posenc_RWSE.enable": True, "posenc_RWSE.ksteps": 8}
     walks = shared | {"posenc_RRWP.enable": True, "posenc_RRWP.ksteps": 5, "posenc_RWSE.raw_norm_type": "BatchNorm"}
+    walks |= {"posenc_RWSE.enable_edges": True}  # a choice of encodings: CSA reads walks of pairs or path counts
     paths = shared | {"posenc_SPSE.enable": True, "posenc_SPSE.max_length": 9, "posenc_RWSE.raw_norm_type": "none"}
     write_cell(tmp_path, WALKS, name="a-RRWP", encoding="RRWP", config=walks)
     write_cell(tmp_path, PATHS, name="a-SPSE", config=paths)
