@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from graphgps_spse.data.given_graphs import ENDINGS, GivenGraphs, read_given_graphs
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.given_graphs import ENDINGS, GivenGraphs, read_given_graphs, warn_of_one_way_edges
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.prediction_file import check_new_columns, new_table
-from graphgps_spse.predictions import Ensemble
+from graphgps_spse.predictions import Ensemble, TrainedRun
+from graphgps_spse.training_atoms import read_training_atoms, warn_of_new_atoms
 
 log = logging.getLogger(__name__)
 
@@ -49,13 +51,26 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
         for part in parts:
             if part.graphs is not None:
                 source = f"{data}, {part.split}" if part.split else str(data)
-                ensemble.first.warn_of_unfamiliar(part.graphs, part.numbers, source)
+                warn_of_unfamiliar(ensemble.first, part.graphs, part.numbers, source)
             columns = _rows_of(ensemble, part, kept, targets)
             table.write({name: columns[name] for name in kinds})
             num_rows += len(columns["graph"])
             num_bad += sum(map(bool, columns["error"]))
     log.info("%s: %s rows, %s of them without a prediction (column error)", out, f"{num_rows:,}", f"{num_bad:,}")
     return num_rows, num_bad
+
+
+def warn_of_unfamiliar(run: TrainedRun, graphs: GraphDataset, numbers: np.ndarray, source: str) -> None:
+    """Log which graphs differ from the training graphs of a run in a way that makes predictions unreliable.
+
+    These are molecules with new atoms, and undirected graphs that list most edges once. `numbers` are the numbers of
+    the graphs in `source`, for the message.
+    """
+    spec = run.parts.dataset.spec
+    warn_of_one_way_edges(graphs, numbers, spec, source)
+    if spec.node_input.kind == "ogb":
+        names = [f"graph {number}" for number in numbers.tolist()]
+        warn_of_new_atoms(graphs.x_NF.numpy(), graphs.sizes_G.numpy(), read_training_atoms(run.path), names)
 
 
 def _rows_of(

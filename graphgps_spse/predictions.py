@@ -17,19 +17,16 @@ from torch import Tensor
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset, flat_rows, is_unknown
-from graphgps_spse.data.given_graphs import warn_of_one_way_edges
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.molecule_splits import featurise_rows, molecule_split
 from graphgps_spse.data.molecules import MoleculeBlock
 from graphgps_spse.data.opening import load_splits
-from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
 from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.data.smiles_file import find_column, read_smiles, read_table
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
-from graphgps_spse.files import new_folder
 from graphgps_spse.first_batch import check_first_predictions
 from graphgps_spse.nearest_molecules import NearestMolecule
 from graphgps_spse.ops.threads import use_threads
@@ -105,18 +102,6 @@ class TrainedRun:
         names = names or [f"molecule {number}" for number in range(len(smiles))]
         warn_of_new_atoms(block.x, block.sizes, read_training_atoms(self.path), [names[row] for row in block.rows])
         return block
-
-    def warn_of_unfamiliar(self, graphs: GraphDataset, numbers: np.ndarray, source: str) -> None:
-        """Log which graphs differ from the training graphs in a way that makes their predictions unreliable.
-
-        These are molecules with new atoms, and undirected graphs that list most edges once. `numbers` are the numbers
-        of the graphs in `source`, for the message.
-        """
-        spec = self.parts.dataset.spec
-        warn_of_one_way_edges(graphs, numbers, spec, source)
-        if spec.node_input.kind == "ogb":
-            names = [f"graph {number}" for number in numbers.tolist()]
-            warn_of_new_atoms(graphs.x_NF.numpy(), graphs.sizes_G.numpy(), read_training_atoms(self.path), names)
 
 
 @dataclass(frozen=True)
@@ -371,28 +356,6 @@ def _nearest_molecule(ensemble: Ensemble) -> NearestMolecule:
 def _printable(text: str) -> str:
     """Return a cell with bytes that are not UTF-8 escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def predict_submission(run: TrainedRun, folder: Path) -> list[Path]:
-    """Write and return the files for OGB's leaderboard of PCQM4Mv2: test-dev and test-challenge."""
-    if run.cfg.dataset.format != "OGB" or not run.cfg.dataset.name.startswith("PCQM4Mv2-"):
-        raise ConfigError(f"{run.path} was trained on {run.parts.dataset.spec.name}; --submission is for PCQM4Mv2")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder} already exists; name another folder")
-    data = run.cfg.dataset
-    overrides = ["dataset.name=PCQM4Mv2-inference", "train.mode=eval", f"dataset.dir={data.dir}"]
-    overrides.append(f"dataset.trust_data={data.trust_data}")
-    inference = build_parts(load_config(run.path / "config.yaml", overrides)).dataset
-    splits = load_splits(inference)
-    predictions = {part: run.predict(splits[part], run.parts.storage)[:, 0].numpy() for part in TEST_SPLITS}
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with new_folder(folder) as unfinished:  # both files or neither
-            files = [folder / file.name for file in write_submission(predictions, unfinished)]
-    except OSError as err:
-        raise DataError(f"{folder} cannot be written ({err.strerror}); name another folder") from err
-    log.info("written for OGB's leaderboard: %s", ", ".join(str(file) for file in files))
-    return files
 
 
 def _own_split(ensemble: Ensemble, split: str) -> GraphDataset:

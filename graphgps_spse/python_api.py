@@ -31,7 +31,7 @@ from graphgps_spse.data.molecule_splits import molecule_split
 from graphgps_spse.data.opening import check_agrees
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
-from graphgps_spse.graph_predictions import ATOM_SIZES
+from graphgps_spse.graph_predictions import ATOM_SIZES, warn_of_unfamiliar
 from graphgps_spse.interop import from_pyg, list_pyg
 from graphgps_spse.ops.threads import threads_restored, use_threads
 from graphgps_spse.parts import walks_chunks
@@ -165,11 +165,11 @@ class Run:
         unknown = torch.full((rows, spec.num_targets), torch.nan)
         found = replace(found, y=unknown, level=spec.level, may_miss_targets=True, encodings={}, kept_fingerprint="")
         check_agrees(found, spec, found.split)
-        faults = find_faults(found, spec, ATOM_SIZES)
-        if bad := [number for number, fault in enumerate(faults) if fault]:
-            raise DataError(f"graph {bad[0]}: {faults[bad[0]]}")
+        for number, fault in enumerate(find_faults(found, spec, ATOM_SIZES)):
+            if fault:
+                raise DataError(f"graph {number}: {fault}")
         numbers = np.arange(len(found))
-        self._trained.warn_of_unfamiliar(found, numbers, "graphs to predict")
+        warn_of_unfamiliar(self._trained, found, numbers, "graphs to predict")
         keys = {"graph": numbers}
         if spec.level == "node":
             sizes = found.sizes_G.numpy()

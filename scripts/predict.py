@@ -71,7 +71,11 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(words)
 
     def work() -> None:
-        from graphgps_spse import graph_predictions, predictions  # import torch: seconds that --help need not wait for
+        from graphgps_spse import (  # import torch: seconds that --help need not wait for
+            graph_predictions,
+            leaderboard,
+            predictions,
+        )
 
         seeds = [path for path in arguments.runs or [arguments.run] if path.name != "agg"]  # NAME/* includes NAME/agg
         if not seeds:
@@ -88,7 +92,7 @@ def main(words: Sequence[str] | None = None) -> int:
             elif arguments.split is not None:
                 predictions.predict_split(ensemble, arguments.split, arguments.out, similarity=similarity)
             else:
-                predictions.predict_submission(ensemble.first, arguments.submission)
+                leaderboard.predict_submission(ensemble.first, arguments.submission)
 
     return run_command(work)
 

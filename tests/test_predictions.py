@@ -17,7 +17,7 @@ from data.poison import POISON, spread_poison
 from scripts_at import load_script
 from unprivileged import as_nobody
 
-from graphgps_spse import predictions
+from graphgps_spse import leaderboard, predictions
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import flat_rows
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
@@ -500,7 +500,7 @@ def test_what_may_not_be_read_or_written_is_one_line(trained, open_folder):
 
 def test_submission_is_for_pcqm4mv2(trained, tmp_path):
     with pytest.raises(ConfigError, match="was trained on mine; --submission is for PCQM4Mv2"):
-        predictions.predict_submission(predictions.load_trained_run(trained), tmp_path / "s")
+        leaderboard.predict_submission(predictions.load_trained_run(trained), tmp_path / "s")
 
 
 def test_script(trained, tmp_path, capsys):
@@ -531,9 +531,9 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
         (folder / "y_pred.npz").touch()
         return [folder / "y_pred.npz"]
 
-    monkeypatch.setattr(predictions, "write_submission", write)
+    monkeypatch.setattr(leaderboard, "write_submission", write)
     run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
-    assert predictions.predict_submission(run_.first, tmp_path / "sub") == [tmp_path / "sub" / "y_pred.npz"]
+    assert leaderboard.predict_submission(run_.first, tmp_path / "sub") == [tmp_path / "sub" / "y_pred.npz"]
     (tmp_path / "new.csv").write_text("smiles\n" + "\n".join(PCQM_SMILES) + "\n")
     predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv")
     gaps = [float(row["homolumogap_predicted"]) for row in read(tmp_path / "p.csv")]
@@ -542,14 +542,14 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
     assert np.allclose(written["test-dev"], [gaps[row % len(gaps)] for row in range(42, 46)], atol=1e-5)
     assert np.allclose(written["test-challenge"], [gaps[row % len(gaps)] for row in range(46, 51)], atol=1e-5)
     with pytest.raises(DataError, match="sub already exists; name another folder"):
-        predictions.predict_submission(run_.first, tmp_path / "sub")
+        leaderboard.predict_submission(run_.first, tmp_path / "sub")
 
     def write_after_another(values, folder):
         (tmp_path / "late").mkdir()
         (tmp_path / "late" / "y_pred.npz").write_text("another's")
         return write(values, folder)
 
-    monkeypatch.setattr(predictions, "write_submission", write_after_another)
+    monkeypatch.setattr(leaderboard, "write_submission", write_after_another)
     with pytest.raises(DataError, match=r"late cannot be written \(Directory not empty\); name another folder"):
-        predictions.predict_submission(run_.first, tmp_path / "late")
+        leaderboard.predict_submission(run_.first, tmp_path / "late")
     assert (tmp_path / "late" / "y_pred.npz").read_text() == "another's" and not list(tmp_path.glob(".*"))
