@@ -10,6 +10,7 @@ MODELS_DIR = Path(__file__).resolve().parents[1] / "models"
 sys.path[:0] = [str(MODELS_DIR), str(MODELS_DIR.parents[1])]
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402, F401  DistributedDataParallel imports it: before the fork, it takes its seconds once
 from model_graphs import ENCODINGS, SIZES, SPEC, assert_same_gradients, random_graphs, shaken  # noqa: E402
 from small_configs import csa_config, gps_config, grit_config  # noqa: E402
 
@@ -62,13 +63,14 @@ def step(name: str, processes: OneProcess) -> tuple[dict, dict, list]:
 
 
 def main() -> None:
-    """Compare with the same step in one process, which every process can do for itself."""
+    """Compare with the same step in one process, which every process can do for itself; alone, it is a warm-up."""
     torch.set_num_threads(1)
     processes = join_processes()
     for name in sys.argv[1:]:
         ours, our_buffers, order = step(name, processes)
         theirs, their_buffers, _ = step(name, OneProcess())
-        assert sorted(order) == list(range(len(order))) and order != sorted(order)
+        assert sorted(order) == list(range(len(order)))
+        assert processes.count == 1 or order != sorted(order)
         assert_same_gradients(ours, theirs, 1e-9)
         for key, buffer in their_buffers.items():
             torch.testing.assert_close(our_buffers[key], buffer, rtol=1e-12, atol=1e-12)

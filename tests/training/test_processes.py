@@ -48,10 +48,11 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """Starts processes that need not import torch again."""
+    """Starts processes that need neither import torch nor read kernels again."""
     folder = tmp_path_factory.mktemp("warm")
     (folder / "grit.yaml").write_text(RUNS["grit"])
-    with ForkServer([["main.py", "--cfg", "grit.yaml", "optim.max_epoch=1", "out_dir=results"]], folder) as started:
+    run = ["main.py", "--cfg", "grit.yaml", "optim.max_epoch=1", "out_dir=results"]
+    with ForkServer([run, ["tests/training/process_group.py", "GRIT", "CSA", "GPS"]], folder) as started:
         yield started
 
 
