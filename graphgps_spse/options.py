@@ -158,8 +158,17 @@ def convert(value: Any, kind: type, must_be: str, default: Any) -> Any:
 
 
 @functools.cache  # a configuration asks each class several times
-def _type_hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def _keys_of(cls: type, section: str | None) -> tuple[Key, ...]:
+    hints, keys = typing.get_type_hints(cls), []
+    for field in dataclasses.fields(cls):
+        if "rule" not in field.metadata:
+            raise ConfigError(f"{cls.__module__}.{cls.__name__}: declare the key '{field.name}' with option()")
+        rule, hint = field.metadata["rule"], hints[field.name]
+        kind = typing.get_origin(hint) or hint
+        item = typing.get_args(hint)[0] if kind is tuple else None
+        path = f"{section or ''}.{rule.key or field.name}".lstrip(".")
+        keys.append(Key(path, field.name, kind, item, field.default, rule))
+    return tuple(keys)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
@@ -185,22 +194,12 @@ class Options:
             object.__setattr__(self, key.field, key.check(getattr(self, key.field)))
 
     @classmethod
-    def keys(cls, section: str | None = None) -> list[Key]:
+    def keys(cls, section: str | None = None) -> tuple[Key, ...]:
         """Return the keys in order of declaration. `section` overrides the section of the class.
 
         Raises ConfigError for a field that is not declared with `option`.
         """
-        prefix = cls.section if section is None else section
-        hints, keys = _type_hints(cls), []  # type: ignore[arg-type]  # classes are hashable
-        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-            if "rule" not in field.metadata:
-                raise ConfigError(f"{cls.__module__}.{cls.__name__}: declare the key '{field.name}' with option()")
-            rule, hint = field.metadata["rule"], hints[field.name]
-            kind = typing.get_origin(hint) or hint
-            item = typing.get_args(hint)[0] if kind is tuple else None
-            path = f"{prefix or ''}.{rule.key or field.name}".lstrip(".")
-            keys.append(Key(path, field.name, kind, item, field.default, rule))
-        return keys
+        return _keys_of(cls, cls.section if section is None else section)  # type: ignore[arg-type]  # hashable
 
     @classmethod
     def all_keys(cls) -> list[Key]:

@@ -63,13 +63,14 @@ def find_secret(
     leaves: Iterable[tuple[str, object]], environment: Mapping[str, str] = os.environ
 ) -> tuple[str, str] | None:
     """Return the key of the first value of a configuration that is a secret, and why it is taken for one; or None."""
+    secrets = _secrets_of(environment)
     for key, value in leaves:
         for text in _texts_of(value):
             if is_secret_name(key):
                 return key, "the name of the key says so"
             if re.search(_IN_URL, text):
                 return key, "it is a URL with a password"
-            if any(re.search(pattern, text) for pattern in _secrets_of(environment)):
+            if any(re.search(pattern, text) for pattern in secrets):
                 return key, "a variable of the environment that is named as a secret has this value"
     return None
 

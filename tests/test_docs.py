@@ -139,7 +139,7 @@ def test_page_on_python_runs(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().out == ""
     (attention,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pictures.md").read_text(), re.S)
     exec(compile(attention, "pictures.md", "exec"), names)
-    assert names["dense"].shape == (2, 6, 6, 2) and float(names["dense"][0, :3].sum()) == pytest.approx(6)
+    assert names["dense"].shape == (2, 6, 6, 4) and float(names["dense"][0, :3].sum()) == pytest.approx(12)
 
 
 def test_the_questions_are_answered_one_by_one():

@@ -1,6 +1,7 @@
 """The house rules that a program can check: who imports whom, and what the package must not hold."""
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -129,6 +130,11 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def layer_of(module: str) -> str:
     return module if module in LAYERS else module.split(".")[0]
 
@@ -149,7 +155,7 @@ def test_layers(path):
     module = module_name(path)
     layer = layer_of(module)
     ours, libraries = LAYERS[layer]
-    for name in imports(ast.parse(path.read_text())):
+    for name in imports(parsed(path)):
         root, _, rest = name.partition(".")
         if root == "graphgps_spse":
             same_layer = rest.split(".")[0] == layer.split(".")[0]
@@ -165,7 +171,7 @@ def test_no_import_circle():
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         graph[module] = set()
-        for name in imports(ast.parse(path.read_text())):
+        for name in imports(parsed(path)):
             while name and name not in modules:
                 name = name.rpartition(".")[0]
             graph[module] |= {name} - {"", module}
@@ -174,7 +180,7 @@ def test_no_import_circle():
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_house_rules(path):
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     for node in ast.walk(tree):
         where = f"{path.name}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -194,7 +200,7 @@ def test_cfg_is_read_in_one_place(path):
     """In models, encodings, data and training the name cfg appears only inside from_cfg and build_* functions."""
     if layer_of(module_name(path)).split(".")[0] not in ("models", "encodings", "data", "training"):
         return
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     allowed: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and (node.name == "from_cfg" or node.name.startswith("build_")):
@@ -209,7 +215,7 @@ def test_no_work_at_import(path):
     """A module's body holds definitions, imports and constants; it calls nothing that reads, writes or computes."""
     harmless = {"NamedTuple", "ParamSpec", "Registry", "TypeVar", "field", "finfo", "frozenset", "getLogger", "iinfo"}
     harmless |= {"register"}
-    for statement in ast.parse(path.read_text()).body:
+    for statement in parsed(path).body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue
         assert not isinstance(statement, ast.Expr | ast.For | ast.While | ast.With), f"{path.name}:{statement.lineno}"
@@ -222,7 +228,7 @@ def test_no_work_at_import(path):
 def test_no_two_classes_share_a_name():
     places: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(module_name(path))
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
@@ -233,7 +239,7 @@ def test_no_two_public_names_are_equal():
     places: dict[str, set[str]] = {}
     for path in MODULES:
         in_operation = path.relative_to(PACKAGE).parts[0] == "ops"
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             is_public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
             if is_public and not (in_operation and node.name in ONE_CONTRACT):
                 places.setdefault(node.name, set()).add(module_name(path))
@@ -244,7 +250,7 @@ def test_functions_fit_a_screen():
     """Docstrings do not count: those of kernels describe each parameter."""
     long = {}
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef):
                 is_documented = ast.get_docstring(node, clean=False) is not None
                 first = node.body[0].end_lineno if is_documented else node.lineno - 1

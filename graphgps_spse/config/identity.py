@@ -1,11 +1,12 @@
 """Identity of a run: its resolved configuration without the keys that do not affect results."""
 
+from collections.abc import Container
 from typing import Any
 
 OWN_DATA = ("folder", "smiles")
 """Formats of user data, whose `dataset.name` is free. With other formats, it names a data set."""
 
-RUNTIME_KEYS = (
+RUNTIME_KEYS = {
     "accelerator",
     "dataset.dir",
     "dataset.folder.dir",
@@ -33,7 +34,7 @@ RUNTIME_KEYS = (
     "train.resident",
     "wandb",
     "worker_timeout",
-)
+}
 """Keys and sections that set how or where a run is executed. A run can be resumed with other values.
 
 Folders and files of data, and the classes found in them, belong to these keys, because checkpoints identify data by
@@ -192,4 +193,10 @@ def left_to_data(config: dict[str, Any]) -> set[str]:
 
 def is_runtime_key(key: str) -> bool:
     """Return whether a run may be resumed with another value of this dotted key."""
-    return any(key == name or key.startswith(name + ".") for name in RUNTIME_KEYS)
+    return lies_in(key, RUNTIME_KEYS)
+
+
+def lies_in(key: str, names: Container[str]) -> bool:
+    """Return whether a dotted key is one of `names`, or is in a section that is one of them."""
+    parts = key.split(".")
+    return any(".".join(parts[:length]) in names for length in range(1, len(parts) + 1))

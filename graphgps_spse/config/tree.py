@@ -47,7 +47,9 @@ def _declare(tree: CfgNode, key: Key, options: type[Options]) -> None:
     *sections, leaf = key.path.split(".")
     node = tree
     for section in sections:
-        node = node.setdefault(section, CfgNode())
+        if section not in node:
+            node[section] = CfgNode()
+        node = node[section]
         if not isinstance(node, CfgNode):
             raise ConfigError(f"{options.__module__}.{options.__name__}: '{key.path}' would make a section of a key")
     if leaf in node:

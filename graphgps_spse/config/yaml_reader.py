@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,6 +152,7 @@ def _plain_values(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
+@lru_cache(maxsize=100)  # the configurations of a sweep share their bases
 def _parse(text: str, source: str, *, has_lines: bool) -> Node:
     def locate(line: int) -> str:
         return f"{source}:{line + 1}" if has_lines else source

@@ -45,4 +45,4 @@ def test_options_that_are_equal_but_of_another_type_are_checked_anew():
 
 def test_spse_declares_the_same_keys():
     own = {key.field: key for key in SPSEOptions.keys("")}
-    assert [own[key.field] for key in CountOptions.keys("")] == CountOptions.keys("")
+    assert tuple(own[key.field] for key in CountOptions.keys("")) == CountOptions.keys("")

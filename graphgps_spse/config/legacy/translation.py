@@ -6,9 +6,11 @@ keys that nothing reads are no error, and a note names every key that was not si
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from graphgps_spse.config.files import Leaves, Settings
+from graphgps_spse.config.identity import lies_in
 from graphgps_spse.config.legacy.data_sets import check_compactness, check_dataset, translate_data
 from graphgps_spse.config.legacy.keys import (
     ABSENT,
@@ -77,7 +79,7 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
     settings.leaves, settings.words = {**base_kept, **own_kept, **words_kept}, set(words_kept)
     if is_theirs:
         is_renamed = {_renamed(key) for key in (*base, *own) if _renamed(key) != key}
-        settings.excused = {key for key in (*base_kept, *own_kept) if key in is_renamed or not _lies_in(key, OURS)}
+        settings.excused = {key for key in (*base_kept, *own_kept) if key in is_renamed or not lies_in(key, OURS)}
         _fill_defaults(settings)
         _translate_values(settings)
     _translate_switches(settings)
@@ -103,14 +105,9 @@ def _check_graphgym(leaves: Leaves) -> set[str]:
     return read
 
 
-def _lies_in(key: str, names: Iterable[str]) -> bool:
-    """Whether `key` is one of `names` or lies in a section that is."""
-    return any(key == name or key.startswith(f"{name}.") for name in names)
-
-
 def _renamed(key: str) -> str:
     for old, new in RENAMED.items():
-        if _lies_in(key, (old,)):
+        if lies_in(key, (old,)):
             return new + key[len(old) :]
     return key
 
@@ -119,15 +116,19 @@ def _note_rename(key: str, where: str, settings: Translation) -> None:
     """Note the new name of a key, or of its whole section at the section's first key."""
     for old, new in RENAMED.items():
         note = f"'{old}' is read as '{new}'"
-        if _lies_in(key, (old,)) and not any(line.endswith(note) for line in settings.changed):
+        if lies_in(key, (old,)) and not any(line.endswith(note) for line in settings.changed):
             settings.changed.append(f"{where}: {note}")
 
 
 def _is_theirs(key: str) -> bool:
     """Whether only the ancestors have this key."""
-    absent = [f"posenc_{name}" for name in ABSENT]
-    ignored = [name for names in IGNORED.values() for name in names]
-    return key in ONLY or _lies_in(key, (*RENAMED, *absent, *ignored, *TRANSLATED))
+    return key in ONLY or lies_in(key, _their_sections())
+
+
+@cache
+def _their_sections() -> set[str]:
+    absent = {f"posenc_{name}" for name in ABSENT}
+    return absent.union(RENAMED, TRANSLATED, *IGNORED.values())
 
 
 def _translate_keys(leaves: Leaves, settings: Translation) -> Leaves:
@@ -136,8 +137,8 @@ def _translate_keys(leaves: Leaves, settings: Translation) -> Leaves:
     for old, (value, where) in leaves.items():
         key = _renamed(old)
         _note_rename(old, where, settings)
-        absent = [name for name in ABSENT if _lies_in(key, (f"posenc_{name}",))]
-        reasons = [why for why, names in IGNORED.items() if _lies_in(key, names)]
+        absent = [name for name in ABSENT if lies_in(key, (f"posenc_{name}",))]
+        reasons = [why for why, names in IGNORED.items() if lies_in(key, names)]
         if absent:
             if key == f"posenc_{absent[0]}.enable" and value:
                 raise ConfigError(
@@ -167,7 +168,7 @@ def _fill_defaults(settings: Translation) -> None:
     ]
     is_grit = settings.get("model.type") == "GritTransformer"  # its default of reduce_factor is ours
     off += [] if "plateau" in str(settings.get("optim.scheduler")) and not is_grit else ["optim.reduce_factor"]
-    missing = {k: v for k, v in DEFAULTS.items() if k not in settings.leaves and not _lies_in(k, off)}
+    missing = {k: v for k, v in DEFAULTS.items() if k not in settings.leaves and not lies_in(k, off)}
     if settings.get("model.type", DEFAULTS["model.type"]) == "gnn":
         missing |= {f"dataset.{part}_encoder_name": "none" for part in ("node", "edge") if _is_raw(settings, part)}
     defaults = {key: (value, f"{_DEFAULT} '{key}'") for key, value in missing.items()}
@@ -286,7 +287,7 @@ def _ignore(settings: Translation, keys: Iterable[str], model: str) -> None:
 
 def _is_of_another_model(key: str, model: str, has_token: bool) -> bool:
     """Return whether a transformer ignores a key that others read; `has_token`: it may have graph tokens."""
-    if _lies_in(key, ("graphormer",)):
+    if lies_in(key, ("graphormer",)):
         return model != "Graphormer" and not (has_token and key == "graphormer.use_graph_token")
     return key in (*MESSAGE_PASSING, *OF_GRAPHGYM) or (key in OF_SAN and model != "SANTransformer")
 
