@@ -84,12 +84,12 @@ class _DistinctArrays(CompilerBase):
     def compile_extra(self, function: Callable) -> Any:
         """Compile `function`. Other kernels of the process do not get the setting, since numba's lock is held."""
         with global_compiler_lock:
-            before = config.SLP_VECTORIZE  # type: ignore[attr-defined]
-            config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
+            before = config.SLP_VECTORIZE
+            config.SLP_VECTORIZE = 1
             try:
                 return super().compile_extra(function)
             finally:
-                config.SLP_VECTORIZE = before  # type: ignore[attr-defined]
+                config.SLP_VECTORIZE = before
 
     def define_pipelines(self) -> list:
         """Return numba's default passes, with the `noalias` flag set."""
@@ -113,7 +113,7 @@ def _memcpy(typing_context, target, source, count):
 @overload(byte_copies.copy_bytes, inline="always")
 def _copy_bytes(target, source, count):
     """Return what kernels call as `copy_bytes`."""
-    return lambda target, source, count: _memcpy(target, source, count)  # type: ignore[call-arg]
+    return lambda target, source, count: _memcpy(target, source, count)
 
 
 class KernelCache(_Cache):

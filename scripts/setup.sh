@@ -13,6 +13,8 @@ fi
 stamp=.venv/installed-requirements.txt
 if ! cmp -s requirements.txt "$stamp"; then
     echo "installing into .venv (a minute or two)"
+    # The pip of Python 3.11 takes twice as long to choose versions. If there is no newer one, it will do.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25" || true
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
     # On all cores; pip uses one. A file without bytecode is compiled when it is imported, so neither failures nor files
     # that are left out matter. Left out are the packages' own tests, a quarter of all code.
