@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_collection_finish():
-    """Leave the objects of imported libraries out of garbage collections, which would visit millions again and again."""
+    """Leave the objects of libraries out of later garbage collections, each of which would visit all of them."""
     gc.collect()
     gc.freeze()
 
