@@ -202,9 +202,9 @@ class Options:
         return _keys_of(cls, cls.section if section is None else section)  # type: ignore[arg-type]  # hashable
 
     @classmethod
-    def all_keys(cls) -> list[Key]:
+    def all_keys(cls) -> tuple[Key, ...]:
         """Return the keys of this class and of the included classes."""
-        return [*cls.keys(), *(key for other in cls.includes for key in other.keys(cls.section))]
+        return (*cls.keys(), *(key for other in cls.includes for key in other.keys(cls.section)))
 
     @classmethod
     def check(cls, **values: Any) -> None:

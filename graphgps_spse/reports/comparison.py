@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphgps_spse.config.identity import NEUTRAL_VALUES, RUNTIME_KEYS
+from graphgps_spse.config.identity import NEUTRAL_VALUES, is_runtime_key
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import BEFORE_DIGESTS
 from graphgps_spse.reports.cells import WALKS, Cell
@@ -230,7 +230,7 @@ def _differing_keys(walks: Cell, paths: Cell) -> dict[str, tuple[Any, Any]]:
         if not key.startswith("posenc_") or all(_has_encoding(cell, key) for cell in (first, second))
     ]
     values = {key: (first.get(key, NEUTRAL_VALUES.get(key)), second.get(key, NEUTRAL_VALUES.get(key))) for key in keys}
-    return {key: both for key, both in values.items() if both[0] != both[1] and key not in RUNTIME_KEYS}
+    return {key: both for key, both in values.items() if both[0] != both[1] and not is_runtime_key(key)}
 
 
 def _has_encoding(config: Mapping[str, Any], key: str) -> bool:
