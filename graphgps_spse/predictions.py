@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.config import Config, load_config
-from graphgps_spse.config.identity import identity_of
+from graphgps_spse.config.identity import experiment_of, identity_of
 from graphgps_spse.data.base import GraphDataset, flat_rows, is_unknown
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.molecule_splits import featurise_rows, molecule_split
@@ -152,12 +152,22 @@ class Ensemble:
 def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any] = ()) -> Ensemble:
     """Return several runs as an ensemble; see `load_trained_run`.
 
-    Raises ConfigError if tasks, targets, inputs or preparation of molecules differ, or if a run is named twice.
+    Raises ConfigError if tasks, targets, inputs or preparation of molecules differ, or if a run, or a copy of it, is
+    named twice.
     """
     folders = [path.resolve() for path in paths]
     if twice := [path for number, path in enumerate(paths) if folders[number] in folders[:number]]:
         raise ConfigError(f"{twice[0]} is named twice, so it would count twice in the mean; name each run once")
     runs = tuple(load_trained_run(path, overrides) for path in paths)
+    for number, run in enumerate(runs):
+        for earlier in runs[:number]:
+            if earlier.cfg.seed == run.cfg.seed and experiment_of(earlier.cfg.to_dict()) == experiment_of(
+                run.cfg.to_dict()
+            ):
+                raise ConfigError(
+                    f"{run.path} and {earlier.path} have the same configuration and seed, so one run would count twice "
+                    "in the mean; name one of them"
+                )
     first = runs[0].parts.dataset.spec
     kept = [getattr(run.parts.dataset, "largest_fragment", False) for run in runs]
     if len(set(kept)) > 1:

@@ -23,6 +23,8 @@ STORAGE_KEYS = frozenset({"stored", "work", "place", "sampled_graphs", "num_grap
 """Keys of an encoding's entry that describe its storage and cost, and not its values."""
 STATISTICS_KEYS = frozenset({"status", "share_exact", "graphs_exact_at_every_length"})
 """Keys of statistics over graphs. Runs that encode on the fly have them for a sample of graphs only."""
+WALL_TIME_KEYS = ("time_epoch", "time_iter", "eta", "graphs_per_second")
+"""Values of an epoch that differ between equal runs. All others are equal to the last bit on one CPU."""
 FIELDS_BY_TYPE: dict[Any, tuple[str, ...]] = {
     str: ("name", "dataset", "model", "encoding", "metric", "config_hash", "selection_metric"),
     list: ("extended_from",),
@@ -360,10 +362,14 @@ def _digests(results: Iterable[RunResult]) -> list[str]:
 
 
 def _read_results(name_dir: Path) -> dict[Path, RunResult]:
-    """Return the results of all finished seeds by folder, in the order of the seeds."""
+    """Return the results of all finished seeds by folder, in the order of the seeds. Raises DataError for a copy."""
     names = [path.parent.name for path in name_dir.glob("*/result.json")]
     seeds = sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
-    return {name_dir / str(seed): RunResult.read(name_dir / str(seed) / "result.json") for seed in seeds}
+    results = {name_dir / str(seed): RunResult.read(name_dir / str(seed) / "result.json") for seed in seeds}
+    for folder, result in results.items():
+        if str(result.seed) != folder.name:
+            raise DataError(f"{folder} is a copy of seed {result.seed}; move it, so that the seed counts once")
+    return results
 
 
 def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:

@@ -34,7 +34,7 @@ from graphgps_spse.encodings.storage.policy import StoragePolicy, StoreOptions
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.fill_store import fill_store
 from graphgps_spse.memory import Memory
-from graphgps_spse.training.history import WALL_TIME_KEYS
+from graphgps_spse.results import WALL_TIME_KEYS
 
 script = load_script("encode")
 

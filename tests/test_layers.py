@@ -59,7 +59,7 @@ LAYERS = {
     "results": ({"errors", "files"}, STDLIB_ONLY),
     "sweeps": ({"errors", "files"}, STDLIB_ONLY),
     "sweeps.grid": (CORE | {"config.yaml_reader"}, {"yaml"}),
-    "sweeps.sweep": (CORE | {"files", "config", "data.split_file"}, {"yaml"}),
+    "sweeps.sweep": (CORE | {"files", "config", "data.smiles_file", "data.split_file"}, {"yaml"}),
     "sweeps.states": (CORE | {"config", "results", "rundir"}, STDLIB_ONLY),
     "sweeps.progress": ({"errors", "files"}, {"tqdm"}),
     "sweeps.slurm": (CORE, {"submitit"}),

@@ -24,9 +24,8 @@ from graphgps_spse.files import try_lock
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
 from graphgps_spse.reports.collect import collect_runs
-from graphgps_spse.results import RunResult
+from graphgps_spse.results import WALL_TIME_KEYS, RunResult
 from graphgps_spse.training.checkpoint import read_verified
-from graphgps_spse.training.history import WALL_TIME_KEYS
 from graphgps_spse.training.initial_weights import read_source
 
 ROOT = Path(__file__).resolve().parents[1]

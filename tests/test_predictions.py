@@ -189,6 +189,12 @@ def test_a_run_is_not_named_twice(trained):
         predictions.load_runs([trained, again])
 
 
+def test_a_copy_of_a_run_does_not_count_twice(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "0.old")
+    with pytest.raises(ConfigError, match="0.old and .* have the same configuration and seed, so one run would count"):
+        predictions.load_runs([trained, tmp_path / "0.old"])
+
+
 def test_runs_of_other_targets_are_no_ensemble(trained, tmp_path):
     other = train(tmp_path, targets=("a",))
     with pytest.raises(ConfigError, match=r"cannot predict together, because their num_targets differ: 1 and 2"):

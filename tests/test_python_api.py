@@ -22,10 +22,10 @@ import graphgps_spse as gs
 from graphgps_spse import predictions, tables
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
-from graphgps_spse.results import RunResult
+from graphgps_spse.results import WALL_TIME_KEYS, RunResult
 from graphgps_spse.run import run_seeds
 from graphgps_spse.training import resources
-from graphgps_spse.training.history import WALL_TIME_KEYS, EpochRecord
+from graphgps_spse.training.history import EpochRecord
 from graphgps_spse.training.progress_bar import ProgressBar
 
 

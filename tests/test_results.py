@@ -87,6 +87,14 @@ def test_a_run_that_was_put_aside_counts_for_no_seed(tmp_path):
     assert best["seeds"] == [0, 2, 10] and best["mae"] == pytest.approx(0.4)
 
 
+def test_a_copied_seed_is_not_averaged(tmp_path):
+    for seed in (0, 1):
+        (tmp_path / f"exp/{seed}").mkdir(parents=True)
+        record(0.1, 0, config=CONFIG).write(tmp_path / f"exp/{seed}/result.json")
+    with pytest.raises(DataError, match="exp/1 is a copy of seed 0; move it, so that the seed counts once"):
+        aggregate(tmp_path / "exp")
+
+
 def test_a_record_that_its_epochs_contradict_is_not_averaged(tmp_path):
     for seed in range(2):
         write_run(tmp_path, record(0.1, seed, schema=1))

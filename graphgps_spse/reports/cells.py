@@ -21,6 +21,8 @@ UNNAMED = frozenset({"LapPE", "GraphormerBias"})
 """Encodings of models with walks and paths alike, which tables do not name, as in the paper."""
 MAX_SEEDS = 1_000_000
 """Largest plausible value of `expected.seeds`."""
+ENVIRONMENT_KEYS = ("commit", "torch", "numpy", "device")
+"""Entries of the environment of a run that can change its scores."""
 ENCODING_WORDS = WALKS | {"SPSE", "LapPE", "SPD", "Rings"}
 
 
@@ -230,6 +232,23 @@ class Cell:
         status = describe_status(record.get("status", []))
         of_sample = record.get("sampled_graphs", 0) < record.get("num_graphs", 0)
         return f"{status} (in a sample)" if status and of_sample else status
+
+
+def environments(results: Sequence[RunResult], key: str) -> list[str]:
+    """Return the different values of one of ENVIRONMENT_KEYS, sorted."""
+    return sorted({str(result.environment.get(key, "")) or "not recorded" for result in results})
+
+
+def notes_on_environments(
+    label: str, results: Sequence[RunResult], other: str, others: Sequence[RunResult]
+) -> list[str]:
+    """Return notes on code, versions and devices that differ between two labelled groups that are compared."""
+    notes = []
+    for key in ENVIRONMENT_KEYS:
+        ours, theirs = environments(results, key), environments(others, key)
+        if ours != theirs:
+            notes.append(f"{label} and {other} differ in {key}: {', '.join(ours)} / {', '.join(theirs)}")
+    return notes
 
 
 def format_number(value: float, digits: int, sign: str = "") -> str:

@@ -1,5 +1,6 @@
 """Comparison of runs with random walks and with path counts, and the runs that cannot be reported."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,12 +9,12 @@ from typing import Any
 from graphgps_spse.config.identity import NEUTRAL_VALUES, is_runtime_key
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import BEFORE_DIGESTS
-from graphgps_spse.reports.cells import WALKS, Cell
+from graphgps_spse.reports.cells import ENVIRONMENT_KEYS, WALKS, Cell, environments, notes_on_environments
 from graphgps_spse.reports.collect import Collection, RecordedRun
 from graphgps_spse.reports.fold_comparison import FoldPair, compare_folds
 from graphgps_spse.reports.folds import fold_of, notes_on_folds, with_numbers_of_folds
 from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, Comparison, are_equal, compare_scores, holm
-from graphgps_spse.results import check_one_cell
+from graphgps_spse.results import WALL_TIME_KEYS, RunResult, check_one_cell, seed_list
 
 ENCODER_KEYS = frozenset({"dataset.node_encoder_name", "dataset.edge_encoder_name", "trees.features"})
 ENCODER_KEYS |= {"posenc_RWSE.enable_edges"}
@@ -34,7 +35,8 @@ class Pair:
     @property
     def validation_difference(self) -> float:
         """Difference of the validation means, with paths minus with walks, in the unit of the table."""
-        return self.paths.validation.mean - self.walks.validation.mean
+        walks, paths = _comparable(self.walks, self.paths)
+        return paths.validation.mean - walks.validation.mean
 
     @property
     def digits(self) -> int:
@@ -86,7 +88,8 @@ def build_report(found: Collection) -> Report:
     Runs that did not evaluate test are left out, with a note.
     """
     refused, absent = list(found.problems), _list_unfinished(found)
-    cells = _with_numbers_of_folds(found, _build_cells(found, found.finished, refused))
+    cells, copies = _drop_copies(_build_cells(found, found.finished, refused))
+    cells = _with_numbers_of_folds(found, cells)
     number = sum(len(runs) for runs in found.without_test.values())
     without_test = [f"{number} runs did not evaluate test (train.evaluate_test=False) and were left out"]
     if not cells:
@@ -96,7 +99,7 @@ def build_report(found: Collection) -> Report:
     absent += [line for cell in cells for line in _missing_seeds(cell)]
     pairs, notes = _make_pairs(cells)
     fold_pairs, fold_notes = compare_folds(cells)
-    notes += fold_notes + found.notes + (without_test if number else [])
+    notes += fold_notes + copies + found.notes + (without_test if number else [])
     notes += _notes_on_old_records(cells) + _notes_on_metrics(cells) + _notes_on_data(cells)
     notes += notes_on_folds(cells) + [note for cell in cells for note in _notes_on(cell)]
     return Report(cells, pairs, absent, refused, notes, fold_pairs)
@@ -108,12 +111,15 @@ def build_selection(found: Collection) -> Report:
     Runs with and without test of one folder are two cells. Raises DataError if there is no cell.
     """
     refused, absent = list(found.problems), _list_unfinished(found)
-    cells = [cell for runs in (found.finished, found.without_test) for cell in _build_cells(found, runs, refused)]
+    cells, copies = list[Cell](), list[str]()
+    for runs in (found.finished, found.without_test):
+        kept, notes = _drop_copies(_build_cells(found, runs, refused))
+        cells, copies = cells + kept, copies + notes
     if not cells:
         listing = "".join(f"\n  {line}" for line in [*refused, *absent])
         raise DataError(f"{found.root}: there is no finished run to select from{':' if listing else ''}{listing}")
     cells = _with_numbers_of_folds(found, cells)
-    notes = found.notes + _notes_on_metrics(cells) + _notes_on_data(cells) + notes_on_folds(cells)
+    notes = copies + found.notes + _notes_on_metrics(cells) + _notes_on_data(cells) + notes_on_folds(cells)
     return Report(cells, [], absent, refused, notes, [])
 
 
@@ -140,6 +146,34 @@ def _build_cells(found: Collection, runs_of: Mapping[Path, list[RecordedRun]], r
     return sorted(cells, key=lambda cell: cell.order)
 
 
+def _drop_copies(cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
+    """Return the cells without those whose runs are all runs of another cell, and a note on each that is left out.
+
+    A backup, or the same runs repeated, would be compared again, and Holm's correction would count both.
+    """
+    kept: dict[str, set[str]] = {}
+    notes = []
+    for cell in sorted(cells, key=lambda cell: -len(cell.runs)):  # of equal numbers, the first in the table
+        runs = {_content_of(result) for result in cell.results if result.config}  # old records do not hold it
+        whole = next((label for label, others in kept.items() if runs and runs <= others), "")
+        if whole:
+            notes.append(f"{cell.label} holds the same runs as {whole} and is left out")
+        else:
+            kept[cell.label] = runs
+    return [cell for cell in cells if cell.label in kept], notes
+
+
+def _content_of(result: RunResult) -> str:
+    """Return what identifies a run apart from its folder: configuration, data, seed, weights and scores."""
+    scores = {
+        split: {name: value for name, value in values.items() if name not in WALL_TIME_KEYS}
+        for split, values in result.best.items()
+    }
+    weights = result.initial_weights.get("sha256")
+    parts = [result.encoding, result.config_hash, result.data_fingerprints, result.seed, weights, result.epochs, scores]
+    return json.dumps(parts, sort_keys=True)
+
+
 def _with_numbers_of_folds(found: Collection, cells: Sequence[Cell]) -> list[Cell]:
     folders = {*found.finished, *found.without_test, *found.unfinished, *found.planned}
     return with_numbers_of_folds(cells, map(found.label, folders))
@@ -160,7 +194,15 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
         if isinstance(walks, str):
             notes.append(f"{paths.label}: {walks}")
             continue
-        pairs.append(Pair(walks, paths, compare_scores(walks.scores, paths.scores), None))
+        first, second = _comparable(walks, paths)
+        if not first.runs:
+            notes.append(f"{paths.label} and {walks.label} are not compared, because they have no split in common")
+            continue
+        if len(first.runs) < max(len(walks.runs), len(paths.runs)) and first is not walks:
+            seeds = seed_list(first.results)
+            notes.append(f"{paths.label} and {walks.label} are compared on their common splits, of seeds {seeds}")
+        pairs.append(Pair(walks, paths, compare_scores(first.scores, second.scores), None))
+        notes += notes_on_environments(walks.label, walks.results, paths.label, paths.results)
         if not WALKS & {*walks.encodings}:
             what = f"{walks.label} ({walks.encoding or 'no encoding'})"
             notes.append(
@@ -176,6 +218,18 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
         pair if pair.comparison.student_p is None else replace(pair, holm_p=next(adjusted)) for pair in pairs
     ]
     return adjusted_pairs, notes
+
+
+def _comparable(walks: Cell, paths: Cell) -> tuple[Cell, Cell]:
+    """Return both cells; where each seed has a split of its own, with the seeds that both have.
+
+    A split that one of the two lacks may be an easy one.
+    """
+    if not (walks.splits_differ or paths.splits_differ):
+        return walks, paths
+    common = {*walks.scores} & {*paths.scores}
+    kept = [replace(cell, runs=tuple(r for r in cell.runs if r.result.seed in common)) for cell in (walks, paths)]
+    return kept[0], kept[1]
 
 
 def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
@@ -279,11 +333,10 @@ def _notes_on(cell: Cell) -> list[str]:
     if cell.why_not_expected:
         file = cell.first.expected.get("file", "the file")
         notes.append(f"{cell.label}: the expected result in {file} does not apply: {cell.why_not_expected}")
-    for key in ("commit", "torch", "numpy", "device"):
-        kinds = sorted({str(result.environment.get(key, "")) for result in cell.results})
+    for key in ENVIRONMENT_KEYS:
+        kinds = environments(cell.results, key)
         if len(kinds) > 1:
-            values = ", ".join(kind or "not recorded" for kind in kinds)
-            notes.append(f"{cell.label}: seeds differ in {key}: {values}")
+            notes.append(f"{cell.label}: seeds differ in {key}: {', '.join(kinds)}")
     if len(cell.runs) >= MIN_SEEDS and are_equal(list(cell.scores.values())):
         notes.append(
             f"{cell.label}: all {len(cell.runs)} seeds have the same test score; check that the seed affects the runs"

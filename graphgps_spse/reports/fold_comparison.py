@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from graphgps_spse.reports.cells import Cell, format_number
+from graphgps_spse.reports.cells import Cell, format_number, notes_on_environments
 from graphgps_spse.reports.folds import CrossValidation, cross_validations, fold_of
 from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, holm, paired_interval, paired_t_test, summarize
 
@@ -100,6 +100,8 @@ def compare_folds(cells: Sequence[Cell]) -> tuple[list[FoldPair], list[str]]:
         differences = {fold: theirs[fold].summary.mean - ours[fold].summary.mean for fold in same}
         if differences:
             pairs.append(FoldPair(first, second, differences))
+            groups = ([result for cell in whole.cells for result in cell.results] for whole in (first, second))
+            notes += notes_on_environments(first.label, next(groups), second.label, next(groups))
     tested = [pair.corrected_p for pair in pairs if pair.corrected_p is not None]
     adjusted = iter(holm(tested))
     return [replace(pair, holm_p=None if pair.corrected_p is None else next(adjusted)) for pair in pairs], notes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.folds import CrossValidation, combine_folds, fold_of
 from graphgps_spse.reports.paper import Column
+from graphgps_spse.results import WHOLE
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ def rank_on_validation(cells: Sequence[Cell]) -> list[Ranking]:
     """Return a ranking for each data set, metric, rule of folds and validation data.
 
     The folds of a cross-validation count as one cell. Cross-validations that lack a fold of another one come after all
-    others, because a missing fold may be a hard one; then come cells without a finite validation mean. Cells with equal
-    means keep their order.
+    others, because a missing fold may be a hard one, and so do cells that lack a seed where each seed has a split of
+    its own. Cells without a finite validation mean come last of each kind. Cells with equal means keep their order.
     """
     groups: dict[tuple[Column, str, tuple[str, int] | None], list[list[Cell | CrossValidation]]] = {}
     for cell in combine_folds(cells):
@@ -69,8 +70,10 @@ def _has_validation_of(first: Cell | CrossValidation, second: Cell | CrossValida
 
 
 def _folds_of(cell: Cell | CrossValidation) -> set[int | None]:
-    """Return the numbers of the finished folds."""
-    return {fold_of(one) for one in (cell.cells if isinstance(cell, CrossValidation) else (cell,))}
+    """Return the numbers of the finished folds; without folds, the seeds if each has a split of its own."""
+    if isinstance(cell, CrossValidation):
+        return {fold_of(one) for one in cell.cells}
+    return {result.seed for result in cell.results} if WHOLE in cell.first.fingerprints else {fold_of(cell)}
 
 
 def _order(cell: Cell | CrossValidation) -> tuple[bool, float]:
@@ -87,7 +90,8 @@ def _describe(ranking: Ranking) -> str:
     test = f"{best.format(best.summary)} on test" if "test" in best.first.splits else "test not evaluated"
     of = f"the best of {number} configurations" if number > 1 else "the only configuration"
     if left := len(ranking.cells) - number:
-        of += f" with these folds ({left} with other folds {'is' if left == 1 else 'are'} not compared)"
+        parts = "folds" if isinstance(best, CrossValidation) else "splits"
+        of += f" with these {parts} ({left} with other {parts} {'is' if left == 1 else 'are'} not compared)"
     return (
         f"{data}: {best.label} is {of}: {metric} {best.format(best.validation)} on validation, "
         f"{test} ({best.seeds}{'' if isinstance(best, CrossValidation) else ' seeds'})"

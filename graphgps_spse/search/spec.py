@@ -83,9 +83,9 @@ class SearchSpec:
         return load_config(self.config, [*self.words_of(values), NO_TEST])
 
     def identity(self) -> dict[str, Any]:
-        """Return what must be the same when the search continues: the experiment and the space, as plain types."""
+        """Return what must be the same when a search continues: experiment, seed and space, as plain types."""
         space = {p.name: {k: v for k, v in asdict(p).items() if k != "where"} for p in self.space}
-        return {"experiment": experiment_of(self.cfg.to_dict()), "space": space}
+        return {"experiment": experiment_of(self.cfg.to_dict()) | {"seed": self.cfg.seed}, "space": space}
 
 
 def read_search(path: Path, build: Callable[[Config], None], overrides: Sequence[str] = ()) -> SearchSpec:
@@ -110,8 +110,14 @@ def read_search(path: Path, build: Callable[[Config], None], overrides: Sequence
     if type(trials) is not int or trials < 1:
         raise ConfigError(f"{keys['trials'].where}: trials: {show(trials)} must be an integer of at least 1")
 
+    given = {word.partition("=")[0].strip() for word in words}
+
     def check_parameter(key: str, where: str) -> None:
         _check_key(key, where)
+        if key in given:
+            raise ConfigError(
+                f"{where}: space sets '{key}', and so does an override, here or on the command line; remove one"
+            )
         _check_comparable(key, where, cfg.metric_best)
 
     spec = SearchSpec(

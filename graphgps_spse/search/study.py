@@ -148,6 +148,7 @@ def _check_same(spec: SearchSpec, study: "optuna.Study") -> None:
     if found is None:
         study.set_user_attr(IDENTITY, identity)
         return
+    found["experiment"].setdefault("seed", spec.cfg.seed)  # studies of earlier versions do not hold it
     for part in identity:
         keys = sorted({*identity[part], *found[part]})
         differing = [key for key in keys if identity[part].get(key) != found[part].get(key)]

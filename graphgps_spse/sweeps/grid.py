@@ -62,6 +62,21 @@ def read_grid(node: Node, check_key: Callable[[str, str], None]) -> list[list[Po
     return axes
 
 
+def refuse_keys_set_twice(axes: Iterable[Sequence[Point]], words: Iterable[str], what: str) -> None:
+    """Raise ConfigError for a key of an axis that a key=value word or an earlier axis sets, since one value would win.
+
+    `what` names the axes in the message.
+    """
+    keys = (word.partition("=")[0].strip() for word in words)
+    given = dict.fromkeys(keys, "an override, here or on the command line")
+    for axis in axes:
+        settings = {setting.key: setting.where for setting in (axis[0] if axis else ())}
+        for key, where in settings.items():
+            if key in given:
+                raise ConfigError(f"{where}: {what} '{key}', and so does {given[key]}; remove one of the two")
+        given |= dict.fromkeys(settings, "the grid")
+
+
 def read_folds(node: Node) -> int:
     """Return the number of folds of a cross-validation. Raises ConfigError with file and line."""
     number = node.plain()

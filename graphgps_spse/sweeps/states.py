@@ -139,6 +139,8 @@ def _read_finished(run: PlannedRun, epochs: int) -> RunState:
         result = RunResult.read(run.run_dir / "result.json")
     except DataError as err:
         return RunState("failed", str(err), epochs)
+    if result.seed != run.seed:
+        return RunState("differs", f"the folder holds a copy of the run with seed {result.seed}; move it", epochs)
     wanted = json.loads(json.dumps(experiment_of(run.resolved())))  # with the types of a JSON record
     compared = {*wanted, *result.config} - left_to_data(run.resolved())
     keys = sorted(key for key in compared if wanted.get(key) != result.config.get(key))

@@ -17,7 +17,18 @@ from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.files import refuse_in_file
 from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean, show
-from graphgps_spse.sweeps.grid import FOLD, FOLDS, Point, build_fold_axis, name_point, read_folds, read_grid, read_items
+from graphgps_spse.sweeps.grid import (
+    FOLD,
+    FOLDS,
+    SPLIT_MODE,
+    Point,
+    build_fold_axis,
+    name_point,
+    read_folds,
+    read_grid,
+    read_items,
+    refuse_keys_set_twice,
+)
 from graphgps_spse.sweeps.launch import LaunchTask, main_command
 
 log = logging.getLogger(__name__)
@@ -155,6 +166,7 @@ def _read(
     seeds = range(num_seeds) if num_seeds is not None else seeds
     words = [*(read_overrides(keys["overrides"], check_key_of_sweep) if "overrides" in keys else []), *overrides]
     axes = read_grid(keys["grid"], check_key_of_sweep) if "grid" in keys else []
+    refuse_keys_set_twice(axes, words, "grid sets")
     num_folds = read_folds(keys["folds"]) if "folds" in keys else 1
     configs = list(_read_configs(path, keys["configs"]))
     factors = {"configurations": (len(configs), "configs"), "grid points": (prod(map(len, axes)), "grid")}
@@ -202,21 +214,40 @@ def _combine(
     if folds is not None:
         dataset, number = load_config(config, words).dataset, read_folds(folds)
         try:
-            every.append(build_fold_axis(number, dataset.format, dataset.split_mode, folds.where))
-            if dataset.split_mode == "file" and Path(dataset.split_file).is_file():  # else the runs tell
-                _check_folds(Path(dataset.split_file), dataset.name, number)
+            axis = build_fold_axis(number, dataset.format, dataset.split_mode, folds.where)
+            _check_folds(dataset, number)
         except ConfigError as err:
             raise ConfigError(f"{folds.where}: folds: {config}: {err}") from err
+        without_rule = [word for word in words if word.partition("=")[0].strip() != SPLIT_MODE]  # the axis keeps it
+        refuse_keys_set_twice([*axes, axis], without_rule, "folds sets")
+        every.append(axis)
     return list(itertools.product(*every))
 
 
-def _check_folds(file: Path, name: str, number: int) -> None:
-    """Raise ConfigError unless a file of published splits has so many folds for a data set."""
+def _check_folds(dataset: Config, number: int) -> None:
+    """Raise ConfigError unless the file that divides a data set has `number` folds. If it is absent, the runs tell."""
+    from graphgps_spse.data.smiles_file import count_cells
     from graphgps_spse.data.split_file import count_folds
 
-    found = count_folds(file, name)
-    if found != number:
-        raise ConfigError(f"{number}, but {file} has {found} folds for {name}; write folds: {found}")
+    smiles = dataset.smiles
+    if dataset.format == "smiles":
+        if smiles.split != "column" or not Path(smiles.file).is_file():
+            return
+        cells = count_cells(Path(smiles.file), smiles.split_column)
+        present, wanted = {*cells} - {""}, {*map(str, range(number))}  # rows without a fold may be skipped
+        if present != wanted:
+            odd = ", ".join(f"'{cell[:40]}'" for cell in sorted(present - wanted)[:3])
+            missing = ", ".join(sorted(wanted - present, key=int)[:3])
+            problem = f"holds {odd}" if odd else f"has no row of fold {missing}"
+            raise ConfigError(
+                f"{number}, but column '{smiles.split_column}' of {smiles.file} {problem}; it must hold the folds 0 to "
+                f"{number - 1}, or set dataset.smiles.split to random or scaffold"
+            )
+    elif dataset.split_mode == "file" and Path(dataset.split_file).is_file():
+        found = count_folds(Path(dataset.split_file), dataset.name)
+        if found != number:
+            file = dataset.split_file
+            raise ConfigError(f"{number}, but {file} has {found} folds for {dataset.name}; write folds: {found}")
 
 
 def _find_cause(config: Path, words: Sequence[str], combination: Sequence[Point]) -> str:

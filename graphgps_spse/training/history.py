@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-WALL_TIME_KEYS = ("time_epoch", "time_iter", "eta", "graphs_per_second")
-"""Values that differ between equal runs. All other values of a record are equal to the last bit on one CPU."""
-
 
 @dataclass(frozen=True)
 class EpochRecord:

@@ -119,10 +119,11 @@ class WandB(Logger):
         """Write the summary."""
         if self._run is None:
             return
-        best = {f"best_{split}_perf": values[self.info.metric] for split, values in result.metrics.items()}
-        if self.info.reported_metric != self.info.metric:
-            names = (f"best_{split}_{self.info.reported_metric}" for split in result.metrics)
-            best |= dict(zip(names, (values[self.info.reported_metric] for values in result.metrics.values())))
+        best = {f"best_{split}_perf": values[self.info.reported_metric] for split, values in result.metrics.items()}
+        if self.info.metric != self.info.reported_metric:  # what has selected the epoch
+            best |= {
+                f"best_{split}_{self.info.metric}": values[self.info.metric] for split, values in result.metrics.items()
+            }
         times = {"full_epoch_time_avg": result.seconds / result.epochs, "full_epoch_time_sum": result.seconds}
         self._attempt(self._run.summary.update, best | times | {"best_epoch": result.best_epoch})
 

@@ -1,6 +1,7 @@
 """The training loop: what an epoch does, in order."""
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -245,8 +246,8 @@ class Trainer(TrainingState):
             self._stop_if_asked()
 
     def _is_best(self, value: float) -> bool:
-        if self.best is None:
-            return True
+        if self.best is None or math.isnan(self.best.value):  # a metric that was undefined in the first epochs
+            return self.best is None or not math.isnan(value)
         return value < self.best.value if self.task.direction == "min" else value > self.best.value
 
     def _stop_if_asked(self) -> None:

@@ -234,3 +234,59 @@ def test_seeds_of_different_code_are_noted(tmp_path):
     notes = report_of(tmp_path).notes
     assert any("seeds differ in commit: a, b+changes" in note for note in notes)
     assert any("uncommitted changes" in note for note in notes)
+
+
+def test_a_pair_of_different_code_and_devices_is_noted(tmp_path):
+    """Each cell by itself is of one version."""
+    for scores, name, encoding, environment in (
+        (WALKS, "zinc-RWSE", "RRWP", {"commit": "a", "torch": "2.13.0", "device": "cpu"}),
+        (PATHS, "zinc-SPSE", "SPSE", {"commit": "a", "torch": "2.11.0", "device": "H100"}),
+    ):
+        write_cell(tmp_path, scores, name=name, encoding=encoding, environment=environment)
+    report = report_of(tmp_path)
+    assert len(report.pairs) == 1
+    found = [note for note in report.notes if note.startswith("zinc-RWSE and zinc-SPSE differ in")]
+    assert [note.partition("differ in ")[2] for note in found] == ["torch: 2.13.0 / 2.11.0", "device: cpu / H100"]
+
+
+def test_copies_of_results_are_compared_once(tmp_path):
+    """A backup below the folder, and a part of it; one more test in Holm's family would double the p-value."""
+    walks, paths = ({"config": {"gt.layers": 2, "posenc_SPSE.enable": on}} for on in (False, True))
+    for folder, count in (("r/a", 3), ("r/backup", 3), ("r/old", 2)):
+        write_cell(tmp_path / folder, WALKS[:count], name="zinc-RWSE", encoding="RRWP", **walks)
+        write_cell(tmp_path / folder, PATHS[:count], name="zinc-SPSE", **paths)
+    report = report_of(tmp_path / "r")
+    (pair,) = report.pairs
+    assert (pair.walks.label, pair.paths.label) == ("a/zinc-RWSE", "a/zinc-SPSE")
+    assert pair.holm_p == pair.comparison.student_p == pytest.approx(stats.ttest_ind(WALKS, PATHS).pvalue)
+    left_out = [note for note in report.notes if "holds the same runs as a/zinc-SPSE and is left out" in note]
+    assert len(left_out) == 2
+    write_cell(tmp_path / "r/again", [0.19, 0.23, 0.2], name="zinc-SPSE", **paths)
+    assert "again/zinc-SPSE" in [cell.label for cell in report_of(tmp_path / "r").cells], "other scores"
+
+
+def test_seeds_with_a_split_of_their_own_are_compared_on_common_splits(tmp_path):
+    """Path counts are never better on a split that both have, but lack the hard ones."""
+    hard = [0.2, 1.0, 1.1, 1.0, 1.2, 0.9, 1.0, 1.1, 1.0, 1.0]
+    for name, encoding, scores in (
+        ("q-RWSE", "RRWP", dict(enumerate(hard))),
+        ("q-SPSE", "SPSE", {0: 0.2, 5: 0.95, 7: 1.17}),
+    ):
+        for seed, score in scores.items():
+            prints = {"all": "w", "train": f"t{seed}"}
+            write_run(tmp_path, record(score, seed, name=name, encoding=encoding, fingerprints=prints))
+    report = report_of(tmp_path)
+    (pair,) = report.pairs
+    assert pair.comparison.difference == pytest.approx(0.04) == pair.validation_difference
+    assert pair.gain is False and pair.comparison.n == (3, 3)
+    assert "q-SPSE and q-RWSE are compared on their common splits, of seeds 0, 5, 7" in report.notes
+
+
+def test_cells_without_a_common_split_are_not_compared(tmp_path):
+    for name, encoding, seeds in (("q-RWSE", "RRWP", range(3)), ("q-SPSE", "SPSE", range(3, 6))):
+        for seed in seeds:
+            prints = {"all": "w", "train": f"t{seed}"}
+            write_run(tmp_path, record(0.1 * seed, seed, name=name, encoding=encoding, fingerprints=prints))
+    report = report_of(tmp_path)
+    assert not report.pairs
+    assert "q-SPSE and q-RWSE are not compared, because they have no split in common" in report.notes

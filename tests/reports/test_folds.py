@@ -109,6 +109,15 @@ def test_configurations_on_the_same_folds_are_tested_with_the_correction_of_nade
     assert float(row["corrected_p"]) == pair.corrected_p and json.loads(row["differences"])["3"] == pytest.approx(-0.3)
 
 
+def test_a_copy_of_a_cross_validation_is_no_further_test(tmp_path):
+    for root in ("r/a", "r/b"):
+        for fold, scores in enumerate(([0.1, 0.3], [0.4, 0.4], [0.6, 0.6])):
+            write_fold(tmp_path / root, "x", fold, scores)
+            write_fold(tmp_path / root, "y", fold, [score + 0.1 * fold for score in scores], **{"gt.layers": 2})
+    (pair,) = build_report(collect_runs(tmp_path / "r")).fold_pairs
+    assert (pair.first.label, pair.second.label) == ("a/x", "a/y")
+
+
 def test_folds_of_other_data_are_not_compared(report, tmp_path):
     (pair,) = report.fold_pairs  # a has three folds, b two
     assert sorted(pair.differences) == [0, 1] and pair.corrected_p is None and "fewer than 3" in pair.verdict

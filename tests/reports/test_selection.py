@@ -45,6 +45,17 @@ def test_what_has_no_validation_score_is_never_chosen():
     assert describe_best(cells[1:])[0].startswith("ZINC: sound is the only configuration: ")
 
 
+def test_a_lucky_split_is_not_the_best_configuration(tmp_path, capsys):
+    """Each seed has a split of its own, and one configuration was only run on the easiest one."""
+    for name, scores in (("m-a", [0.2, 1.0, 1.1, 0.9]), ("m-b", [0.25]), ("m-c", [0.3, 1.1, 1.2, 1.0])):
+        for seed, score in enumerate(scores):
+            prints = {"all": "w", **{split: f"{split}{seed}" for split in ("train", "val", "test")}}
+            write_run(tmp_path, record(score, seed, name=name, dataset="my", fingerprints=prints))
+    assert load_script("report").main([str(tmp_path), "--select", "val"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("my: m-a is the best of 2 configurations with these splits (1 with other splits is not ")
+
+
 def test_scores_on_other_validation_data_are_not_ranked(tmp_path, capsys):
     """Runs of the same data set by name, before and after its file was replaced."""
     for name, score, digest in (("m-a", 0.5, "old"), ("m-b", 0.4, "new"), ("m-c", 0.3, "new")):

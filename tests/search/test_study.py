@@ -7,7 +7,7 @@ import pytest
 
 from graphgps_spse import extras
 from graphgps_spse.errors import ConfigError, LaunchError, MissingLibraryError
-from graphgps_spse.search.study import build_sampler, load_optuna
+from graphgps_spse.search.study import IDENTITY, build_sampler, load_optuna
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,23 @@ def test_a_search_goes_on_with_the_same_space_alone(played):
         played(space={"optim.base_lr": {"low": 1e-4, "high": 1e-2, "log": True}, "gt.layers": {"low": 1, "high": 5}})
     with pytest.raises(ConfigError, match="with another experiment: optim.max_epoch is 3 there and 2 here"):
         played(overrides=["optim.max_epoch=2"])
+    path = Path("tiny.yaml")
+    path.write_text(f"{path.read_text()}seed: 9\n")
+    with pytest.raises(ConfigError, match="with another experiment: seed is 9 there|seed is 0 there and 9 here"):
+        played()
+
+
+def test_a_search_of_an_earlier_version_goes_on_without_its_seed(played):
+    study = played().study
+    found = study.user_attrs[IDENTITY]
+    del found["experiment"]["seed"]
+    study.set_user_attr(IDENTITY, found)
+    played()
+
+
+def test_the_space_does_not_replace_an_override(played):
+    with pytest.raises(ConfigError, match=r"s.yaml:\d+: space sets 'gt.layers', and so does an override"):
+        played(overrides=["gt.layers=3"])
 
 
 def test_a_search_goes_on_with_the_same_data_alone(played):

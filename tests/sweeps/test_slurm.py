@@ -18,6 +18,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, LaunchError, RunDirError
 from graphgps_spse.files import try_lock
 from graphgps_spse.fill_store import fill_store
+from graphgps_spse.results import WALL_TIME_KEYS
 from graphgps_spse.run import run_seeds
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.sweeps import slurm
@@ -31,7 +32,6 @@ from graphgps_spse.sweeps.slurm import (
     submit,
 )
 from graphgps_spse.sweeps.states import ask_live_jobs
-from graphgps_spse.training.history import WALL_TIME_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = {

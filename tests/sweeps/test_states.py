@@ -157,6 +157,12 @@ def test_queued_is_what_slurm_knows(runs):
     assert read_state(run, live_jobs={"12_3"}).kind == "queued"  # requeued
 
 
+def test_a_copied_run_is_not_this_run(runs):
+    finish(runs[1], seed=runs[0].seed)
+    state = read_state(runs[1])
+    assert state.kind == "differs" and "holds a copy of the run with seed 0" in state.detail
+
+
 def test_another_configuration_is_not_this_run(runs):
     begin(runs[0], num_threads=7)  # how, not what
     assert read_state(runs[0]).kind == "interrupted"

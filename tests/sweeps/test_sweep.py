@@ -76,6 +76,42 @@ def test_folds_are_one_more_axis(lab):
         read_sweep(sweep(lab, "configs: [../A/x.yaml]\nfolds: 3\n"))
 
 
+def test_the_grid_does_not_replace_a_word_of_the_command_line(lab):
+    path = sweep(lab, "configs: [../A/x.yaml]\ngrid:\n  gt.layers, optim.max_epoch: [[2, 3]]\n")
+    with pytest.raises(ConfigError, match=r"s.yaml:3: grid sets 'optim.max_epoch', and so does an override"):
+        read_sweep(path, overrides=["optim.max_epoch=7"])
+
+
+def test_folds_replace_no_value_of_the_grid_or_of_an_override(lab):
+    (lab / "configs/A/t.yaml").write_text("dataset: {format: PyG-TUDataset, name: MUTAG}\n")
+    text = "configs: [../A/t.yaml]\nfolds: 5\n"
+    with pytest.raises(ConfigError, match=r"s.yaml:2: folds sets 'dataset.split_mode', and so does the grid"):
+        read_sweep(sweep(lab, f"{text}grid: {{dataset.split_mode: [cv-kfold-5]}}\n"))
+    with pytest.raises(ConfigError, match=r"s.yaml:2: folds sets 'dataset.split_index', and so does an override"):
+        read_sweep(sweep(lab, text), overrides=["dataset.split_index=2"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        (["train", "val", "test"], "5, but column 'split' of .*m.csv holds 'test', 'train', 'val'; .* folds 0 to 4"),
+        (map(str, range(10)), "5, but column 'split' of .*m.csv holds '5', '6', '7'; it must hold the folds 0 to 4"),
+        (["0", "1", "2", "4", ""], "5, but column 'split' of .*m.csv has no row of fold 3"),
+        (["4", "3", "2", "1", "0", ""], ""),
+    ],
+)
+def test_folds_of_a_column_are_those_of_the_file(lab, cells, problem):
+    smiles = f"file: {lab / 'm.csv'}, smiles_column: s, target_columns: [y], split: column"
+    (lab / "configs/A/m.yaml").write_text(f"dataset: {{format: smiles, smiles: {{{smiles}}}}}\n")
+    (lab / "m.csv").write_text("\n".join(["s,y,split", *(f"C,1,{cell}" for cell in cells)]) + "\n")
+    path = sweep(lab, "configs: [../A/m.yaml]\nfolds: 5\n")
+    if not problem:
+        assert len(read_sweep(path)) == 5
+        return
+    with pytest.raises(ConfigError, match=f"s.yaml:2: folds: configs/A/m.yaml: {problem}"):
+        read_sweep(path)
+
+
 def test_folds_of_public_data_follow_the_split_rule(lab):
     config = lab / "configs/A/t.yaml"
     config.write_text("dataset: {format: PyG-TUDataset, name: MUTAG}\n")
@@ -224,6 +260,10 @@ def test_included_sweeps_keep_their_own_folder(lab):
         (
             "configs: [../A/x.yaml]\ngrid:\n  optim.base_lr: [1e-3, 2e-3, 0.001]\n",
             ["s.yaml:3", "'base_lr1e-3' and 'base_lr0.001' are the same run of configs/A/x.yaml"],
+        ),
+        (
+            "configs: [../A/x.yaml]\noverrides: [optim.max_epoch=7]\ngrid:\n  optim.max_epoch: [2, 3]\n",
+            ["s.yaml:4", "grid sets 'optim.max_epoch', and so does an override"],
         ),
         ("configs: [../A/x.yaml]\nseeds: 0\n", ["s.yaml:2", "must be a positive number"]),
         ("configs: [../A/x.yaml]\nseeds: [a]\n", ["s.yaml:2", "seeds"]),

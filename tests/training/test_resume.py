@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -15,8 +16,8 @@ from tiny_run import TinyModel, assert_same_state, make_trainer, mortal_trainer,
 
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import CheckpointError, DivergedError, LoaderError, StoppedError
+from graphgps_spse.results import WALL_TIME_KEYS
 from graphgps_spse.training.checkpoint import BEST, LATEST, PREVIOUS, CheckpointStore, read_verified
-from graphgps_spse.training.history import WALL_TIME_KEYS
 from graphgps_spse.training.loggers import Logger, StatsFiles
 from graphgps_spse.training.tasks import Regression
 
@@ -186,6 +187,31 @@ def test_the_best_epoch_before_the_stop_is_remembered(tmp_path):
         stopped.fit()
     assert make_trainer(tmp_path / "stopped", task=GreatestError(spec())).fit().best_epoch == 0
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+
+class LateCorrelation(Regression):
+    """Its metric is undefined in the first two epochs, and falls after that."""
+
+    direction = "max"
+
+    def new_metrics(self, device):
+        metrics = super().new_metrics(device)
+        compute, computed = metrics.compute, self.__dict__.setdefault("computed", [])
+
+        def compute_late(*arguments):
+            computed.append(compute(*arguments))
+            return computed[-1] | {self.metric: math.nan if len(computed) <= 6 else 1 / len(computed)}
+
+        metrics.compute = compute_late
+        return metrics
+
+
+def test_an_undefined_score_is_never_better_than_a_number(tmp_path):
+    trainer = make_trainer(tmp_path, task=LateCorrelation(spec()))
+    result = trainer.fit()
+    scores = [record.splits["val"]["mae"] for record in trainer.history]
+    assert [math.isnan(score) for score in scores] == [True, True, False, False]
+    assert result.best_epoch == 2 and trainer.best.value == scores[2] > scores[3]
 
 
 class SignalAfterEpoch(Logger):

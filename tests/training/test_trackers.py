@@ -85,6 +85,18 @@ def test_wandb_reads_back_what_was_logged(tmp_path):
     assert of_type(written, "exit")[0].get("exit_code", 0) == 0
 
 
+def test_the_score_of_a_run_is_the_metric_whose_mean_its_aggregate_shows(tmp_path):
+    """Also where another metric has selected the epoch."""
+    logger = wandb_logger(tmp_path, metric="loss", reported_metric="mae")
+    logger.start([])
+    logger.epoch(record(0))
+    logger.finish(FitResult.of([record(0)]))
+    logger.close("finished")
+    final, values = summary(inspect(tmp_path)[0]), record(0).splits["test"]
+    assert values["mae"] != values["loss"]
+    assert (final["best_test_perf"], final["best_test_loss"]) == (values["mae"], values["loss"])
+
+
 def test_wandb_goes_on_under_the_same_id_with_the_whole_history(tmp_path):
     """A run killed offline leaves an incomplete file; the file of its successor is complete."""
     for start in ([], [record(0), record(1)]):
