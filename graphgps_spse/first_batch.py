@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.errors import ConfigError, short_message
 from graphgps_spse.memory import is_shortage
+from graphgps_spse.ops.dispatch import choose
 from graphgps_spse.ops.triton_launch import launch_errors
+from graphgps_spse.registry import edge_encoders
 from graphgps_spse.training.evaluation import forward_batch
 from graphgps_spse.training.processes import OneProcess
 
@@ -31,11 +33,30 @@ TOLERANCE = {"off": 0.01, "bf16": 0.1, "fp16": 0.1}
 """Relative error that is right in any case, by `train.amp`."""
 MARGIN = 10.0
 """Error of the kernels that is right beyond that, in units of that of PyTorch alone."""
+_ROWS = 1 << 22  # of features that are checked at a time
 OF_WEIGHT = "gradient of "
 """Begin of the names of the gradients of single weights."""
 LEAST_SHARE = 1e-4
 """The error of the gradient of one weight is in units of that gradient, or of this share of all of them if that is
 more: some gradients are 0 but for rounding."""
+
+
+def _batch_to_compare(
+    model: nn.Module, graphs: GraphDataset, numbers: list[int], device: torch.device
+) -> GraphBatch | None:
+    """Return a batch of a few graphs on `device`; None where the model has no kernels there, or is not to use them."""
+    if device.type == "cpu" or not _kernels_of(model) - {"plain"}:
+        return None
+    check_categories(model, graphs)
+    return graphs.batch(few_graphs(graphs, numbers)).to(device)
+
+
+@runtime_checkable
+class ChecksValues(Protocol):
+    """An encoder of features that checks their values on the CPU."""
+
+    def check_values(self, x_NF: Tensor) -> None:
+        """Raise DataError for a value without a vector."""
 
 
 def check_first_batch(
@@ -55,8 +76,7 @@ def check_first_batch(
     are. On the CPU, and where `train.kernels` is plain, nothing is compared. All `processes` of a run compare the same
     graphs, each on its device. If the kernels are wrong in one process, all go on without them.
     """
-    batch = _batch_to_compare(model, graphs, numbers, device)
-    return {} if batch is None else _keep_right_kernels(model, batch, loss, device, amp, processes or OneProcess())
+    return _check(model, graphs, numbers, loss, device, amp, processes or OneProcess())
 
 
 def check_first_predictions(
@@ -66,23 +86,27 @@ def check_first_predictions(
 
     The GPU need not be that of training, where the kernels were compared.
     """
-    batch = _batch_to_compare(model, graphs, numbers, device)
-    return {} if batch is None else _keep_right_kernels(model, batch, None, device, amp, OneProcess())
+    return _check(model, graphs, numbers, None, device, amp, OneProcess())
 
 
-def _batch_to_compare(
-    model: nn.Module, graphs: GraphDataset, numbers: list[int], device: torch.device
-) -> GraphBatch | None:
-    """Return a batch of a few graphs on `device`; None where the model has no kernels there, or is not to use them."""
-    if device.type == "cpu" or not _kernels_of(model) - {"plain"}:
-        return None
-    return graphs.batch(few_graphs(graphs, numbers)).to(device)
-
-
-def _keep_right_kernels(
-    model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, amp: str, processes: OneProcess
+def _check(
+    model: nn.Module,
+    graphs: GraphDataset,
+    numbers: list[int],
+    loss: Loss | None,
+    device: torch.device,
+    amp: str,
+    processes: OneProcess,
 ) -> dict[str, Any]:
-    """Compare, switch the model to PyTorch alone where the kernels are wrong or fail, and return a record."""
+    """Compare, switch the model to PyTorch alone where the kernels are wrong or fail, and return a record.
+
+    The record is empty on the CPU, and where the model has no kernels or is not to use them.
+    """
+    batch = _batch_to_compare(model, graphs, numbers, device)
+    if batch is None:
+        return {}
+    if not _uses_kernels(model):
+        return {"kernels": "plain", "reason": "no layer of the model has kernels that can run here"}
     own = _compared(model, batch, loss, device, amp)
     record = next((one for one in processes.gather(own) if one["kernels"] == "plain"), own)
     if record["kernels"] == "fused":
@@ -98,7 +122,11 @@ def _keep_right_kernels(
 
 
 def _compared(model: nn.Module, batch: GraphBatch, loss: Loss | None, device: torch.device, amp: str) -> dict[str, Any]:
-    """Return which kernels to use in this process, the errors, and the reason for PyTorch alone."""
+    """Return which kernels to use in this process, the errors, and the reason for PyTorch alone.
+
+    PyTorch alone in float64 needs several times the memory of the kernels. A shortage here does not end a run whose
+    steps may fit.
+    """
     try:
         errors = compare(model, batch, loss, device, amp=amp)
         right = are_right(errors, amp)
@@ -106,9 +134,11 @@ def _compared(model: nn.Module, batch: GraphBatch, loss: Loss | None, device: to
             compute_with_dropout(model, batch, loss, device, amp)
     except launch_errors() as err:
         if is_shortage(err):
-            raise
+            reason = f"the kernels were not compared: {short_message(err)}"
+            log.warning("%s", reason)
+            return {"kernels": "fused", "reason": reason}
         reason = describe_failure(err, device)
-        if not _works(device):
+        if not works(device):
             raise ConfigError(
                 f"{reason}. This process cannot use the GPU any more; repeat the command with train.kernels=plain"
             ) from err
@@ -119,7 +149,7 @@ def _compared(model: nn.Module, batch: GraphBatch, loss: Loss | None, device: to
     return {"kernels": "plain", "reason": reason, "errors": errors}
 
 
-def _works(device: torch.device) -> bool:
+def works(device: torch.device) -> bool:
     """Return whether the device can still be used. After some errors of a kernel, a process cannot use CUDA again."""
     try:
         if device.type == "cuda":
@@ -127,6 +157,25 @@ def _works(device: torch.device) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def check_categories(model: nn.Module, graphs: GraphDataset) -> None:
+    """Raise DataError for a node or edge feature that an encoder of the model has no vector for.
+
+    On a GPU, such a value ends the process with an error that names neither the value nor the column.
+    """
+    for module in model.modules():
+        values = graphs.edge_attr_EF if type(module).__name__ in edge_encoders.names() else graphs.x_NF
+        if not isinstance(module, ChecksValues) or values is None or not values.numel():
+            continue
+        for first in range(0, len(values), _ROWS):
+            module.check_values(values[first : first + _ROWS].cpu())
+
+
+def _uses_kernels(model: nn.Module) -> bool:
+    """Return whether a layer computes with kernels of its device, and not with PyTorch alone."""
+    uses = [getattr(module, "kernel_use")() for module in model.modules() if hasattr(module, "kernel_use")]  # noqa: B009
+    return any(choose(operation, kernels, like) is not operation for operation, kernels, like, _ in uses)
 
 
 def _kernels_of(model: nn.Module) -> set[Any]:

@@ -16,7 +16,8 @@ import torch
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
-from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure
+from graphgps_spse.errors import short_message
+from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure, works
 from graphgps_spse.gpu_kernels_on_cpu import compile_all, interpret, take_step_without_values, why_no_triton
 from graphgps_spse.human_readable import as_size
 from graphgps_spse.memory import is_shortage
@@ -59,11 +60,16 @@ def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) ->
     triton = "installed" if find_spec("triton") else "missing"
     report.environment |= {"cuda": torch.version.cuda or "", "triton": triton}
     yield f"device: {report.environment['device']}, torch {torch.__version__}, Triton {triton}"
+    if device.type == "cuda" and (reason := why_no_triton()):
+        report.failures.append(f"there are no kernels to check: {reason}")
     for file in files:
         row = check_configuration(load_config(file), device)
         report.rows.append({"configuration": f"{file.parent.name}/{file.name}"} | row)
         report.failures += [f"{file.parent.name}/{file.name}: {words}" for words in row["wrong"]]
         yield describe_row(report.rows[-1])
+        if row["wrong"] and not works(device):
+            report.failures.append("this process cannot use the GPU any more, so the other configurations are left out")
+            break
     if device.type == "cpu":
         yield from _without_gpu(files, report)
     yield from (f"wrong: {words}" for words in report.failures)
@@ -76,18 +82,18 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
     seed_all(0)
     parts = build_parts(cfg)
     keep_roots_from_zero(parts.model)
-    parts.model.to(device)
     row: dict[str, Any] = {"errors": {}, "wrong": []}
     try:
+        parts.model.to(device)
         row["wrong"] += _compare_steps(parts, device, row)
         row["wrong"] += _compare_trainings(parts, cfg, device, row)
         if device.type == "cuda":
             timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level], device)
             row |= {kernels: measure(parts, timed, kernels) for kernels in ("auto", "plain")}
     except launch_errors() as err:
-        if is_shortage(err):
-            raise
-        row["wrong"].append(describe_failure(err, device))
+        # A shortage is a finding, too: what is known of the other configurations is worth having.
+        failure = f"not enough memory: {short_message(err)}" if is_shortage(err) else describe_failure(err, device)
+        row["wrong"].append(failure)
     return row
 
 

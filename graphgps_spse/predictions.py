@@ -80,10 +80,10 @@ class TrainedRun:
         out, channels = torch.empty(int(row_ptr[-1]), self.parts.task.dim_out), ConstantChannelGuard(self.parts.model)
         for batch in loaders[graphs.split].epoch(0):
             assert batch is not None, "only one of several processes may get no graphs"
+            rows = flat_rows(row_ptr, batch.index_B.cpu())
             batch = batch.to(self.device, non_blocking=True)
             channels.watch(batch)
-            pred = forward_batch(self.parts.model, batch, self.device, amp)
-            out[flat_rows(row_ptr, batch.index_B)] = pred.cpu()
+            out[rows] = forward_batch(self.parts.model, batch, self.device, amp).cpu()
         channels.warn("these graphs")
         return out
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphgps_spse.byte_copies import copy_bytes
 from graphgps_spse.jit import kernel
+from graphgps_spse.transfer import to_device
 
 
 class RowRuns:
@@ -59,7 +60,7 @@ class RowRuns:
         """Return the value of each run for each of its rows, [rows of all runs], on `device`."""
         if device.type == "cpu":
             return torch.from_numpy(np.repeat(values_B, self.count_B))
-        both = torch.from_numpy(np.stack([values_B, self.count_B])).to(device, non_blocking=True)
+        both = to_device(np.stack([values_B, self.count_B]), device)
         return both[0].repeat_interleave(both[1], output_size=self.total)
 
     def rows(self, device: torch.device) -> Tensor:

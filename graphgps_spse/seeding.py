@@ -39,21 +39,30 @@ def seed_worker(worker_id: int) -> None:
 def capture_rng() -> dict[str, Any]:
     """Return the state of all global generators as plain types and tensors, for torch.load(weights_only=True)."""
     version, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    has_cuda = torch.cuda.is_available()
     return {
         "random": random.getstate(),
         "numpy": [str(version), np.asarray(keys).tolist(), int(position), int(has_gauss), float(gauss)],
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "cuda": torch.cuda.get_rng_state_all() if has_cuda else [],
+        "cuda_device": torch.cuda.current_device() if has_cuda else -1,
     }
 
 
 def restore_rng(state: dict[str, Any]) -> None:
-    """Restore a state returned by `capture_rng`. Devices that do not exist are skipped."""
+    """Restore a state returned by `capture_rng`. Devices that do not exist are skipped.
+
+    The current device gets the state of the device that was current then: a run may go on on another GPU.
+    """
     version, internal, gauss = state["random"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
-    num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for device, saved in zip(range(num_devices), state["cuda"]):  # a run may be resumed on a machine with fewer devices
+    if not torch.cuda.is_available():
+        return
+    for device, saved in zip(range(torch.cuda.device_count()), state["cuda"]):  # there may be fewer devices now
         torch.cuda.set_rng_state(saved.cpu(), device)
+    used = state.get("cuda_device", -1)  # absent in checkpoints of earlier versions
+    if used >= 0:
+        torch.cuda.set_rng_state(state["cuda"][used].cpu(), torch.cuda.current_device())

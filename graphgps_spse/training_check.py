@@ -38,12 +38,14 @@ def compare_losses(parts: Parts, device: torch.device) -> float:
 def _losses(parts: Parts, device: torch.device, kernels: str) -> Tensor:
     """Return the loss of each step, [STEPS] on the CPU."""
     batch = random_batch(parts, SIZES, device).cast(torch.float64)
-    model, losses = deepcopy(parts.model).to(device).double(), []
+    # Copied together: the task's target scale is a part of the model.
+    (model, task), losses = deepcopy((parts.model, parts.task)), []
+    model.to(device).double()
     with without_dropout(model, kernels, norms_train=True):
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
         for _ in range(STEPS):
             optimizer.zero_grad()
-            loss = parts.task.loss(model(batch), batch.y)
+            loss = task.loss(model(batch), batch.y)
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())
@@ -58,13 +60,14 @@ def error_with_dropout(parts: Parts, device: torch.device) -> float:
     the gradient of the weight, where some wrong gradients agree, plus a random direction. NaN where a loss is NaN.
     """
     batch = random_batch(parts, SIZES, device).cast(torch.float64)
-    model = deepcopy(parts.model).to(device).double().train()
+    model, task = deepcopy((parts.model, parts.task))
+    model.to(device).double().train()
     modules = [module for module in model.modules() if hasattr(module, "kernels")]
     weights = list(dict.fromkeys(p for part in modules or [model] for p in part.parameters() if p.requires_grad))
 
     def loss() -> Tensor:
         seed_all(1)
-        return parts.task.loss(model(batch), batch.y)
+        return task.loss(model(batch), batch.y)
 
     gradients = torch.autograd.grad(loss(), weights, materialize_grads=True)
     directions = [_unit(gradient) + _unit(torch.randn_like(gradient)) for gradient in gradients]
@@ -98,11 +101,12 @@ def resumes_with_equal_bits(parts: Parts, cfg: Any, device: torch.device) -> boo
             seed_all(2)
             run_dir = Path(folder) / name
             run_dir.mkdir(exist_ok=True)
-            model = deepcopy(parts.model).to(device)
+            model, task = deepcopy((parts.model, parts.task))
+            model.to(device)
             optimizer = build_optimizer(cfg, model.parameters())
             trainer = Trainer(
                 model=model,
-                task=parts.task,
+                task=task,
                 optimizer=optimizer,
                 scheduler=build_scheduler(cfg, optimizer),
                 loaders={n: GraphLoader(g, batch_size=4, seed=0, shuffle=n == "train") for n, g in splits.items()},

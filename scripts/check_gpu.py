@@ -48,11 +48,13 @@ def main(words: Sequence[str] | None = None) -> int:
 
         files = arguments.cfg or [file for pattern in SHIPPED for file in sorted(CONFIGS.glob(pattern))]
         report = GpuReport({})
-        with stop_at_once():
-            for line in check_gpu(files, pick_device(arguments.accelerator), report):
-                print(line, flush=True)
-        if arguments.out is not None:
-            write_json(arguments.out, report.as_record())
+        try:
+            with stop_at_once():
+                for line in check_gpu(files, pick_device(arguments.accelerator), report):
+                    print(line, flush=True)
+        finally:  # what was found before an error or a signal is worth having
+            if arguments.out is not None and report.rows:
+                write_json(arguments.out, report.as_record())
         return int(bool(report.failures))
 
     return run_command(work, level=logging.WARNING, line="warning: %(message)s")

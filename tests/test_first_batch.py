@@ -1,6 +1,7 @@
 """Kernels against PyTorch alone on the first batch of a run."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CalledProcessError
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from model_graphs import SIZES, random_graphs
 from test_every_model import CASES
 
 from graphgps_spse import first_batch
-from graphgps_spse.errors import ConfigError
+from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.first_batch import (
     MAX_PAIRS,
     are_right,
@@ -24,6 +25,7 @@ from graphgps_spse.first_batch import (
     compare,
     few_graphs,
 )
+from graphgps_spse.ops import triton_launch
 from graphgps_spse.ops.dispatch import kernels_for
 from graphgps_spse.ops.grit_pairs import cpu as grit_cpu
 from graphgps_spse.training.processes import OneProcess
@@ -208,6 +210,45 @@ def test_a_gpu_that_cannot_be_used_any_more_ends_the_run(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", fail)
     with pytest.raises(ConfigError, match=r"on cuda:0: .* illegal memory access .* repeat .* train.kernels=plain"):
         check_first_batch(model_of(), *arguments, amp="off")
+
+
+def test_a_comparison_that_does_not_fit_into_memory_does_not_end_a_run(monkeypatch, caplog):
+    """PyTorch alone in float64 takes several times the memory of a step with kernels."""
+
+    def compared(*args, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 50 GiB")
+
+    monkeypatch.setattr(first_batch, "compare", compared)
+    model = model_of()
+    record = check_first_batch(model, random_graphs(), [0, 1, 2], F.mse_loss, META, amp="off")
+    assert record == {"kernels": "fused", "reason": caplog.records[0].getMessage()} and kernels_of(model) == {"auto"}
+    assert record["reason"].startswith("the kernels were not compared: CUDA out of memory. Tried to allocate 50 GiB")
+
+
+def test_the_record_says_where_no_kernel_can_run(monkeypatch):
+    """Both sides of a comparison would be PyTorch alone."""
+    monkeypatch.setattr(triton_launch, "find_spec", lambda name: None)
+    monkeypatch.setattr(first_batch, "compare", None)
+    with kernels_for("cuda"):
+        record = check_first_batch(model_of(), random_graphs(), [0, 1, 2], F.mse_loss, META, amp="off")
+    assert record["kernels"] == "plain" and "no layer of the model has kernels that can run here" in record["reason"]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ("x_NF", r"type 6 is outside 0\.\.5; set dataset.node_encoder_num_types to at least 7"),
+        ("edge_attr_EF", "type 6 is"),
+    ],
+)
+def test_features_without_a_vector_are_refused_before_they_reach_a_gpu(values, reason, monkeypatch):
+    """There, an embedding ends the process with an error that names no value."""
+    graphs = random_graphs()
+    features = getattr(graphs, values).clone()
+    features[-1] = 6
+    monkeypatch.setattr(first_batch, "_ROWS", 7)
+    with pytest.raises(DataError, match=reason):
+        check_first_batch(model_of(), replace(graphs, **{values: features}), [0], F.mse_loss, META, amp="off")
 
 
 def test_agreement_is_recorded_and_the_cpu_is_not_checked(monkeypatch):

@@ -12,6 +12,7 @@ from scripts_at import load_script
 from graphgps_spse import gpu_check
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import DatasetSpec, InputSpec
+from graphgps_spse.errors import DataError
 from graphgps_spse.gpu_check import check_configuration
 from graphgps_spse.parts import build_parts
 from graphgps_spse.random_batches import random_batch, random_graphs_of
@@ -113,6 +114,55 @@ def test_kernels_that_cannot_run_are_a_finding(monkeypatch):
     row = check_configuration(load_config(ROOT / "configs/GRIT/cluster-RWSE.yaml", SMALL), torch.device("cpu"))
     assert row["wrong"] == ["the kernels cannot run on cpu: Triton Error [CUDA]: invalid device function"]
     assert "wrong; nothing could be compared" in gpu_check.describe_row(row | {"configuration": "GRIT"})
+
+
+def test_a_gpu_that_cannot_be_used_any_more_ends_the_check_with_a_report(tmp_path, monkeypatch, capsys):
+    """After an illegal access, every call of CUDA fails, in all configurations that would follow."""
+    calls = []
+
+    def compared(*args, **options):
+        calls.append(args)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(gpu_check, "compare", compared)
+    monkeypatch.setattr(gpu_check, "works", lambda device: False)
+    monkeypatch.setattr(gpu_check, "_without_gpu", lambda files, report: [])
+    files = [str(ROOT / f"configs/GPS/{name}-RWSE.yaml") for name in ("zinc", "cluster")]
+    words = ["--cfg", *files, "--accelerator", "cpu", "--out", str(tmp_path / "gpu.json")]
+    assert load_script("check_gpu").main(words) == 1
+    record = json.loads((tmp_path / "gpu.json").read_text())
+    assert len(calls) == len(record["rows"]) == 1 and "illegal memory access" in record["failures"][0]
+    assert "the other configurations are left out" in record["failures"][1]
+
+
+def test_a_shortage_of_memory_is_a_finding_and_the_check_goes_on(monkeypatch):
+    def compared(*args, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 50 GiB")
+
+    monkeypatch.setattr(gpu_check, "compare", compared)
+    row = check_configuration(load_config(ROOT / "configs/GRIT/cluster-RWSE.yaml", SMALL), torch.device("cpu"))
+    assert row["wrong"] == ["not enough memory: CUDA out of memory. Tried to allocate 50 GiB"]
+
+
+def test_what_was_found_before_an_error_is_written(tmp_path, monkeypatch):
+    def check(cfg, device):
+        if "cluster" in cfg.dataset.name.lower():
+            raise DataError("a later configuration")
+        return {"errors": {}, "wrong": []}
+
+    monkeypatch.setattr(gpu_check, "check_configuration", check)
+    files = [str(ROOT / f"configs/GPS/{name}-RWSE.yaml") for name in ("zinc", "cluster")]
+    words = ["--cfg", *files, "--accelerator", "cpu", "--out", str(tmp_path / "gpu.json")]
+    assert load_script("check_gpu").main(words) == 2
+    assert len(json.loads((tmp_path / "gpu.json").read_text())["rows"]) == 1
+
+
+def test_a_gpu_without_triton_has_nothing_to_check(monkeypatch):
+    monkeypatch.setattr(gpu_check, "why_no_triton", lambda: "Triton is not installed")
+    monkeypatch.setattr(gpu_check, "describe_environment", lambda device, num_threads: {"device": "a GPU"})
+    report = gpu_check.GpuReport({})
+    list(gpu_check.check_gpu([], torch.device("cuda"), report))
+    assert report.failures == ["there are no kernels to check: Triton is not installed"]
 
 
 def test_weights_of_classes_are_on_the_device_of_the_batch():

@@ -37,7 +37,8 @@ LAYERS = {
     "human_readable": (set(), STDLIB_ONLY),
     "memory": ({"errors", "human_readable"}, STDLIB_ONLY),
     "random_bits": ({"jit"}, {"numpy"}),
-    "row_runs": ({"byte_copies", "jit"}, {"numpy", "torch"}),
+    "transfer": (set(), {"numpy", "torch"}),
+    "row_runs": ({"byte_copies", "jit", "transfer"}, {"numpy", "torch"}),
     "counting": ({"errors", "jit", "options", "random_bits"}, {"numpy"}),
     "encodings": (
         CORE | {"blas", "counting", "files", "human_readable", "jit", "row_runs"},
@@ -45,11 +46,11 @@ LAYERS = {
     ),
     "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
     "data": (
-        CORE | {"cores", "files", "jit", "memory", "row_runs", "seeding"},
+        CORE | {"cores", "files", "jit", "memory", "row_runs", "seeding", "transfer"},
         {"numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"},
     ),
-    "ops": ({"blas", "errors", "jit", "random_bits"}, {"numpy", "torch", "triton"}),
-    "models": (CORE | {"encodings.base", "data.base", "ops"}, {"torch"}),
+    "ops": ({"blas", "errors", "jit", "random_bits", "transfer"}, {"numpy", "torch", "triton"}),
+    "models": (CORE | {"encodings.base", "data.base", "ops", "transfer"}, {"numpy", "torch"}),
     "training": (
         CORE
         | {"config.identity", "files", "seeding", "data.base", "data.name_targets", "data.pair_targets"}

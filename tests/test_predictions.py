@@ -19,7 +19,7 @@ from unprivileged import as_nobody
 
 from graphgps_spse import leaderboard, predictions
 from graphgps_spse.config import load_config
-from graphgps_spse.data.base import flat_rows
+from graphgps_spse.data.base import GraphBatch, flat_rows
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.run import run
 from graphgps_spse.training.checkpoint import CheckpointStore
@@ -104,6 +104,20 @@ def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkey
     true = np.array([[0, 1], [0, np.nan], [1, 0]])
     metric = json.loads((trained / "eval.json").read_text())["test"]["mae"]
     assert abs(np.nanmean(np.abs(found - true), axis=0).mean() - metric) < 1e-6
+
+
+def test_row_numbers_stay_on_the_cpu(trained, tmp_path, monkeypatch):
+    """On a GPU, a batch is moved there with the numbers of its graphs, and the rows of the output are here."""
+    run_ = predictions.load_runs([trained])
+    predictions.predict_split(run_, "test", tmp_path / "expected.csv")
+    move = GraphBatch.to
+
+    def move_numbers_away(self, device, non_blocking=False):
+        return dataclasses.replace(move(self, device), index_B=self.index_B.to("meta"))
+
+    monkeypatch.setattr(GraphBatch, "to", move_numbers_away)
+    predictions.predict_split(run_, "test", tmp_path / "found.csv")
+    assert read(tmp_path / "found.csv") == read(tmp_path / "expected.csv")
 
 
 def test_kernels_are_compared_before_the_first_prediction(trained, tmp_path, monkeypatch):

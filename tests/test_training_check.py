@@ -10,6 +10,7 @@ from torch import nn
 from graphgps_spse.config import load_config
 from graphgps_spse.parts import build_parts
 from graphgps_spse.random_batches import encoded_graphs, random_batch
+from graphgps_spse.training.target_scale import TargetScale, add_target_scale
 from graphgps_spse.training_check import SIZES, compare_losses, error_with_dropout, resumes_with_equal_bits
 
 ROOT = Path(__file__).parents[1]
@@ -101,3 +102,17 @@ def test_random_graphs_are_encoded_by_split(parts):
     splits = encoded_graphs(parts, {"train": SIZES, "val": (4,)}, CPU)
     assert [graphs.sizes_G.tolist() for graphs in splits.values()] == [list(SIZES), [4]]
     assert random_batch(parts, SIZES, CPU).num_graphs == len(SIZES)
+
+
+def test_the_target_scale_of_the_loss_is_on_the_device_of_the_model(monkeypatch):
+    """It is a part of the model and an attribute of the task, and each training has copies of both."""
+    parts, found = build_parts(load_config(ROOT / "configs/GRIT/zinc-RWSE.yaml", SMALL)), []
+    parts.task.target_scale = TargetScale(1)
+    add_target_scale(parts.model, parts.task.target_scale)
+    parts.model.target_scale.to("meta")  # in place of a GPU: a copy that stays there has no values
+    with pytest.raises(NotImplementedError, match="meta"):
+        compare_losses(parts, CPU)
+    parts.model.target_scale.to_empty(device="cpu")
+    monkeypatch.setattr(type(parts.task), "loss", lambda task, pred, y: found.append(task.target_scale) or pred.sum())
+    compare_losses(parts, CPU)
+    assert len({id(scale) for scale in found}) == 2 and parts.task.target_scale not in found

@@ -18,6 +18,7 @@ from graphgps_spse.data.edge_numbers import take_edges
 from graphgps_spse.data.pair_targets import spread_targets
 from graphgps_spse.errors import DataError
 from graphgps_spse.row_runs import RowRuns
+from graphgps_spse.transfer import to_device
 
 _CHUNK_ROWS = 1 << 15  # rows checked or hashed at a time: chunks fit into the CPU cache, and mapped files stay on disk
 _NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
@@ -300,9 +301,11 @@ class GraphDataset:
     def to(self, device: torch.device) -> "GraphDataset":
         """Return a copy whose arrays and encodings are on `device`, where `batch` then gathers its batches.
 
-        Offsets stay on the CPU, where the shapes of a batch are computed. Every encoding must have the method `to`.
+        Offsets stay on the CPU, where the shapes of a batch are computed, and so do targets of pairs, which are spread
+        over all pairs there. Every encoding must have the method `to`.
         """
-        moved = {name: getattr(self, name).to(device) for name in ("x_NF", "edge_index_2E", "y")}
+        names = ("x_NF", "edge_index_2E", *(("y",) if self.target_pairs_2R is None else ()))
+        moved = {name: getattr(self, name).to(device) for name in names}
         moved["edge_attr_EF"] = None if self.edge_attr_EF is None else self.edge_attr_EF.to(device)
         encodings = {name: getattr(encoding, "to")(device) for name, encoding in self.encodings.items()}  # noqa: B009
         known = self.fingerprint()
@@ -325,7 +328,7 @@ class GraphDataset:
             pair_PC, node_NC = encoding.rows(chosen, nodes, edges, edge_index_2E)
             pair |= {} if pair_PC is None else {name: pair_PC}
             node |= {} if node_NC is None else {name: node_NC}
-        index_B = torch.from_numpy(chosen).to(self.x_NF.device, non_blocking=True)
+        index_B = to_device(chosen, self.x_NF.device)
         return GraphBatch(
             sizes=tuple(nodes.count_B.tolist()),
             index_B=index_B,
@@ -333,7 +336,7 @@ class GraphDataset:
             edge_index_2E=edge_index_2E,
             edge_attr_EF=None if self.edge_attr_EF is None else _widened(edges.take(self.edge_attr_EF)),
             y=self._targets_of(chosen, nodes, index_B),
-            log_deg_N=torch.log1p(degree_N.to(torch.float32)),
+            log_deg_N=torch.log1p(degree_N.double()).float(),
             pair=pair,
             node=node,
         )
@@ -344,8 +347,8 @@ class GraphDataset:
             return _widened(self.y[index_B] if self.level == "graph" else nodes.take(self.y))
         rows = RowRuns.of(self.target_ptr.numpy(), chosen)
         label_R, pairs_2R = rows.take(self.y[:, 0]), rows.take(self.target_pairs_2R, dim=1)
-        spread = spread_targets(label_R.cpu(), pairs_2R.cpu(), rows.count_B, nodes.count_B, chosen)
-        return spread.to(self.y.device, non_blocking=True)
+        spread_P = spread_targets(label_R, pairs_2R, rows.count_B, nodes.count_B, chosen)
+        return to_device(spread_P.numpy(), self.x_NF.device)
 
 
 def is_unknown(y: Tensor, *, of_classes: bool) -> Tensor:

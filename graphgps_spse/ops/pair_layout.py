@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.ops.segments import gather_rows, max_rows, sum_rows
+from graphgps_spse.transfer import to_device
 
 
 class QueryRows(NamedTuple):
@@ -80,22 +81,22 @@ class PairLayout:
 
     def sum_nodes(self, x_ND: Tensor) -> Tensor:
         """Return the sum over the nodes of each graph, [B, D]."""
-        return sum_rows(x_ND, self._sizes_B)
+        return sum_rows(x_ND, self.sizes_B)
 
     def mean_nodes(self, x_ND: Tensor) -> Tensor:
         """Return the mean over the nodes of each graph, [B, D]."""
-        return self.sum_nodes(x_ND) / self._sizes_B[:, None]
+        return self.sum_nodes(x_ND) / self.sizes_B[:, None]
 
     def max_nodes(self, x_ND: Tensor) -> Tensor:
         """Return the maximum over the nodes of each graph, [B, D]."""
-        return max_rows(x_ND, self._sizes_B)
+        return max_rows(x_ND, self.sizes_B)
 
     def at_nodes(self, x_BD: Tensor) -> Tensor:
         """Return each node's row of the features of graphs, [N, D]."""
         graph_N = torch.arange(self.num_graphs, device=self.device).repeat_interleave(
-            self._sizes_B, output_size=self.num_nodes
+            self.sizes_B, output_size=self.num_nodes
         )
-        return gather_rows(x_BD, graph_N, None, self._sizes_B)
+        return gather_rows(x_BD, graph_N, None, self.sizes_B)
 
     def at_queries(self, x_ND: Tensor) -> Tensor:
         """Return each pair's query row of x, [P, D]."""
@@ -139,7 +140,8 @@ class PairLayout:
 
     @cached_property
     @not_compiled
-    def _sizes_B(self) -> Tensor:
+    def sizes_B(self) -> Tensor:
+        """[B] number of nodes of each graph, int64."""
         return to_device(np.array(self.sizes, dtype=np.int64), self.device)
 
     @cached_property
@@ -170,8 +172,3 @@ class PairLayout:
     def _mirror_P(self) -> Tensor:
         """[P] the row of (j, i) for each row (i, j)."""
         return self._row_offset_N[self._key_P] + self._query_P
-
-
-def to_device(array: np.ndarray, device: torch.device | str) -> Tensor:
-    """Return an array as a tensor on a device, without waiting for the work that is queued there."""
-    return torch.from_numpy(array).to(device, non_blocking=True)

@@ -15,7 +15,7 @@ import torch
 
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.not_compiled import not_compiled
-from graphgps_spse.ops.pair_layout import to_device
+from graphgps_spse.transfer import to_device
 
 
 class SparsePlan(NamedTuple):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,6 +68,35 @@ def test_a_batch_of_another_device_is_built_without_reading_from_it():
     assert batch.sizes == (1, 3, 4) and {t.device.type for t in tensors(batch).values()} == {"meta"}
     assert batch.pair["P"].shape == (26, 3) and batch.x_NF.dtype == torch.int64
     assert placed["train"].fingerprint() == encoded_split().fingerprint()
+
+
+def test_targets_of_pairs_are_spread_without_reading_from_the_device():
+    """They stay on the CPU, and are sent for each batch."""
+    split = encoded_split()
+    pairs_2R, ptr = torch.tensor([[0, 1, 0, 2], [1, 0, 3, 3]]), torch.tensor([0, 2, 2, 4, 4, 4])
+    split = replace(split, level="pair", y=torch.ones(4, 1), target_pairs_2R=pairs_2R, target_ptr=ptr)
+    expected = split.batch([2, 0, 1])
+    placed, _ = keep_on_device({"train": split}, "on", META, 1 << 20)
+    assert placed["train"].y.device == CPU and placed["train"].x_NF.device == META
+    batch = placed["train"].batch([2, 0, 1])
+    assert batch.y.device == META and batch.y.shape == expected.y.shape and batch.y.dtype == expected.y.dtype
+
+
+def test_degrees_have_the_bits_of_a_correct_rounding():
+    """So they do not depend on the device, whose logarithm in float32 may round in another way."""
+    sizes, edges = torch.tensor([400]), torch.cat([torch.full((k,), k) for k in range(400)])
+    graph = replace(
+        encoded_split(),
+        x_NF=torch.zeros(400, 1, dtype=torch.uint8),
+        edge_index_2E=torch.stack([edges, edges.flip(0)]),
+        edge_attr_EF=None,
+        y=torch.zeros(1, 1),
+        node_ptr=torch.tensor([0, 400]),
+        edge_ptr=torch.tensor([0, len(edges)]),
+        encodings={},
+    )
+    degree_N = torch.bincount(edges, minlength=int(sizes)).numpy()
+    assert np.array_equal(graph.batch([0]).log_deg_N.numpy(), np.log1p(degree_N.astype(np.float64)).astype(np.float32))
 
 
 def test_auto_leaves_large_splits_where_they_are():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from model_graphs import SIZES, SPEC, random_graphs
 from test_every_model import CASES
+from torch.overrides import TorchFunctionMode
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.data.resident import keep_on_device
@@ -67,6 +68,25 @@ def meta_trainer(model: torch.nn.Module, batch: GraphBatch, path) -> Trainer:
         options=TrainOptions(max_epoch=1, max_grad_norm=1.0, batch_accumulation=2),
         signature={},
     )
+
+
+class NoCopiesOfLists(TorchFunctionMode):
+    """Python's numbers become a tensor of a GPU by a copy that waits; "meta" has nothing to copy, and does not."""
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        named = named or {}
+        if (
+            function in (torch.tensor, torch.as_tensor, torch.asarray)
+            and torch.device(named.get("device") or "cpu") == META
+        ):
+            raise RuntimeError(f"{function.__name__}(.., device=meta) waits on a GPU")
+        return function(*arguments, **named)
+
+
+@pytest.fixture(autouse=True)
+def no_copies_of_lists():
+    with NoCopiesOfLists():
+        yield
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in WAITING])

@@ -60,6 +60,22 @@ def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch):
     assert {f._init_fn.__code__ for f in operations} == {on_its_device(len).__code__}
 
 
+def test_kernels_are_not_compiled_again_for_the_sizes_of_a_batch():
+    """Triton compiles a kernel anew for integers that are 1 or multiples of 16, unless it is told not to."""
+    pytest.importorskip("triton", reason="the kernels need Triton")
+    from triton.runtime.jit import JITFunction
+
+    from graphgps_spse.ops.chromatic_attention import triton_kernels as of_chromatic
+    from graphgps_spse.ops.grit_pairs import triton_kernels as of_grit
+
+    sizes = ("num_nodes", "num_pairs", "num_blocks")
+    kernels = [k for m in (of_chromatic, of_grit) for k in vars(m).values() if hasattr(k, "arg_names")]
+    assert sum(name in sizes for kernel in kernels for name in kernel.arg_names) == 6
+    for kernel in kernels:
+        compiled = JITFunction(kernel.fn, **kernel.kwargs)  # the tests interpret kernels
+        assert [p.name for p in compiled.params if p.do_not_specialize] == [n for n in sizes if n in kernel.arg_names]
+
+
 def test_errors_of_what_triton_runs_are_errors_of_a_launch(monkeypatch):
     """Without Python's header files the C compiler fails; without libcuda, an assertion; on a full disk, the cache."""
     pytest.importorskip("triton", reason="the errors are Triton's")

@@ -43,5 +43,5 @@ def node_places(layout: PairLayout) -> Tensor:
 
 def token_places(layout: PairLayout) -> Tensor:
     """Return the row of each token among nodes and tokens, [B]."""
-    size_B = torch.tensor([0, *(size + 1 for size in layout.sizes[:-1])], device=layout.device)
-    return size_B.cumsum(0)
+    size_B = layout.sizes_B + 1
+    return size_B.cumsum(0) - size_B

@@ -84,15 +84,21 @@ class TypeEmbedding(nn.Module):
         """Return [N, dim]. Raises DataError for a type without a vector, on the CPU and without compilation."""
         if x_NF.numel() == 0 and x_NF.shape[0]:
             raise DataError(f"{type(self).__name__} needs a feature column; this data set has none")
-        type_N = x_NF.reshape(x_NF.shape[0], math.prod(x_NF.shape[1:]))[:, 0]
-        num_types = self.embedding.num_embeddings
-        if _can_check(type_N):
-            low, high = (int(bound) for bound in type_N.aminmax())
-            if low < 0:
-                raise DataError(f"type {low} is negative; types for {type(self).__name__} count from 0")
-            if high >= num_types:
-                raise DataError(f"type {high} is outside 0..{num_types - 1}; set {self.key} to at least {high + 1}")
-        return self.embedding(type_N)
+        if _can_check(x_NF):
+            self.check_values(x_NF)
+        return self.embedding(_first_column(x_NF))
+
+    def check_values(self, x_NF: Tensor) -> None:
+        """Raise DataError for a type without a vector. `x_NF` is on the CPU, with at least one row and column."""
+        low, high = (int(bound) for bound in _first_column(x_NF).aminmax())
+        if low < 0:
+            raise DataError(f"type {low} is negative; types for {type(self).__name__} count from 0")
+        if high >= (num_types := self.embedding.num_embeddings):
+            raise DataError(f"type {high} is outside 0..{num_types - 1}; set {self.key} to at least {high + 1}")
+
+
+def _first_column(x_NF: Tensor) -> Tensor:
+    return x_NF.reshape(x_NF.shape[0], math.prod(x_NF.shape[1:]))[:, 0]
 
 
 @node_encoders.register("TypeDictNode")
@@ -227,11 +233,12 @@ class CategoricalFeatures(nn.Module):
     def forward(self, x_NF: Tensor) -> Tensor:
         """Return [N, dim]. Raises DataError for a value without a vector, on the CPU and without compilation."""
         if _can_check(x_NF):
-            self._check(x_NF)
+            self.check_values(x_NF)
         rows = [embedding(x_NF[:, column]) for column, embedding in enumerate(self.embeddings)]
         return sum(rows[1:], start=rows[0])
 
-    def _check(self, x_NF: Tensor) -> None:
+    def check_values(self, x_NF: Tensor) -> None:
+        """Raise DataError for a value without a vector. `x_NF` is on the CPU, with at least one row."""
         if x_NF.dim() != 2 or x_NF.shape[1] != len(self.columns):
             raise DataError(f"{type(self).__name__} reads {len(self.columns)} columns, not {tuple(x_NF.shape[1:])}")
         low_F, high_F = x_NF.amin(0).tolist(), x_NF.amax(0).tolist()

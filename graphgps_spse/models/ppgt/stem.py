@@ -56,7 +56,7 @@ class PairStem(nn.Module):
 
     def _inputs(self, batch: GraphBatch, layout: PairLayout, dtype: torch.dtype) -> Tensor:
         inverse_N1 = inverse_degree(batch).to(dtype).unsqueeze(1)
-        share_B1 = torch.tensor(layout.sizes, dtype=dtype, device=inverse_N1.device).reciprocal().unsqueeze(1)
+        share_B1 = layout.sizes_B.to(dtype).reciprocal().unsqueeze(1)
         at_query_P2 = layout.at_queries(torch.cat([layout.at_nodes(share_B1), inverse_N1], dim=1))
         parts = [self.channels(batch.pair).to(dtype)] if self.channels.number else []
         z_PC = torch.cat([*parts, at_query_P2, layout.at_keys(inverse_N1)], dim=1)

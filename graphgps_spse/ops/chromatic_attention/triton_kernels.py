@@ -12,7 +12,7 @@ import triton.language as tl
 from graphgps_spse.ops.triton_dropout import dropout_mask
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes"])
 def attend(
     ab, q, k, v, stride, seed, rows, y, lse, num_nodes,
     C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,

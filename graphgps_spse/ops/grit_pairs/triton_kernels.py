@@ -14,7 +14,7 @@ import triton.language as tl
 from graphgps_spse.ops.triton_dropout import dropout_mask
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes"])
 def attend(
     wb, q, k, v, stride, a, seeds, rows, h, value, pair, lse, num_nodes,
     C: tl.constexpr, H: tl.constexpr, CP: tl.constexpr, HP: tl.constexpr, TILE: tl.constexpr,
@@ -147,7 +147,7 @@ def attend_backward(
     tl.store(grad_a_parts + tile * D + col, ga, mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_pairs"])
 def update(
     mapped, u, scale, shift, out, parts, num_pairs,
     D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, HAS_STATISTICS: tl.constexpr, ACC: tl.constexpr,
@@ -174,7 +174,7 @@ def update(
         tl.store(parts + block * 2 * D + D + d, tl.sum(x * x, axis=0), mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_pairs", "num_blocks"])
 def merge_statistics(
     parts, statistics, num_pairs, num_blocks,
     D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
@@ -202,7 +202,7 @@ def merge_statistics(
     tl.store(statistics + D + d, squares / num_pairs, mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_pairs"])
 def update_backward(
     grad_out, out, u, scale, statistics, grad_statistics, grad_mapped, grad_u, parts, num_pairs,
     D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, HAS_STATISTICS: tl.constexpr, ACC: tl.constexpr,
