@@ -204,7 +204,9 @@ def _add_run(record: dict[str, Any], name: str, run: RecordedRun, first: Path) -
             "that does not count away. If a recorded score does not count, delete its seed from the record"
         )
     cell["commits"] = sorted({*cell["commits"], result.environment["commit"]})
-    cell["versions"] = cell["versions"] or {k: result.environment[k] for k in PACKAGES if k in result.environment}
+    for name in (name for name in PACKAGES if name in result.environment):
+        recorded = cell["versions"].get(name, "").split(", ")
+        cell["versions"][name] = ", ".join(sorted({*recorded, result.environment[name]} - {""}))
     cell["scores"].setdefault(str(result.seed), scores | _details(run))
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,13 @@ def test_recorded_seeds_stay_and_new_ones_are_added(tmp_path):
     assert {seed: score["test"] for seed, score in added(tmp_path, record)["ESOL/new"]["scores"].items()} == {
         "0": 0.5, "1": 0.6
     }  # fmt: skip
+
+
+def test_the_versions_of_all_seeds_are_recorded(tmp_path):
+    for seed, torch in enumerate(("2.13.0", "2.11.0", "2.13.0")):
+        run = molecule(0.5 + seed / 10, seed)
+        write_run(tmp_path, replace(run, environment={**run.environment, "torch": torch}))
+    assert added(tmp_path)["ESOL/GPS-SPSE"]["versions"]["torch"] == "2.11.0, 2.13.0"
 
 
 def test_a_run_that_was_put_aside_is_not_recorded(tmp_path, caplog):
