@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 from graphgps_spse.data.molecules import read_mol
 from graphgps_spse.data.smiles_file import find_column, read_table
@@ -16,6 +17,9 @@ from graphgps_spse.errors import DataError
 
 IDENTIFIERS = ("", "cid", "compound_id", "id", "index", "mol_id", "molecule_id", "no", "number", "row", "unnamed: 0")
 """Names of columns of numbers that are not targets, in lower case and with underscores."""
+
+SPLIT_COLUMNS = ("fold", "set", "split", "subset")
+"""Names of columns that may divide the rows, in lower case."""
 
 _TRIED_SMILES = 50  # cells of a column that are read as SMILES
 _MANY = FEW_CLASSES + 1  # different values of a column that are kept
@@ -103,7 +107,18 @@ class CsvColumn:
     @property
     def names_splits(self) -> bool:
         """Whether all cells are names of splits."""
-        return bool(self.count) and all(value.lower() in SPLIT_NAMES for value in self.values)
+        return bool(self.count) and not self.words_beside_splits
+
+    @property
+    def words_beside_splits(self) -> list[str]:
+        """The different cells that are no names of splits, but at most FEW_CLASSES + 1."""
+        return [value for value in self.values if value.lower() not in SPLIT_NAMES]
+
+    @property
+    def may_name_splits(self) -> bool:
+        """Whether the column has a name of SPLIT_COLUMNS, or some cells are names of splits."""
+        names_some = self.has_few_values and len(self.words_beside_splits) < len(self.values)
+        return names_some or bool(self.count and self.name.lower() in SPLIT_COLUMNS)
 
     def __str__(self) -> str:
         if self.is_number:
@@ -219,7 +234,8 @@ def _is_molecule(text: str) -> bool:
 
 def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> str:
     """Return the column that names the split of each row; empty if there is none."""
-    found = [column for column in columns.values() if column.names_splits and column.name not in taken]
+    possible = [column for column in columns.values() if column.may_name_splits and column.name not in taken]
+    found = [column for column in possible if column.names_splits]
     if len(found) > 1:
         names = ", ".join(column.name for column in found)
         raise DataError(
@@ -227,6 +243,8 @@ def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> s
             f"and dataset.smiles.split_column={found[0].name}"
         )
     if not found:
+        if possible:
+            _refuse_split(file, possible[0])
         return ""
     present = {SPLIT_NAMES[value.lower()] for value in found[0].values}
     missing = [split for split in SPLITS if split not in present]
@@ -236,6 +254,17 @@ def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> s
             "dataset.smiles.split=random to ignore this column"
         )
     return found[0].name
+
+
+def _refuse_split(file: Path, column: CsvColumn) -> NoReturn:
+    """Raise DataError for a column that looks like one of splits, but holds other cells."""
+    are_folds = column.is_number and column.is_whole
+    more = "dataset.smiles.folds for its folds" if are_folds else "dataset.smiles.on_error=skip to leave such rows out"
+    raise DataError(
+        f"{file}: does column {column} name the splits? '{column.words_beside_splits[0][:40]}' is not train, val or "
+        f"test. Correct such cells; set dataset.smiles.split=column, dataset.smiles.split_column={column.name} and "
+        f"{more}; or ignore the column with dataset.smiles.split=random"
+    )
 
 
 def _find_targets(file: Path, others: Sequence[CsvColumn]) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def test_names_numbers_of_rows_and_splits_are_no_targets(find):
         row_no=lambda i: i + 40,
         name=lambda i: f"compound {i}x",
         Canonical_SMILES=SMILES,
-        set=lambda i: ("Train", "valid", "test")[i % 3],
+        set=lambda i: ("Training", "valid", "test", "dev")[i % 4],
         pIC50=lambda i: i * 0.5 + 0.1 if i % 4 else "",
     )
     assert found == Layout("Canonical_SMILES", ("pIC50",), "regression", "column", "set")
@@ -92,6 +92,16 @@ def test_what_is_known_stays(find):
         ({"smiles": SMILES, "n": lambda i: i % 2 + 1}, "are the 2 different numbers of n .* classes or values"),
         ({"smiles": SMILES, "s": lambda i: ("train", "test")[i % 2], "y": lambda i: i / 3}, "'s' names no row for val"),
         (
+            {"smiles": SMILES, "part": lambda i: ("train", "val", "test", "external")[i % 4], "y": lambda i: i / 3},
+            r"does column part \(4 .*'external' is not train, val or test\. Correct such cells; set dataset.smiles."
+            "split=column, dataset.smiles.split_column=part and dataset.smiles.on_error=skip .*.split=random$",
+        ),
+        ({"smiles": SMILES, "Set": lambda i: "AB"[i % 2], "y": lambda i: i / 3}, "does column Set .* 'A' is not train"),
+        (
+            {"smiles": SMILES, "fold": lambda i: i % 3, "y": lambda i: i / 3},
+            r"column fold \(whole numbers, 0 to 2\) .*\.split_column=fold and dataset.smiles.folds for its folds",
+        ),
+        (
             {"smiles": SMILES, **{name: lambda i: ("train", "val", "test")[i % 3] for name in ("s", "t")}},
             "which column names the splits. Columns s, t could",
         ),
@@ -100,6 +110,15 @@ def test_what_is_known_stays(find):
 def test_questions(find, columns, question):
     with pytest.raises(DataError, match=question):
         find(**columns)
+
+
+def test_what_looks_like_splits_may_be_ignored_or_a_target(find):
+    columns = {"smiles": SMILES, "fold": lambda i: i % 3, "y": lambda i: i / 3}
+    assert find(Layout(split="random", targets=("y",)), **columns)[0].split == "random"
+    found, _ = find(Layout(targets=("fold",), task="multiclass"), **columns)
+    assert (found.targets, found.split) == (("fold",), "random")
+    found, _ = find(smiles=SMILES, split=lambda i: "", y=lambda i: i / 3)
+    assert (found.targets, found.split) == (("y",), "random"), "an empty column"
 
 
 def test_a_few_cells_that_are_not_numbers_leave_a_column_of_numbers(find):
