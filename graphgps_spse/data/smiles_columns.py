@@ -13,7 +13,7 @@ from graphgps_spse.data.molecules import read_mol
 from graphgps_spse.data.smiles_file import find_column, read_table
 from graphgps_spse.data.smiles_targets import FEW_CLASSES, to_float
 from graphgps_spse.data.splits import SPLIT_NAMES, SPLITS
-from graphgps_spse.errors import DataError
+from graphgps_spse.errors import DataError, show
 
 IDENTIFIERS = ("", "cid", "compound_id", "id", "index", "mol_id", "molecule_id", "no", "number", "row", "unnamed: 0")
 """Names of columns of numbers that are not targets, in lower case and with underscores."""
@@ -164,18 +164,26 @@ def find_layout(file: Path, known: Layout) -> tuple[Layout, list[str]]:
 def read_columns(file: Path) -> tuple[dict[str, CsvColumn], int]:
     """Return the columns of a file by name, and the number of rows. Rows with a problem do not count.
 
-    Raises DataError if two columns have one name.
+    Raises DataError if two columns have one name, and if no row is valid.
     """
     rows = read_table(file)
     names = next(rows).cells
     for name in names:
         find_column(file, names, name)
-    columns, num_rows = [CsvColumn(name) for name in names], 0
+    columns, num_rows, num_bad, first_bad = [CsvColumn(name) for name in names], 0, 0, ""
     for row in rows:
-        if not row.problem:
-            num_rows += 1
-            for column, text in zip(columns, row.cells):
-                column.add(text.strip())
+        if row.problem:
+            num_bad += 1
+            first_bad = first_bad or f"row {row.number} {row.problem}"
+            continue
+        num_rows += 1
+        for column, text in zip(columns, row.cells):
+            column.add(text.strip())
+    if num_bad and not num_rows:
+        raise DataError(
+            f"{file}: all {num_bad:,} rows are invalid, the first because {first_bad}. The header is the first line, "
+            f"{show(','.join(names))}; correct the rows, or the header"
+        )
     if not num_rows:
         raise DataError(f"{file} has no rows below the header; add molecules")
     return {column.name: column for column in columns}, num_rows

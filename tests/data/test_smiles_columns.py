@@ -131,6 +131,19 @@ def test_files_without_rows_or_with_double_columns(tmp_path):
     (tmp_path / "a.csv").write_text("smiles,y\n")
     with pytest.raises(DataError, match="has no rows below the header"):
         find_layout(tmp_path / "a.csv", Layout())
+    for text, words in (
+        (
+            "smiles,y\nC,1,\nCC,2,\n",
+            "row 2 has 3 cells, but the header has 2. The header is the first line, 'smiles,y'",
+        ),
+        (
+            "# May\nsmiles,y\nC,1\n",
+            "row 2 has 2 cells, but the header has 1. The header is the first line, '# May'; corr",
+        ),
+    ):
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(DataError, match=f"a.csv: all 2 rows are invalid, the first because {words}"):
+            find_layout(tmp_path / "a.csv", Layout())
     (tmp_path / "b.csv").write_text("smiles,y,y\nC,1,2\n")
     with pytest.raises(DataError, match="names the column 'y' 2 times"):
         find_layout(tmp_path / "b.csv", Layout())
