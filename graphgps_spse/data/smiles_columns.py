@@ -15,8 +15,10 @@ from graphgps_spse.data.smiles_targets import FEW_CLASSES, to_float
 from graphgps_spse.data.splits import SPLIT_NAMES, SPLITS
 from graphgps_spse.errors import DataError, show
 
-IDENTIFIERS = ("", "cid", "compound_id", "id", "index", "mol_id", "molecule_id", "no", "number", "row", "unnamed: 0")
-"""Names of columns of numbers that are not targets, in lower case and with underscores."""
+IDENTIFIERS = ("", "cid", "compound_id", "id", "mol_id", "molecule_id", "unnamed: 0")
+"""Names of columns of whole numbers that are not targets, in lower case and with underscores."""
+ROW_NUMBERS = ("index", "no", "number", "row")
+"""The same, if no number occurs twice. Otherwise these words are names of targets, such as that of nitric oxide."""
 
 SPLIT_COLUMNS = ("fold", "set", "split", "subset")
 """Names of columns that may divide the rows, in lower case."""
@@ -56,6 +58,8 @@ class CsvColumn:
     is_whole: bool = True
     is_consecutive: bool = True
     """Whether the cells count up by one, as the numbers of rows do."""
+    has_copies: bool = False
+    """Whether one of `values` occurs twice."""
     last: float = math.nan
 
     def add(self, text: str) -> None:
@@ -65,7 +69,9 @@ class CsvColumn:
         self.count += 1
         if len(self.first) < _TRIED_SMILES:
             self.first.append(text)
-        if len(self.values) < _MANY:
+        if text in self.values:
+            self.has_copies = True
+        elif len(self.values) < _MANY:
             self.values[text] = None
         value = to_float(text)
         if math.isnan(value):
@@ -85,9 +91,9 @@ class CsvColumn:
     @property
     def is_identifier(self) -> bool:
         """Whether the column only numbers the rows or molecules."""
-        return self.name.lower().replace(" ", "_") in IDENTIFIERS or (
-            self.count > 2 and self.is_whole and self.is_consecutive
-        )
+        name = self.name.lower().replace(" ", "_")
+        is_named = name in IDENTIFIERS or (name in ROW_NUMBERS and not self.has_copies)
+        return self.is_whole and (is_named or (self.count > 2 and self.is_consecutive))
 
     @property
     def is_label(self) -> bool:
@@ -122,8 +128,10 @@ class CsvColumn:
 
     def __str__(self) -> str:
         if self.is_number:
-            kind = "0 and 1" if self.is_label else "whole numbers" if self.is_whole else "numbers"
-            kind = kind if self.is_label else f"{kind}, {self.low:g} to {self.high:g}"
+            kind = "whole numbers" if self.is_whole else "numbers"
+            kind = f"{kind} that look like row numbers" if self.is_identifier else kind
+            is_label = self.is_label and not self.is_identifier
+            kind = "0 and 1" if is_label else f"{kind}, {self.low:g} to {self.high:g}"
             others = f", and {self.words:,} other cell{'s' if self.words > 1 else ''}" if self.words else ""
             return f"{self.name} ({kind}{others})"
         if len(self.values) == 1:
@@ -288,8 +296,8 @@ def _find_targets(file: Path, others: Sequence[CsvColumn]) -> tuple[str, ...]:
     if not candidates:
         listing = ", ".join(map(str, others)) or "none"
         raise DataError(
-            f"{file}: no column can be a target, because none holds numbers or several classes. Others: {listing}. "
-            "Add a column of targets, or name one in dataset.smiles.target_columns"
+            f"{file}: no column can be a target, as none holds several classes, or numbers other than row numbers. "
+            f"Others: {listing}. Add a column of targets, or name one in dataset.smiles.target_columns"
         )
     listing = ", ".join(map(str, candidates))
     raise DataError(

@@ -43,7 +43,9 @@ def test_names_numbers_of_rows_and_splits_are_no_targets(find):
     )
     assert found == Layout("Canonical_SMILES", ("pIC50",), "regression", "column", "set")
     assert lines[2] == "  split by column 'set'"
-    assert lines[3].startswith("  not used: Compound_ID (whole numbers, 923 to 1000), number (")
+    assert lines[3].startswith(
+        "  not used: Compound_ID (whole numbers that look like row numbers, 923 to 1000), number ("
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,8 @@ def test_names_numbers_of_rows_and_splits_are_no_targets(find):
         ({"a": lambda i: i % 2, "b": lambda i: "" if i == 3 else "0.0"}, ("a", "b"), "multilabel"),
         ({"class": lambda i: ("low", "mid", "high")[i % 3]}, ("class",), "multiclass"),
         ({"count": lambda i: 3 * i * i}, ("count",), "regression"),  # all different, so no classes
+        ({"NO": lambda i: i / 3}, ("NO",), "regression"),  # nitric oxide
+        ({"Number": lambda i: i % 2, "id": lambda i: i // 2 * 7}, ("Number",), "binary"),
     ],
 )
 def test_tasks(find, columns, targets, task):
@@ -84,7 +88,11 @@ def test_what_is_known_stays(find):
         ),
         ({"smiles": SMILES, "name": lambda i: f"x{i}"}, r"no column can be a target, .* Others: name \(12 different"),
         ({"smiles": SMILES, "y": lambda i: "toxic"}, r"no column can be a target, .* y \(the word 'toxic' alone\)"),
-        ({"smiles": SMILES, "id": lambda i: i}, "no column can be a target, .* Others: id"),
+        (
+            {"smiles": SMILES, "No": lambda i: 5 * i, "y": lambda i: i},
+            r"no column can be a target, as none holds several classes, or numbers other than row numbers\. Others: No "
+            r"\(whole numbers that look like row numbers, 0 to 55\), y \(whole numbers that look .* name one in",
+        ),
         (
             {"smiles": SMILES, "y": lambda i: i % 3 if i % 4 else "NA"},
             "are all values of y .* If 'NA' stands",
