@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TextIO
 import yaml
 
 from graphgps_spse.config.identity import LENGTH_KEY, differing_keys, flatten_keys
-from graphgps_spse.config.yaml_reader import read_mapping
+from graphgps_spse.config.yaml_reader import check_text, mapping_of, read_mapping
 from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.files import (
     free_name,
@@ -56,8 +56,10 @@ class RunDir:
         With `extend`, `config` may have more epochs than the run in the directory, whose result is then renamed.
 
         Raises RunDirError if the directory cannot be written, is in use, or holds a run of another configuration. A run
-        without a checkpoint or result may be replaced by another configuration.
+        without a checkpoint or result may be replaced by another configuration. Raises ConfigError for a configuration
+        that could not be read back.
         """
+        text = _text_of(config)
         run_dir = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -71,7 +73,7 @@ class RunDir:
             with run_dir.writing():
                 for name in FILES_OF_LOCK_HOLDER:
                     remove_leftovers(path / name)
-                run_dir._extend(config) if extend else run_dir._keep_config(config)
+                run_dir._extend(config, text) if extend else run_dir._keep_config(config, text)
             unless_kept.pop_all()
         return run_dir
 
@@ -145,14 +147,14 @@ class RunDir:
         with self.writing():
             write_json(path, {"sessions": [*sessions, environment]})
 
-    def _keep_config(self, config: dict[str, Any]) -> None:
+    def _keep_config(self, config: dict[str, Any], text: str) -> None:
         if not self.has_begun:
-            self._write_config(config)
+            write_atomic(self._config_path, text.encode())
         elif differing := differing_keys(load_saved_config(self._config_path), config):
             more = "Train it longer with --extend, start" if _is_longer(differing) else "Start"
             self._refuse(differing, f"{more} beside it with --fresh, or under another name with name=NAME")
 
-    def _extend(self, config: dict[str, Any]) -> None:
+    def _extend(self, config: dict[str, Any], text: str) -> None:
         """Put a configuration with more epochs in the place of the saved one, and keep the result and best.pt beside.
 
         If this is interrupted, the same command completes it, and the command without --extend restores the result.
@@ -169,15 +171,11 @@ class RunDir:
             epochs = flatten_keys(saved)[LENGTH_KEY]
             keep_copy(self.path / "best.pt", self.path / f"best-{epochs}.pt")
             self.result_path.rename(free_name(self.path / f"result-{epochs}.json"))
-        self._write_config(config)
+        write_atomic(self._config_path, text.encode())
 
     @property
     def _config_path(self) -> Path:
         return self.path / "config.yaml"
-
-    def _write_config(self, config: dict[str, Any]) -> None:
-        content = yaml.safe_dump({**config, "resolved": True}, sort_keys=True)
-        write_atomic(self._config_path, content.encode())
 
     def _refuse(self, differing: list[tuple[str, Any, Any]], remedy: str) -> NoReturn:
         rows = "\n  ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in differing)
@@ -198,6 +196,21 @@ class RunDir:
         lock.write(f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}")
         lock.flush()
         self._lock = lock
+
+
+def _text_of(config: dict[str, Any]) -> str:
+    """Return the text of config.yaml. Raises ConfigError that names a key if the text could not be read back."""
+    text = yaml.safe_dump({**config, "resolved": True}, sort_keys=True)
+    try:
+        check_text(text, "config.yaml")
+    except ConfigError as err:
+        values = flatten_keys(config)
+        for key, value in values.items():
+            for item in value if isinstance(value, list | tuple) else [value]:
+                mapping_of({key: item}, key)
+        longest = max(values, key=lambda key: len(str(values[key])))
+        raise ConfigError(f"{longest}: too long to be kept in {err}; set fewer or shorter names") from err
+    return text
 
 
 def _how_to_get_it(owner: str, lock: Path) -> str:

@@ -96,6 +96,22 @@ def test_one_command_trains_and_predictions_need_no_csv(table, target, task, col
         assert row["activity_predicted"] == max(shares, key=shares.get)
 
 
+def test_names_over_several_lines_are_trained_resumed_and_predicted(table):
+    """A column and classes with a line break or a tab, as spreadsheets export them."""
+    table(lambda i: ('"low\nact"', "high\tact")[i % 2])
+    text = Path("my.csv").read_text()
+    Path("my.csv").write_text(text.replace("activity", '"activity\n(assay 1)"', 1))
+    for _ in range(2):
+        result = run(load_config(FOLDER / "GPS-SPSE.yaml", ["dataset.smiles.file=my.csv", *QUICK]))
+    ensemble = predictions.load_runs([Path("results/GPS-SPSE/0")])
+    predictions.predict_split(ensemble, "test", Path("p.csv"))
+    with open("p.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["activity (assay 1)"] for row in rows] == ["high\tact"] * 6
+    right = [row["activity (assay 1)_predicted"] == "high act" for row in rows]
+    assert sum(right) / 6 == pytest.approx(result.best["test"]["accuracy"])
+
+
 def test_commands_of_the_page_run(table, capsys):
     table(lambda i: i / 7)
     Path("new.csv").write_text("smiles\nCCO\n")

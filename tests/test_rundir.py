@@ -17,7 +17,7 @@ import yaml
 from unprivileged import as_nobody
 
 from graphgps_spse import rundir
-from graphgps_spse.errors import RunDirError
+from graphgps_spse.errors import ConfigError, RunDirError
 from graphgps_spse.files import write_atomic, write_json
 from graphgps_spse.rundir import RunDir, claimed_name
 
@@ -58,6 +58,23 @@ def test_a_run_that_never_began_gives_way_to_a_corrected_config(tmp_path):
     RunDir.open(tmp_path / "0", CONFIG).close()
     RunDir.open(tmp_path / "0", {**CONFIG, "gt": {"layers": 3}}).close()
     assert "layers: 3" in (tmp_path / "0" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (["y", "a\ab"], "^smiles.target_columns: the character U.0007 is not allowed in keys and values; remove it"),
+        (
+            ["x" * 120 + str(n) for n in range(950)],
+            "^smiles.target_columns: .* 12.,... characters; the limit is 100,000",
+        ),
+        ([str(n) for n in range(5000)], "^smiles.target_columns: .* more than 5,000 keys and values, .* set fewer or"),
+    ],
+)
+def test_a_config_that_cannot_be_read_back_is_refused_before_there_is_a_run(tmp_path, columns, words):
+    with pytest.raises(ConfigError, match=words):
+        RunDir.open(tmp_path / "0", {**CONFIG, "smiles": {"target_columns": columns}})
+    assert not (tmp_path / "0").exists()
 
 
 def test_another_config_is_refused_with_the_differing_keys(tmp_path):

@@ -95,6 +95,11 @@ def mapping_of(values: Mapping[str, Any], source: str) -> Node:
     return _parse(text, source, has_lines=False)
 
 
+def check_text(text: str, source: str) -> None:
+    """Raise ConfigError that begins with `source` for the text of a file that `read_mapping` could not read."""
+    _parse(text, source, has_lines=False)
+
+
 def parse_word(text: str, where: str) -> Any:
     """Return the value of a command-line word. Raises ConfigError that begins with `where`."""
     text = text.strip()

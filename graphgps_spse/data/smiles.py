@@ -67,7 +67,7 @@ class SmilesOptions(Options, section="dataset.smiles"):
         "auto: by a column of train, val and test if there is one, otherwise random",
         choices=("random", "scaffold", "column", AUTO),
     )
-    split_column: str = option("split", "for split: column, the column of train, val (or valid) and test")
+    split_column: str = option("split", "for split: column, the column of train, val and test")
     fractions: tuple[float, ...] = option(
         (0.8, 0.1, 0.1),
         "for split: random and scaffold, the shares of train, validation and test, of sum 1",

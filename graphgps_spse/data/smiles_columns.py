@@ -7,15 +7,21 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 from graphgps_spse.data.molecules import read_mol
 from graphgps_spse.data.smiles_file import find_column, read_table
 from graphgps_spse.data.smiles_targets import FEW_CLASSES, to_float
 from graphgps_spse.data.splits import SPLIT_NAMES, SPLITS
-from graphgps_spse.errors import DataError
+from graphgps_spse.errors import DataError, show
 
-IDENTIFIERS = ("", "cid", "compound_id", "id", "index", "mol_id", "molecule_id", "no", "number", "row", "unnamed: 0")
-"""Names of columns of numbers that are not targets, in lower case and with underscores."""
+IDENTIFIERS = ("", "cid", "compound_id", "id", "mol_id", "molecule_id", "unnamed: 0")
+"""Names of columns of whole numbers that are not targets, in lower case and with underscores."""
+ROW_NUMBERS = ("index", "no", "number", "row")
+"""The same, if no number occurs twice. Otherwise these words are names of targets, such as that of nitric oxide."""
+
+SPLIT_COLUMNS = ("fold", "set", "split", "subset")
+"""Names of columns that may divide the rows, in lower case."""
 
 _TRIED_SMILES = 50  # cells of a column that are read as SMILES
 _MANY = FEW_CLASSES + 1  # different values of a column that are kept
@@ -52,6 +58,8 @@ class CsvColumn:
     is_whole: bool = True
     is_consecutive: bool = True
     """Whether the cells count up by one, as the numbers of rows do."""
+    has_copies: bool = False
+    """Whether one of `values` occurs twice."""
     last: float = math.nan
 
     def add(self, text: str) -> None:
@@ -61,7 +69,9 @@ class CsvColumn:
         self.count += 1
         if len(self.first) < _TRIED_SMILES:
             self.first.append(text)
-        if len(self.values) < _MANY:
+        if text in self.values:
+            self.has_copies = True
+        elif len(self.values) < _MANY:
             self.values[text] = None
         value = to_float(text)
         if math.isnan(value):
@@ -81,9 +91,9 @@ class CsvColumn:
     @property
     def is_identifier(self) -> bool:
         """Whether the column only numbers the rows or molecules."""
-        return self.name.lower().replace(" ", "_") in IDENTIFIERS or (
-            self.count > 2 and self.is_whole and self.is_consecutive
-        )
+        name = self.name.lower().replace(" ", "_")
+        is_named = name in IDENTIFIERS or (name in ROW_NUMBERS and not self.has_copies)
+        return self.is_whole and (is_named or (self.count > 2 and self.is_consecutive))
 
     @property
     def is_label(self) -> bool:
@@ -103,12 +113,25 @@ class CsvColumn:
     @property
     def names_splits(self) -> bool:
         """Whether all cells are names of splits."""
-        return bool(self.count) and all(value.lower() in SPLIT_NAMES for value in self.values)
+        return bool(self.count) and not self.words_beside_splits
+
+    @property
+    def words_beside_splits(self) -> list[str]:
+        """The different cells that are no names of splits, but at most FEW_CLASSES + 1."""
+        return [value for value in self.values if value.lower() not in SPLIT_NAMES]
+
+    @property
+    def may_name_splits(self) -> bool:
+        """Whether the column has a name of SPLIT_COLUMNS, or some cells are names of splits."""
+        names_some = self.has_few_values and len(self.words_beside_splits) < len(self.values)
+        return names_some or bool(self.count and self.name.lower() in SPLIT_COLUMNS)
 
     def __str__(self) -> str:
         if self.is_number:
-            kind = "0 and 1" if self.is_label else "whole numbers" if self.is_whole else "numbers"
-            kind = kind if self.is_label else f"{kind}, {self.low:g} to {self.high:g}"
+            kind = "whole numbers" if self.is_whole else "numbers"
+            kind = f"{kind} that look like row numbers" if self.is_identifier else kind
+            is_label = self.is_label and not self.is_identifier
+            kind = "0 and 1" if is_label else f"{kind}, {self.low:g} to {self.high:g}"
             others = f", and {self.words:,} other cell{'s' if self.words > 1 else ''}" if self.words else ""
             return f"{self.name} ({kind}{others})"
         if len(self.values) == 1:
@@ -149,18 +172,26 @@ def find_layout(file: Path, known: Layout) -> tuple[Layout, list[str]]:
 def read_columns(file: Path) -> tuple[dict[str, CsvColumn], int]:
     """Return the columns of a file by name, and the number of rows. Rows with a problem do not count.
 
-    Raises DataError if two columns have one name.
+    Raises DataError if two columns have one name, and if no row is valid.
     """
     rows = read_table(file)
     names = next(rows).cells
     for name in names:
         find_column(file, names, name)
-    columns, num_rows = [CsvColumn(name) for name in names], 0
+    columns, num_rows, num_bad, first_bad = [CsvColumn(name) for name in names], 0, 0, ""
     for row in rows:
-        if not row.problem:
-            num_rows += 1
-            for column, text in zip(columns, row.cells):
-                column.add(text.strip())
+        if row.problem:
+            num_bad += 1
+            first_bad = first_bad or f"row {row.number} {row.problem}"
+            continue
+        num_rows += 1
+        for column, text in zip(columns, row.cells):
+            column.add(text.strip())
+    if num_bad and not num_rows:
+        raise DataError(
+            f"{file}: all {num_bad:,} rows are invalid, the first because {first_bad}. The header is the first line, "
+            f"{show(','.join(names))}; correct the rows, or the header"
+        )
     if not num_rows:
         raise DataError(f"{file} has no rows below the header; add molecules")
     return {column.name: column for column in columns}, num_rows
@@ -219,7 +250,8 @@ def _is_molecule(text: str) -> bool:
 
 def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> str:
     """Return the column that names the split of each row; empty if there is none."""
-    found = [column for column in columns.values() if column.names_splits and column.name not in taken]
+    possible = [column for column in columns.values() if column.may_name_splits and column.name not in taken]
+    found = [column for column in possible if column.names_splits]
     if len(found) > 1:
         names = ", ".join(column.name for column in found)
         raise DataError(
@@ -227,6 +259,8 @@ def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> s
             f"and dataset.smiles.split_column={found[0].name}"
         )
     if not found:
+        if possible:
+            _refuse_split(file, possible[0])
         return ""
     present = {SPLIT_NAMES[value.lower()] for value in found[0].values}
     missing = [split for split in SPLITS if split not in present]
@@ -236,6 +270,17 @@ def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> s
             "dataset.smiles.split=random to ignore this column"
         )
     return found[0].name
+
+
+def _refuse_split(file: Path, column: CsvColumn) -> NoReturn:
+    """Raise DataError for a column that looks like one of splits, but holds other cells."""
+    are_folds = column.is_number and column.is_whole
+    more = "dataset.smiles.folds for its folds" if are_folds else "dataset.smiles.on_error=skip to leave such rows out"
+    raise DataError(
+        f"{file}: does column {column} name the splits? '{column.words_beside_splits[0][:40]}' is not train, val or "
+        f"test. Correct such cells; set dataset.smiles.split=column, dataset.smiles.split_column={column.name} and "
+        f"{more}; or ignore the column with dataset.smiles.split=random"
+    )
 
 
 def _find_targets(file: Path, others: Sequence[CsvColumn]) -> tuple[str, ...]:
@@ -251,8 +296,8 @@ def _find_targets(file: Path, others: Sequence[CsvColumn]) -> tuple[str, ...]:
     if not candidates:
         listing = ", ".join(map(str, others)) or "none"
         raise DataError(
-            f"{file}: no column can be a target, because none holds numbers or several classes. Others: {listing}. "
-            "Add a column of targets, or name one in dataset.smiles.target_columns"
+            f"{file}: no column can be a target, as none holds several classes, or numbers other than row numbers. "
+            f"Others: {listing}. Add a column of targets, or name one in dataset.smiles.target_columns"
         )
     listing = ", ".join(map(str, candidates))
     raise DataError(

@@ -4,6 +4,7 @@ import csv
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,9 +76,10 @@ def read_smiles(row: TableRow, column: int, name: str) -> tuple[str, str]:
 
 
 def read_table(path: Path) -> Iterator[TableRow]:
-    """Yield the header and all rows of a UTF-8 CSV (or .csv.gz), in order. Names of columns are stripped.
+    """Yield the header and all rows of a UTF-8 CSV (or .csv.gz), in order.
 
-    Empty lines are skipped. Raises DataError if the file cannot be read or its header is invalid.
+    Names of columns are stripped, and on one line. Empty lines are skipped. Raises DataError if the file cannot be read
+    or its header is invalid.
     """
     try:
         if not path.is_file():
@@ -91,6 +93,11 @@ def read_table(path: Path) -> Iterator[TableRow]:
             yield from _read_lines(path, csv.reader(text, strict=True))
         except (OSError, EOFError, zlib.error) as err:
             raise DataError(f"{path} cannot be read to the end: {err}") from err
+
+
+def on_one_line(text: str) -> str:
+    """Return a text with each line break or tab, and the blanks beside it, as one blank, for configurations."""
+    return re.sub(r"\s*[\t-\r\x1c-\x1f\x85\u2028\u2029]\s*", " ", text)
 
 
 def write_list(rows: Iterable[BadRow], folder: Path, name: str) -> Path:
@@ -123,7 +130,7 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
     names = [name.strip() for name in header.cells]
     if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
         raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
-    yield header._replace(cells=names)
+    yield header._replace(cells=[on_one_line(name) for name in names])
     for row in records:
         problem = row.problem
         if not problem and len(row.cells) != len(names):
@@ -158,6 +165,7 @@ def _invalid_character(text: str) -> str:
 
 def find_column(path: Path, names: list[str], wanted: str) -> int:
     """Return the number of a column. Raises DataError if the header does not name it, or names it twice."""
+    wanted = on_one_line(wanted)
     if names.count(wanted) == 1:
         return names.index(wanted)
     if wanted in names:

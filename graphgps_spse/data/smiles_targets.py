@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphgps_spse.data.smiles_file import SmilesRow, read_rows
+from graphgps_spse.data.smiles_file import SmilesRow, on_one_line, read_rows
 from graphgps_spse.errors import DataError
 
 MAX_CLASSES = 256
@@ -99,8 +99,8 @@ def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]
 
 
 def class_name(text: str) -> str:
-    """Return the class of a cell. Tables with empty cells write integers as 1.0, which is the class 1."""
-    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", text)
+    """Return the class of a cell, on one line. Tables with empty cells write integers as 1.0, which is the class 1."""
+    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", on_one_line(text))
 
 
 def class_key(text: str) -> str:

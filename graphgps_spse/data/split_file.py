@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from graphgps_spse.data.splits import SPLITS
+from graphgps_spse.data.splits import SPLIT_NAMES, SPLITS
 from graphgps_spse.errors import DataError
 
 log = logging.getLogger(__name__)
 
 LAYOUTS = (("graph", "split"), ("graph", "fold"), ("outer_fold", "part", "graphs"))
 """Columns of each layout. A column `dataset` may be added: rows of other data sets are skipped."""
-_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
 def read_split_file(path: Path, name: str, num_graphs: int, index: int) -> dict[str, np.ndarray]:
@@ -38,7 +37,7 @@ def read_split_file(path: Path, name: str, num_graphs: int, index: int) -> dict[
             fold = _number(path, line, row.get("fold"))
             part = "test" if fold == index else "val" if fold == (index + 1) % num_folds else "train"
         else:
-            part = _NAMES.get((row.get("split") or row.get("part") or "").lower(), "")
+            part = SPLIT_NAMES.get((row.get("split") or row.get("part") or "").lower(), "")
         if not part:
             raise DataError(f"{path}, line {line}: a split must be train, val, valid or test")
         for text in (row.get("graphs") or row.get("graph") or "").split():

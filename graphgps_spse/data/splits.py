@@ -16,8 +16,17 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.seeding import derive_seed
 
 SPLITS = ("train", "val", "test")
-SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""Names of splits in a column -> names here."""
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+"""Names of splits in a column, in lower case -> names here."""
 MIN_FOLDS = 3
 
 

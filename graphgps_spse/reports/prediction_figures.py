@@ -143,9 +143,9 @@ def _draw_classes(table: dict[str, list[str]], name: str, left: Axes, right: Axe
 
 
 def _is_class(text: str, name: str) -> bool:
-    """Return whether a true value is this class; tables with missing values write integers as 1.0."""
+    """Return whether a true value is this class, on any number of lines; tables may write integers as 1.0."""
     value, number = _numbers([text, name])
-    return text.strip() == name.strip() or bool(value == number)  # NaN, for words, equals nothing
+    return text.split() == name.split() or bool(value == number)  # NaN, for words, equals nothing
 
 
 def _numbers(cells: Sequence[str]) -> np.ndarray:

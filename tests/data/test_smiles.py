@@ -43,7 +43,7 @@ def table(rows, header="smiles,y,split"):
     return "\n".join([header, *rows]) + "\n"
 
 
-SPLIT_IN_THREE = table(f"{s},{i}.5,{('train', 'Valid', 'test', 'val')[i % 4]}" for i, s in enumerate(GOOD))
+SPLIT_IN_THREE = table(f"{s},{i}.5,{('train', 'Valid', 'testing', 'dev')[i % 4]}" for i, s in enumerate(GOOD))
 
 
 def test_split_by_column_is_what_stands_there(load):
@@ -90,7 +90,7 @@ def test_scaffold_split_keeps_scaffolds_together(load):
 BAD = [
     ("C1CC,1,train", "is not a molecule"),
     ("C(C)(C)(C)(C)C,1,train", "greater than permitted"),
-    ("CC,1,dev", "split: 'dev' must be train"),
+    ("CC,1,held", "split: 'held' must be train"),
     ("CC,abc,train", "y: 'abc' is not a number"),
     ("CC,nan,train", "y: 'nan' is not a number"),
     ("CC,1_0,train", "y: '1_0' is not a number"),

@@ -38,12 +38,14 @@ def test_names_numbers_of_rows_and_splits_are_no_targets(find):
         row_no=lambda i: i + 40,
         name=lambda i: f"compound {i}x",
         Canonical_SMILES=SMILES,
-        set=lambda i: ("Train", "valid", "test")[i % 3],
+        set=lambda i: ("Training", "valid", "test", "dev")[i % 4],
         pIC50=lambda i: i * 0.5 + 0.1 if i % 4 else "",
     )
     assert found == Layout("Canonical_SMILES", ("pIC50",), "regression", "column", "set")
     assert lines[2] == "  split by column 'set'"
-    assert lines[3].startswith("  not used: Compound_ID (whole numbers, 923 to 1000), number (")
+    assert lines[3].startswith(
+        "  not used: Compound_ID (whole numbers that look like row numbers, 923 to 1000), number ("
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,8 @@ def test_names_numbers_of_rows_and_splits_are_no_targets(find):
         ({"a": lambda i: i % 2, "b": lambda i: "" if i == 3 else "0.0"}, ("a", "b"), "multilabel"),
         ({"class": lambda i: ("low", "mid", "high")[i % 3]}, ("class",), "multiclass"),
         ({"count": lambda i: 3 * i * i}, ("count",), "regression"),  # all different, so no classes
+        ({"NO": lambda i: i / 3}, ("NO",), "regression"),  # nitric oxide
+        ({"Number": lambda i: i % 2, "id": lambda i: i // 2 * 7}, ("Number",), "binary"),
     ],
 )
 def test_tasks(find, columns, targets, task):
@@ -84,13 +88,27 @@ def test_what_is_known_stays(find):
         ),
         ({"smiles": SMILES, "name": lambda i: f"x{i}"}, r"no column can be a target, .* Others: name \(12 different"),
         ({"smiles": SMILES, "y": lambda i: "toxic"}, r"no column can be a target, .* y \(the word 'toxic' alone\)"),
-        ({"smiles": SMILES, "id": lambda i: i}, "no column can be a target, .* Others: id"),
+        (
+            {"smiles": SMILES, "No": lambda i: 5 * i, "y": lambda i: i},
+            r"no column can be a target, as none holds several classes, or numbers other than row numbers\. Others: No "
+            r"\(whole numbers that look like row numbers, 0 to 55\), y \(whole numbers that look .* name one in",
+        ),
         (
             {"smiles": SMILES, "y": lambda i: i % 3 if i % 4 else "NA"},
             "are all values of y .* If 'NA' stands",
         ),
         ({"smiles": SMILES, "n": lambda i: i % 2 + 1}, "are the 2 different numbers of n .* classes or values"),
         ({"smiles": SMILES, "s": lambda i: ("train", "test")[i % 2], "y": lambda i: i / 3}, "'s' names no row for val"),
+        (
+            {"smiles": SMILES, "part": lambda i: ("train", "val", "test", "external")[i % 4], "y": lambda i: i / 3},
+            r"does column part \(4 .*'external' is not train, val or test\. Correct such cells; set dataset.smiles."
+            "split=column, dataset.smiles.split_column=part and dataset.smiles.on_error=skip .*.split=random$",
+        ),
+        ({"smiles": SMILES, "Set": lambda i: "AB"[i % 2], "y": lambda i: i / 3}, "does column Set .* 'A' is not train"),
+        (
+            {"smiles": SMILES, "fold": lambda i: i % 3, "y": lambda i: i / 3},
+            r"column fold \(whole numbers, 0 to 2\) .*\.split_column=fold and dataset.smiles.folds for its folds",
+        ),
         (
             {"smiles": SMILES, **{name: lambda i: ("train", "val", "test")[i % 3] for name in ("s", "t")}},
             "which column names the splits. Columns s, t could",
@@ -100,6 +118,15 @@ def test_what_is_known_stays(find):
 def test_questions(find, columns, question):
     with pytest.raises(DataError, match=question):
         find(**columns)
+
+
+def test_what_looks_like_splits_may_be_ignored_or_a_target(find):
+    columns = {"smiles": SMILES, "fold": lambda i: i % 3, "y": lambda i: i / 3}
+    assert find(Layout(split="random", targets=("y",)), **columns)[0].split == "random"
+    found, _ = find(Layout(targets=("fold",), task="multiclass"), **columns)
+    assert (found.targets, found.split) == (("fold",), "random")
+    found, _ = find(smiles=SMILES, split=lambda i: "", y=lambda i: i / 3)
+    assert (found.targets, found.split) == (("y",), "random"), "an empty column"
 
 
 def test_a_few_cells_that_are_not_numbers_leave_a_column_of_numbers(find):
@@ -112,6 +139,19 @@ def test_files_without_rows_or_with_double_columns(tmp_path):
     (tmp_path / "a.csv").write_text("smiles,y\n")
     with pytest.raises(DataError, match="has no rows below the header"):
         find_layout(tmp_path / "a.csv", Layout())
+    for text, words in (
+        (
+            "smiles,y\nC,1,\nCC,2,\n",
+            "row 2 has 3 cells, but the header has 2. The header is the first line, 'smiles,y'",
+        ),
+        (
+            "# May\nsmiles,y\nC,1\n",
+            "row 2 has 2 cells, but the header has 1. The header is the first line, '# May'; corr",
+        ),
+    ):
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(DataError, match=f"a.csv: all 2 rows are invalid, the first because {words}"):
+            find_layout(tmp_path / "a.csv", Layout())
     (tmp_path / "b.csv").write_text("smiles,y,y\nC,1,2\n")
     with pytest.raises(DataError, match="names the column 'y' 2 times"):
         find_layout(tmp_path / "b.csv", Layout())

@@ -42,6 +42,14 @@ def test_a_file_may_mix_line_endings(tmp_path):
     assert [(row.number, row.reason) for row in halves[:1]] == [(2, "has 1 cells, but the header has 2")]
 
 
+@pytest.mark.parametrize("wanted", ["logS (mol/L)", "logS \n(mol/L)", "logS\t(mol/L)"])
+def test_names_of_columns_are_on_one_line(tmp_path, wanted):
+    """So that a configuration, which holds no line breaks, can name them."""
+    assert rows(tmp_path, 'smiles,"logS\r\n (mol/L)",y  z\nC,1,2\n', (wanted, "y  z")) == [
+        SmilesRow(3, "C", ("1", "2"))
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "smiles", "reason"),
     [

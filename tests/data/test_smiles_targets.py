@@ -22,6 +22,7 @@ def write(tmp_path, cells):
         (["1", "b", "2.5"], ("1", "2.5", "b")),
         (["01", "1", "+1.0", "-0", "0", "2"], ("0", "1", "2")),  # several spellings of one integer
         (["01", "02", "10"], ("01", "02", "10")),  # one spelling of each, such as codes
+        (['"low\n act"', "low act", "high\tact"], ("high act", "low act")),  # on one line
     ],
 )
 def test_classes_of_a_file_are_sorted(tmp_path, cells, classes):
@@ -43,10 +44,11 @@ def test_columns_that_hold_no_classes(tmp_path, cells, words):
 
 
 def test_classes_are_numbers_in_the_order_of_their_names():
-    reader = TargetReader(["y"], "multiclass", ("low", "2", "high"))
+    reader = TargetReader(["y"], "multiclass", ("low", "2", "high", "very high"))
     assert [reader.read([cell]) for cell in ("high", "low", "2.0", "2")] == [(2.0,), (0.0,), (1.0,), (1.0,)]
+    assert reader.read(["very\nhigh"]) == (3.0,)
     assert math.isnan(reader.read([""])[0])
-    with pytest.raises(ValueError, match="y: 'High' is none of the classes 'low', '2', 'high'"):
+    with pytest.raises(ValueError, match="y: 'High' is none of the classes 'low', '2', 'high', 'very high'"):
         reader.read(["High"])
 
 

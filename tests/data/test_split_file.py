@@ -17,7 +17,7 @@ def read(tmp_path, text, index=0, num_graphs=6):
 
 
 def test_a_split_for_each_graph(tmp_path):
-    text = "graph,split\n0,train\n3,train\n1,val\n2,Valid\n5,test\n4,test\n"
+    text = "graph,split\n0,train\n3,training\n1,dev\n2,Valid\n5,test\n4,test\n"
     assert read(tmp_path, text) == {"train": [0, 3], "val": [1, 2], "test": [5, 4]}
 
 
@@ -50,7 +50,7 @@ def test_compressed(tmp_path):
         ("graph,split\n0,train\n6,val\n", 0, "line 3: graph 6, but PROTEINS has the graphs 0 to 5"),
         ('outer_fold,part,graphs\n0,train,0\n\n0,val,"1\n2\n6"\n', 0, "line 4: graph 6, but PROTEINS"),
         ("graph,split\n-1,train\n", 0, "line 2: '-1' is not a number that counts from 0"),
-        ("graph,split\n0,training\n", 0, "line 2: a split must be train, val, valid or test"),
+        ("graph,split\n0,held\n", 0, "line 2: a split must be train, val, valid or test"),
         ("graph,fold\n0,0\n1,1\n", 2, "dataset.split_index is 2, but the file has the folds 0 to 1"),
         ("dataset,graph,split\nDD,0,train\n", 0, "no rows for PROTEINS"),
     ],

@@ -53,7 +53,7 @@ def test_unknown_targets_are_not_negatives(tmp_path):
 
 
 def test_classes_are_compared_as_training_reads_them(tmp_path):
-    """Without blanks around a cell; numbers of any length by value."""
+    """Without blanks around a cell, and on one line; numbers of any length by value."""
     rows = [
         "k,k_predicted,k_probability_12345678,k_probability_5",
         "12345678.0,5,0.9,0.1",
@@ -63,6 +63,10 @@ def test_classes_are_compared_as_training_reads_them(tmp_path):
     (tmp_path / "p.csv").write_text("\n".join(rows) + "\n")
     _, precision = draw_predictions(tmp_path / "p.csv").axes
     assert [precision.lines[number].get_ydata()[0] for number in (1, 3)] == pytest.approx([1 / 3, 2 / 3])
+    rows = ["k,k_predicted,k_probability_a b,k_probability_c", '"a\nb",c,0.9,0.1', "a\tb,c,0.2,0.8", "c,c,0,1"]
+    (tmp_path / "p.csv").write_text("\n".join(rows) + "\n")
+    _, precision = draw_predictions(tmp_path / "p.csv").axes
+    assert [precision.lines[number].get_ydata()[0] for number in (1, 3)] == pytest.approx([2 / 3, 1 / 3])
 
 
 def test_files_without_true_values_are_refused(tmp_path):
