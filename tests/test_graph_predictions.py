@@ -215,12 +215,32 @@ def graph_of_pyg(**values):
 
 
 @pytest.mark.parametrize(
-    ("y", "words"), [(torch.ones(3), r"y is [3]"), ("high", "y is 'high'"), ([None], "y is [None]")]
+    ("y", "words"),
+    [
+        (torch.ones(3), r"y is [3]"),
+        (torch.ones(2, 2), r"y is [2, 2]"),
+        ("high", "y is 'high'"),
+        ([None], "y is [None]"),
+    ],
 )
 def test_targets_of_pyg_that_are_no_targets_name_the_graph(trained, tmp_path, capsys, y, words):
     torch.save([graph_of_pyg(y=torch.ones(1, 2)), graph_of_pyg(y=y)], tmp_path / "new.pt")
     assert predict(trained, tmp_path / "new.pt", tmp_path / "p.csv") == 2
     assert f"new.pt: graph 1: {words}, not numbers for 2 targets; correct it, or leave y out" in capsys.readouterr().err
+
+
+def test_targets_of_some_graphs_of_pyg_are_kept(trained, tmp_path):
+    """A graph with a fault keeps its row, whatever its targets are."""
+    graphs = [graph_of_pyg(), graph_of_pyg(y=torch.tensor([[1.5, -2]])), graph_of_pyg(y=torch.ones(3))]
+    graphs[2].edge_index = torch.zeros(2)
+    torch.save(graphs, tmp_path / "new.pt")
+    assert predict(trained, tmp_path / "new.pt", tmp_path / "p.csv") == 0
+    rows = read(tmp_path / "p.csv")
+    assert [(row["a"], row["b"], bool(row["error"])) for row in rows] == [
+        ("", "", False),
+        ("1.5", "-2", False),
+        ("", "", True),
+    ]
 
 
 def test_further_values_of_pyg_keep_the_order_of_the_file(trained, tmp_path):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.folder import ARRAYS, lacks_reverse_edge, read_meta, split_of_arrays
+from graphgps_spse.data.given_values import as_numbers, describe_values
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import DataError
@@ -166,23 +167,34 @@ def _flatten(listed: Sequence[Any], spec: DatasetSpec) -> tuple[dict[str, np.nda
     found = [(name, value) for data in listed for name, value in data.to_dict().items() if name not in used]
     names = dict.fromkeys(name for name, value in found if isinstance(value, (str, int, float)))  # in the file's order
     arrays |= {name: np.array([data.to_dict().get(name, "") for data in listed], object) for name in names}
-    if all(getattr(data, "y", None) is not None for data in listed):
-        y = [_targets_of(number, data.y, spec) for number, data in enumerate(listed)]
-        expected = [len(part["x"]) if spec.level == "node" else 1 for part in parts]
-        if [len(values) for values in y] == expected:
-            arrays["y"] = torch.cat(y).numpy()
+    if any(getattr(data, "y", None) is not None for data in listed):
+        counts = [len(part["x"]) if spec.level == "node" else 1 for part in parts]
+        given = enumerate(zip(listed, counts, reasons))
+        arrays["y"] = torch.cat([_targets_of(number, *of_graph, spec) for number, of_graph in given]).numpy()
     return arrays, reasons
 
 
-def _targets_of(number: int, y: Any, spec: DatasetSpec) -> Tensor:
-    """Return the targets of a PyG graph, [rows, T]. Raises DataError for other values."""
+def _targets_of(number: int, data: Any, rows: int, reason: str, spec: DatasetSpec) -> Tensor:
+    """Return the targets of a PyG graph, [rows, T] float64, NaN if it has none. Raises DataError for other values.
+
+    A graph with a fault (`reason`) may have any number of rows; they are unknown if the number differs.
+    """
+    y = getattr(data, "y", None)
+    unknown = torch.full((rows, spec.num_targets), torch.nan, dtype=torch.float64)
+    if y is None:
+        return unknown
     try:
-        return torch.as_tensor(y).reshape(-1, spec.num_targets)
-    except (TypeError, ValueError, RuntimeError) as err:
-        what = list(y.shape) if isinstance(y, Tensor) else repr(y)[:60]
-        raise DataError(
-            f"graph {number}: y is {what}, not numbers for {spec.num_targets} targets; correct it, or leave y out"
-        ) from err
+        values = as_numbers("y", y).reshape(-1, spec.num_targets).double()
+    except (DataError, RuntimeError):
+        values = unknown[:0]
+    if len(values) == rows:
+        return values
+    if reason:
+        return unknown
+    raise DataError(
+        f"graph {number}: y is {describe_values(y)}, not numbers for {spec.num_targets} targets"
+        f"{f' of {rows} nodes' if spec.level == 'node' else ''}; correct it, or leave y out"
+    )
 
 
 def _arrays_of(data: Any, spec: DatasetSpec) -> dict[str, Tensor]:

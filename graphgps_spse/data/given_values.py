@@ -1,0 +1,30 @@
+"""Features and targets of graphs that a user gives, in tensors, arrays or lists."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphgps_spse.errors import DataError
+
+
+def as_numbers(what: str, values: Any) -> Tensor:
+    """Return numbers as a dense tensor on the CPU. Numbers of Python become int64, float64 or bool.
+
+    Raises DataError for texts, None, complex numbers and lists of different lengths. `what` names the values, for
+    example "graph 3: x".
+    """
+    try:
+        is_tensor = isinstance(values, Tensor)
+        found = values.detach().cpu().to_dense() if is_tensor else torch.from_numpy(np.array(values, order="C"))
+    except (TypeError, ValueError, RuntimeError) as err:
+        raise DataError(f"{what} is {describe_values(values)}, not an array of numbers") from err
+    if found.is_complex():
+        raise DataError(f"{what} holds complex numbers; store the real and the imaginary part as two columns")
+    return found
+
+
+def describe_values(values: Any) -> str:
+    """Return the shape of a tensor, and the first characters of anything else."""
+    return str(list(values.shape)) if isinstance(values, Tensor) else repr(values)[:60]
