@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset, find_name_fault, flat_rows
+from graphgps_spse.data.given_values import as_numbers, count_nodes
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
 from graphgps_spse.files import write_atomic, write_json
@@ -41,7 +42,7 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
 
     Read are `edge_index` and, where they are there, `x`, `edge_attr` and `y`: for `level="graph"` one row of targets
     for each graph, for `level="node"` one for each node. If no graph has `x`, all nodes are of type 0. Raises DataError
-    that names the graph for attributes that are misshapen, or that only some graphs have.
+    that names the graph for attributes that are no numbers, that are misshapen, or that only some graphs have.
     """
     return _join([_read_data(number, data, level) for number, data in enumerate(list_pyg(graphs))], level, name)
 
@@ -66,8 +67,8 @@ def from_networkx(
     """Return NetworkX graphs as one data set; nodes are numbered in the order of each graph.
 
     `x` and `edge_attr` name attributes of nodes and edges, numbers or lists of numbers; `y` names an attribute of the
-    graph. An undirected edge becomes two directed ones, and a loop stays one. Raises DataError for an attribute that a
-    node or edge lacks.
+    graph. An undirected edge becomes two directed ones, and a loop stays one. Raises DataError that names the graph for
+    an attribute that a node or edge lacks, or that is no number.
     """
     listed = [graphs] if hasattr(graphs, "adj") else list(graphs)
     return _join([_read_networkx(number, graph, x, edge_attr, y) for number, graph in enumerate(listed)], "graph", name)
@@ -76,7 +77,8 @@ def from_networkx(
 def from_smiles(smiles: str | Iterable[str], *, y: Any = None, name: str = "molecules") -> GraphDataset:
     """Return molecules as one data set, with the atom and bond features of the Open Graph Benchmark.
 
-    `y` holds targets, [G] or [G, T]. Raises DataError with the number and the reason for a SMILES that is no molecule.
+    `y` holds targets, [G] or [G, T]; None and NaN are unknown. Raises DataError with the number and the reason for a
+    SMILES that is no molecule, and for targets that are no numbers.
     """
     from graphgps_spse.data.molecules import featurise
 
@@ -197,21 +199,19 @@ def _read_data(number: int, data: Any, level: str) -> dict[str, Any]:
     is_whole = not (kind.is_floating_point or kind.is_complex or kind is torch.bool) or not data.edge_index.numel()
     if len(shape) != 2 or shape[0] != 2 or not is_whole:
         raise DataError(f"graph {number}: edge_index is {shape} of {kind}; it must be [2, E] integers")
-    num_nodes = int(data.num_nodes or 0)
-    x, y = getattr(data, "x", None), getattr(data, "y", None)
-    if y is not None:
-        y = torch.as_tensor(y)
-        y = y.reshape(1, -1) if level == "graph" else y.reshape(num_nodes, -1) if len(y) == num_nodes else y
+    num_nodes, y = count_nodes(data), getattr(data, "y", None)
     return {
         "num_nodes": num_nodes,
-        "x": _columns(number, "x", x, num_nodes),
+        "x": _columns(number, "x", getattr(data, "x", None), num_nodes),
         "edge_index": data.edge_index.cpu(),
         "edge_attr": _columns(number, "edge_attr", getattr(data, "edge_attr", None), data.edge_index.shape[1]),
-        "y": None if y is None else _columns(number, "y", y, 1 if level == "graph" else num_nodes),
+        "y": _row(number, "y", y) if level == "graph" else _columns(number, "y", y, num_nodes),
     }
 
 
 def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Any]:
+    if not hasattr(graph, "adj"):
+        raise DataError(f"graph {number}: {type(graph).__name__} is not a NetworkX graph")
     position = {node: at for at, node in enumerate(graph)}
     edges = [(position[a], position[b], features) for a, b, features in graph.edges(data=True)]
     if not graph.is_directed():
@@ -225,12 +225,10 @@ def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> d
     index = torch.tensor([edge[:2] for edge in edges], dtype=torch.int64).reshape(-1, 2).T
     return {
         "num_nodes": len(position),
-        "x": None if values is None else _columns(number, x, torch.tensor(values), len(position)),
+        "x": _columns(number, x, values, len(position)),
         "edge_index": index,
-        "edge_attr": None
-        if edge_values is None
-        else _columns(number, edge_attr, torch.tensor(edge_values), len(edges)),
-        "y": None if target is None else torch.as_tensor(target).reshape(1, -1),
+        "edge_attr": _columns(number, edge_attr, edge_values, len(edges)),
+        "y": _row(number, y, target),
     }
 
 
@@ -238,11 +236,16 @@ def _columns(number: int, what: str, values: Any, num_rows: int) -> Tensor | Non
     """Return [rows, columns] int64 or float32."""
     if values is None:
         return None
-    values = torch.as_tensor(values).detach().cpu()
-    if len(values) != num_rows:
-        raise DataError(f"graph {number}: {what} has {len(values)} rows, and the graph {num_rows}")
-    values = values.reshape(num_rows, math.prod(values.shape[1:]))
-    return values.to(torch.float32 if values.is_floating_point() else torch.int64)
+    table = torch.atleast_1d(as_numbers(f"graph {number}: {what}", values))
+    if len(table) != num_rows:
+        raise DataError(f"graph {number}: {what} has {len(table)} rows, and the graph {num_rows}")
+    table = table.reshape(num_rows, math.prod(table.shape[1:]))
+    return table.to(torch.float32 if table.is_floating_point() else torch.int64)
+
+
+def _row(number: int, what: str, values: Any) -> Tensor | None:
+    """Return the targets of a graph, [1, columns] int64 or float32."""
+    return None if values is None else _columns(number, what, as_numbers(f"graph {number}: {what}", values)[None], 1)
 
 
 def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, name: str) -> GraphDataset:
@@ -269,11 +272,19 @@ def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, nam
 def _targets_of_graphs(y: Any, num_graphs: int) -> Tensor:
     if y is None:
         return torch.zeros(num_graphs, 0)
-    targets = torch.as_tensor(np.asarray(y))
+    targets = torch.atleast_1d(as_numbers("y", _with_nan(y)))
     if len(targets) != num_graphs:
         raise DataError(f"y has {len(targets)} rows for {num_graphs} graphs")
-    targets = targets.reshape(num_graphs, -1)
+    targets = targets.reshape(num_graphs, math.prod(targets.shape[1:]))
     return targets.to(torch.float32 if targets.is_floating_point() else torch.int64)
+
+
+def _with_nan(values: Any) -> Any:
+    """Return values in lists and arrays with NaN for None."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(values, (list, tuple)):
+        return [_with_nan(value) for value in values]
+    return math.nan if values is None else values
 
 
 def _join(graphs: Sequence[Mapping[str, Any]], level: str, name: str) -> GraphDataset:

@@ -87,11 +87,21 @@ def test_targets_of_nodes():
         ([], "no graphs at all"),
         ([Data(edge_index=torch.tensor([[0.7], [1.0]]), num_nodes=2)], r"graph 0: edge_index is \[2, 1\] of torch"),
         ([Data(edge_index=torch.tensor([0, 1]), num_nodes=2)], r"graph 0: edge_index is \[2\] of torch.int64; it must"),
+        ([data(PATH, 2, y="toxic")], "graph 0: y is 'toxic', not an array of numbers"),
+        ([data(PATH, 2, x=["C", "O"])], r"graph 0: x is \['C', 'O'\], not an array of numbers"),
+        ([data(PATH, 2), data(PATH, 2, x=torch.ones(2, 1) * 1j)], "graph 1: x holds complex numbers; store the real"),
+        ([Data(edge_index=torch.tensor(PATH), x=torch.tensor(1.0))], "graph 0: x has 1 rows, and the graph 0"),
     ],
 )
 def test_refused(graphs, message):
     with pytest.raises(DataError, match=message):
         from_pyg(graphs)
+
+
+@pytest.mark.parametrize("y", [torch.tensor(3.0), 3, [[1, 2, 3]]])
+def test_targets_of_nodes_are_one_for_each_node(y):
+    with pytest.raises(DataError, match="graph 0: y has 1 rows, and the graph 2"):
+        from_pyg(data(PATH, 2, y=y), level="node")
 
 
 def test_networkx():
@@ -104,6 +114,25 @@ def test_networkx():
     assert from_networkx(nx.DiGraph([(0, 1)])).edge_index_2E.T.tolist() == [[0, 1]]
     with pytest.raises(DataError, match="graph 0: a node, an edge or the graph lacks the attribute 'colour'"):
         from_networkx(graph, x="colour")
+
+
+@pytest.mark.parametrize("values", [["C", "O"], [None, 1], [[1], [1, 2]], [{}, 1]])
+def test_attributes_of_networkx_that_are_no_numbers_name_the_graph(values):
+    numbered, graph = nx.path_graph(2), nx.path_graph(2)
+    nx.set_node_attributes(numbered, 0, "kind")
+    nx.set_node_attributes(graph, dict(enumerate(values)), "kind")
+    with pytest.raises(DataError, match="graph 1: kind is .*, not an array of numbers"):
+        from_networkx([numbered, graph], x="kind")
+    with pytest.raises(DataError, match="graph 0: label is 'toxic', not an array of numbers"):
+        from_networkx(nx.Graph([(0, 1)], label="toxic"), y="label")
+    with pytest.raises(DataError, match="graph 0: int is not a NetworkX graph"):
+        from_networkx([3])
+
+
+def test_tensors_are_attributes_of_networkx():
+    graph = nx.path_graph(2)
+    nx.set_node_attributes(graph, {0: torch.tensor([0, 0.5]), 1: torch.tensor([1, 1.5])}, "place")
+    assert from_networkx(graph, x="place").x_NF.tolist() == [[0, 0.5], [1, 1.5]]
 
 
 def test_whole_numbers_of_one_graph_join_real_ones_of_another():
@@ -147,8 +176,18 @@ def test_molecules_are_those_of_the_loader():
         from_smiles(["C", "not a molecule"])
     with pytest.raises(DataError, match="molecule 0: NoneType is not an RDKit molecule"):
         from_rdkit([Chem.MolFromSmiles("C1CC")])
+
+
+def test_targets_of_molecules():
+    smiles = ["CCO", "c1ccccc1O"]
+    assert from_smiles(smiles, y=[1.5, None]).y.nan_to_num(-9).tolist() == [[1.5], [-9]]
+    assert from_smiles(smiles, y=[[None, 1], [2, 3]]).y.nan_to_num(-9).tolist() == [[-9, 1], [2, 3]]
+    assert from_smiles("CCO", y=1.0).y.tolist() == [[1.0]] and from_smiles(smiles, y=[2, 0]).y.tolist() == [[2], [0]]
     with pytest.raises(DataError, match="y has 1 rows for 2 graphs"):
-        from_smiles(smiles, y=[1.0])
+        from_smiles(smiles, y=1.0)
+    for y in (["a", "b"], [[1], [1, 2]], [1, {}]):
+        with pytest.raises(DataError, match="y is .*, not an array of numbers"):
+            from_smiles(smiles, y=y)
 
 
 def test_encodings_and_dense_pairs_are_the_naive_counts():

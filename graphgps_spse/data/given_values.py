@@ -28,3 +28,11 @@ def as_numbers(what: str, values: Any) -> Tensor:
 def describe_values(values: Any) -> str:
     """Return the shape of a tensor, and the first characters of anything else."""
     return str(list(values.shape)) if isinstance(values, Tensor) else repr(values)[:60]
+
+
+def count_nodes(data: Any) -> int:
+    """Return the number of nodes of a PyG graph; 0 for other objects, and if its features are a single number."""
+    try:
+        return int(getattr(data, "num_nodes", 0) or 0)
+    except IndexError:  # PyG counts the rows of features
+        return 0
