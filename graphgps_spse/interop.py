@@ -23,6 +23,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset, find_name_fault, flat_rows
 from graphgps_spse.data.given_values import as_numbers, count_nodes
+from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
 from graphgps_spse.files import write_atomic, write_json
@@ -42,7 +43,8 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
 
     Read are `edge_index` and, where they are there, `x`, `edge_attr` and `y`: for `level="graph"` one row of targets
     for each graph, for `level="node"` one for each node. If no graph has `x`, all nodes are of type 0. Raises DataError
-    that names the graph for attributes that are no numbers, that are misshapen, or that only some graphs have.
+    that names the graph for attributes that are no numbers, that are misshapen, or that only some graphs have. A
+    warning names targets of which float32 loses more than a thousandth of the standard deviation.
     """
     return _join([_read_data(number, data, level) for number, data in enumerate(list_pyg(graphs))], level, name)
 
@@ -205,7 +207,7 @@ def _read_data(number: int, data: Any, level: str) -> dict[str, Any]:
         "x": _columns(number, "x", getattr(data, "x", None), num_nodes),
         "edge_index": data.edge_index.cpu(),
         "edge_attr": _columns(number, "edge_attr", getattr(data, "edge_attr", None), data.edge_index.shape[1]),
-        "y": _row(number, "y", y) if level == "graph" else _columns(number, "y", y, num_nodes),
+        "y": _row(number, "y", y) if level == "graph" else _columns(number, "y", y, num_nodes, torch.float64),
     }
 
 
@@ -232,20 +234,22 @@ def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> d
     }
 
 
-def _columns(number: int, what: str, values: Any, num_rows: int) -> Tensor | None:
-    """Return [rows, columns] int64 or float32."""
+def _columns(number: int, what: str, values: Any, num_rows: int, real: torch.dtype = torch.float32) -> Tensor | None:
+    """Return [rows, columns], int64 or, for real numbers, of the type `real`."""
     if values is None:
         return None
     table = torch.atleast_1d(as_numbers(f"graph {number}: {what}", values))
     if len(table) != num_rows:
         raise DataError(f"graph {number}: {what} has {len(table)} rows, and the graph {num_rows}")
     table = table.reshape(num_rows, math.prod(table.shape[1:]))
-    return table.to(torch.float32 if table.is_floating_point() else torch.int64)
+    return table.to(real if table.is_floating_point() else torch.int64)
 
 
 def _row(number: int, what: str, values: Any) -> Tensor | None:
-    """Return the targets of a graph, [1, columns] int64 or float32."""
-    return None if values is None else _columns(number, what, as_numbers(f"graph {number}: {what}", values)[None], 1)
+    """Return the targets of a graph, [1, columns] int64 or float64."""
+    if values is None:
+        return None
+    return _columns(number, what, as_numbers(f"graph {number}: {what}", values)[None], 1, torch.float64)
 
 
 def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, name: str) -> GraphDataset:
@@ -276,7 +280,7 @@ def _targets_of_graphs(y: Any, num_graphs: int) -> Tensor:
     if len(targets) != num_graphs:
         raise DataError(f"y has {len(targets)} rows for {num_graphs} graphs")
     targets = targets.reshape(num_graphs, math.prod(targets.shape[1:]))
-    return targets.to(torch.float32 if targets.is_floating_point() else torch.int64)
+    return targets.to(torch.float64 if targets.is_floating_point() else torch.int64)
 
 
 def _with_nan(values: Any) -> Any:
@@ -294,13 +298,17 @@ def _join(graphs: Sequence[Mapping[str, Any]], level: str, name: str) -> GraphDa
     sizes = torch.tensor([graph["num_nodes"] for graph in graphs])
     edges = torch.tensor([graph["edge_index"].shape[1] for graph in graphs])
     rows = len(graphs) if level == "graph" else int(sizes.sum())
+    y = torch.zeros(rows, 0) if parts["y"] is None else parts["y"]
+    if y.is_floating_point():
+        warn_of_rounding(y.numpy(), (), name)
+        y = y.to(torch.float32)
     return GraphDataset(
         name=name,
         split="all",
         x_NF=torch.zeros(int(sizes.sum()), 1, dtype=torch.int64) if parts["x"] is None else parts["x"],
         edge_index_2E=torch.cat([graph["edge_index"].to(torch.int64) for graph in graphs], 1),
         edge_attr_EF=parts["edge_attr"],
-        y=torch.zeros(rows, 0) if parts["y"] is None else parts["y"],
+        y=y,
         node_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]),
         edge_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), edges.cumsum(0)]),
         level=level,

@@ -190,6 +190,27 @@ def test_targets_of_molecules():
             from_smiles(smiles, y=y)
 
 
+def test_targets_that_float32_rounds_are_told(tmp_path, caplog):
+    energies = [-250000007.0, -250000027.0, -250000041.0]
+    told = "target target0: float32 rounds the values by up to 7"
+    save_folder(
+        [data(PATH, 2, y=torch.tensor([energy], dtype=torch.float64)) for energy in energies],
+        {"train": [0], "val": [1], "test": [2]},
+        tmp_path / "mine",
+    )
+    assert f"graphs, {told}" in caplog.text
+    for graphs in (
+        lambda: from_smiles(["C"] * 3, y=energies),
+        lambda: from_networkx([nx.Graph([(0, 1)], energy=energy) for energy in energies], y="energy"),
+        lambda: from_pyg(data([], 3, y=energies), level="node"),
+    ):
+        caplog.clear()
+        assert graphs().y.dtype == torch.float32 and told in caplog.text
+    caplog.clear()
+    from_smiles(["C"] * 3, y=[0.1, 0.2, None])
+    assert not caplog.text
+
+
 def test_encodings_and_dense_pairs_are_the_naive_counts():
     graphs = add_encoding(from_pyg(two_graphs()), "SPSE", max_length=3, alpha=1.0, n=0)
     graphs = add_encoding(graphs, "RRWP", ksteps=4)

@@ -81,7 +81,16 @@ LAYERS = {
     "paired_comparison": (None, None),
     "sizes": (CORE | {"encodings.base", "data.base", "memory", "models.build"}, {"torch"}),
     "interop": (
-        CORE | {"files", "data.base", "data.given_values", "data.molecules", "encode", "encodings.storage.in_memory"},
+        CORE
+        | {
+            "files",
+            "data.base",
+            "data.given_values",
+            "data.molecules",
+            "data.opening",
+            "encode",
+            "encodings.storage.in_memory",
+        },
         {"numpy", "torch", "torch_geometric"},
     ),
     "baselines": (None, None),

@@ -85,7 +85,7 @@ class Folder:
             graphs = replace(split_of_arrays(self.spec, split, arrays), source=str(path))
             _check_values(self.spec, graphs)
             if split == "train" and self.spec.task == "regression":
-                warn_of_rounding(arrays["y"], self.spec, str(path))
+                warn_of_rounding(arrays["y"], self.spec.target_names, str(path))
         except DataError as err:
             raise DataError(f"{path}: {err}") from err
         return graphs
