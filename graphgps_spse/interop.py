@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset, find_name_fault, flat_rows
-from graphgps_spse.data.given_values import as_numbers, count_nodes
+from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges
 from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
@@ -46,7 +46,7 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
     that names the graph for attributes that are no numbers, that are misshapen, or that only some graphs have. A
     warning names targets of which float32 loses more than a thousandth of the standard deviation.
     """
-    return _join([_read_data(number, data, level) for number, data in enumerate(list_pyg(graphs))], level, name)
+    return _join(_read_each(list_pyg(graphs), lambda data: _read_data(data, level)), level, name)
 
 
 def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:
@@ -73,7 +73,7 @@ def from_networkx(
     an attribute that a node or edge lacks, or that is no number.
     """
     listed = [graphs] if hasattr(graphs, "adj") else list(graphs)
-    return _join([_read_networkx(number, graph, x, edge_attr, y) for number, graph in enumerate(listed)], "graph", name)
+    return _join(_read_each(listed, lambda graph: _read_networkx(graph, x, edge_attr, y)), "graph", name)
 
 
 def from_smiles(smiles: str | Iterable[str], *, y: Any = None, name: str = "molecules") -> GraphDataset:
@@ -194,26 +194,31 @@ def save_folder(
     return folder
 
 
-def _read_data(number: int, data: Any, level: str) -> dict[str, Any]:
-    if not isinstance(getattr(data, "edge_index", None), Tensor):
-        raise DataError(f"graph {number}: {type(data).__name__} has no edge_index tensor [2, E]")
-    shape, kind = list(data.edge_index.shape), data.edge_index.dtype
-    is_whole = not (kind.is_floating_point or kind.is_complex or kind is torch.bool) or not data.edge_index.numel()
-    if len(shape) != 2 or shape[0] != 2 or not is_whole:
-        raise DataError(f"graph {number}: edge_index is {shape} of {kind}; it must be [2, E] integers")
-    num_nodes, y = count_nodes(data), getattr(data, "y", None)
+def _read_each(graphs: Sequence[Any], read: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the arrays of each graph. Errors name the number of the graph."""
+    found = []
+    for number, graph in enumerate(graphs):
+        try:
+            found.append(read(graph))
+        except DataError as err:
+            raise DataError(f"graph {number}: {err}") from err
+    return found
+
+
+def _read_data(data: Any, level: str) -> dict[str, Any]:
+    edges, num_nodes, y = find_edges(data), count_nodes(data), getattr(data, "y", None)
     return {
         "num_nodes": num_nodes,
-        "x": _columns(number, "x", getattr(data, "x", None), num_nodes),
-        "edge_index": data.edge_index.cpu(),
-        "edge_attr": _columns(number, "edge_attr", getattr(data, "edge_attr", None), data.edge_index.shape[1]),
-        "y": _row(number, "y", y) if level == "graph" else _columns(number, "y", y, num_nodes, torch.float64),
+        "x": _columns("x", getattr(data, "x", None), num_nodes),
+        "edge_index": edges,
+        "edge_attr": _columns("edge_attr", getattr(data, "edge_attr", None), edges.shape[1]),
+        "y": _row("y", y) if level == "graph" else _columns("y", y, num_nodes, torch.float64),
     }
 
 
-def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Any]:
+def _read_networkx(graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Any]:
     if not hasattr(graph, "adj"):
-        raise DataError(f"graph {number}: {type(graph).__name__} is not a NetworkX graph")
+        raise DataError(f"{type(graph).__name__} is not a NetworkX graph")
     position = {node: at for at, node in enumerate(graph)}
     edges = [(position[a], position[b], features) for a, b, features in graph.edges(data=True)]
     if not graph.is_directed():
@@ -223,33 +228,31 @@ def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> d
         edge_values = [features[edge_attr] for *_, features in edges] if edge_attr else None
         target = graph.graph[y] if y else None
     except KeyError as err:
-        raise DataError(f"graph {number}: a node, an edge or the graph lacks the attribute {err}") from err
+        raise DataError(f"a node, an edge or the graph lacks the attribute {err}") from err
     index = torch.tensor([edge[:2] for edge in edges], dtype=torch.int64).reshape(-1, 2).T
     return {
         "num_nodes": len(position),
-        "x": _columns(number, x, values, len(position)),
+        "x": _columns(x, values, len(position)),
         "edge_index": index,
-        "edge_attr": _columns(number, edge_attr, edge_values, len(edges)),
-        "y": _row(number, y, target),
+        "edge_attr": _columns(edge_attr, edge_values, len(edges)),
+        "y": _row(y, target),
     }
 
 
-def _columns(number: int, what: str, values: Any, num_rows: int, real: torch.dtype = torch.float32) -> Tensor | None:
+def _columns(what: str, values: Any, num_rows: int, real: torch.dtype = torch.float32) -> Tensor | None:
     """Return [rows, columns], int64 or, for real numbers, of the type `real`."""
     if values is None:
         return None
-    table = torch.atleast_1d(as_numbers(f"graph {number}: {what}", values))
+    table = torch.atleast_1d(as_numbers(what, values))
     if len(table) != num_rows:
-        raise DataError(f"graph {number}: {what} has {len(table)} rows, and the graph {num_rows}")
+        raise DataError(f"{what} has {len(table)} rows, and the graph {num_rows}")
     table = table.reshape(num_rows, math.prod(table.shape[1:]))
     return table.to(real if table.is_floating_point() else torch.int64)
 
 
-def _row(number: int, what: str, values: Any) -> Tensor | None:
+def _row(what: str, values: Any) -> Tensor | None:
     """Return the targets of a graph, [1, columns] int64 or float64."""
-    if values is None:
-        return None
-    return _columns(number, what, as_numbers(f"graph {number}: {what}", values)[None], 1, torch.float64)
+    return None if values is None else _columns(what, as_numbers(what, values)[None], 1, torch.float64)
 
 
 def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, name: str) -> GraphDataset:
@@ -306,7 +309,7 @@ def _join(graphs: Sequence[Mapping[str, Any]], level: str, name: str) -> GraphDa
         name=name,
         split="all",
         x_NF=torch.zeros(int(sizes.sum()), 1, dtype=torch.int64) if parts["x"] is None else parts["x"],
-        edge_index_2E=torch.cat([graph["edge_index"].to(torch.int64) for graph in graphs], 1),
+        edge_index_2E=torch.cat([graph["edge_index"] for graph in graphs], 1),
         edge_attr_EF=parts["edge_attr"],
         y=y,
         node_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]),

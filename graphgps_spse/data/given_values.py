@@ -30,6 +30,18 @@ def describe_values(values: Any) -> str:
     return str(list(values.shape)) if isinstance(values, Tensor) else repr(values)[:60]
 
 
+def find_edges(data: Any) -> Tensor:
+    """Return the edges of a PyG graph, [2, E] int64. Raises DataError for anything else."""
+    edges = getattr(data, "edge_index", None)
+    if not isinstance(edges, Tensor):
+        raise DataError(f"{type(data).__name__} has no edge_index tensor [2, E]")
+    shape, kind = list(edges.shape), edges.dtype
+    is_whole = not (kind.is_floating_point or kind.is_complex or kind is torch.bool) or not edges.numel()
+    if len(shape) != 2 or shape[0] != 2 or not is_whole:
+        raise DataError(f"edge_index is {shape} of {kind}; it must be [2, E] integers")
+    return edges.cpu().to(torch.int64)
+
+
 def count_nodes(data: Any) -> int:
     """Return the number of nodes of a PyG graph; 0 for other objects, and if its features are a single number."""
     try:
