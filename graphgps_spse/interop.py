@@ -1,4 +1,4 @@
-"""Graphs from PyG, NetworkX, RDKit and SMILES; their encodings, as packed or dense tensors; folders for training.
+"""Graphs from PyG, NetworkX, RDKit and SMILES; their encodings, as packed or dense tensors.
 
     graphs = from_smiles(["CCO", "c1ccccc1"])
     graphs = add_encoding(graphs, "SPSE", max_length=8)
@@ -8,25 +8,21 @@
 PyG, NetworkX and RDKit are imported by the functions that need them.
 """
 
-import io
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import GraphDataset, find_name_fault, flat_rows
+from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges
 from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
-from graphgps_spse.files import write_atomic, write_json
 
 if TYPE_CHECKING:
     import networkx
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from graphgps_spse.data.molecules import Molecule
-
-SPLITS = ("train", "val", "test")
 
 
 def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str = "graphs") -> GraphDataset:
@@ -149,49 +143,6 @@ def to_dense(rows: Tensor, sizes: Sequence[int] | Tensor, fill: float = 0.0) -> 
     ]
     mask = torch.arange(most, device=rows.device) < torch.tensor(counts, device=rows.device)[:, None]
     return (torch.stack(padded) if padded else rows.new_empty(0, 0, 0, rows.shape[1])), mask
-
-
-def save_folder(
-    graphs: "GraphDataset | Iterable[Data]",
-    split: Mapping[str, Sequence[int]],
-    folder: str | Path,
-    *,
-    level: str = "graph",
-    task: str = "",
-    target_names: Sequence[str] = (),
-    directed: bool = False,
-) -> Path:
-    """Write graphs as a folder that `dataset.format: folder` reads (docs/own_data.md), and return its path.
-
-    `split` maps train, val and test to numbers of graphs. `task` is regression, classification, classification_sbm or
-    multilabel; empty: classification for integer targets of one column, otherwise regression. Features of nodes and
-    edges become `types` for one column of integers, `ogb` for the columns of `from_smiles`, and `floats` otherwise.
-    Raises DataError for a folder that has a meta.json already, an unknown or empty part, or a number that is no graph
-    or is listed twice.
-    """
-    folder = Path(folder)
-    whole = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=level)
-    if (folder / "meta.json").exists():
-        raise DataError(f"{folder} holds a data set already; choose another folder, or move it away")
-    for part in SPLITS:
-        numbers = split.get(part, ())
-        if not len(numbers):
-            raise DataError(f"split: {part} has no graphs; it needs numbers of graphs for {', '.join(SPLITS)}")
-        if not 0 <= min(numbers) <= max(numbers) < len(whole):
-            raise DataError(f"split: {part} names a graph outside 0..{len(whole) - 1}")
-    listed = Counter(int(number) for part in SPLITS for number in split[part])
-    twice = [number for number, times in listed.items() if times > 1]
-    if twice:
-        raise DataError(f"split: graph {twice[0]} is listed twice; list each graph once")
-    unknown = sorted(set(split) - set(SPLITS))
-    if unknown:
-        raise DataError(f"split: unknown part '{unknown[0]}'; parts are {', '.join(SPLITS)}")
-    meta = _meta_of(whole, task, tuple(target_names), directed)
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in SPLITS:
-        write_atomic(folder / f"{part}.npz", _as_npz(whole, split[part]))
-    write_json(folder / "meta.json", meta)  # last, so that a folder with it is complete
-    return folder
 
 
 def _read_each(graphs: Sequence[Any], read: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -337,61 +288,3 @@ def _join_part(graphs: Sequence[Mapping[str, Any]], what: str) -> Tensor | None:
     if len(columns) > 1:
         raise DataError(f"graphs differ in columns of {what}: {', '.join(map(str, columns))}")
     return torch.cat(tensors)  # whole numbers of some graphs become real where others have real ones
-
-
-def _meta_of(graphs: GraphDataset, task: str, target_names: tuple[str, ...], directed: bool) -> dict[str, Any]:
-    num_targets = graphs.y.shape[1]
-    if not num_targets:
-        raise DataError("the graphs have no targets y to train on")
-    if not task:
-        is_class = not graphs.y.is_floating_point() and num_targets == 1
-        task = "classification" if is_class else "regression"
-    meta: dict[str, Any] = {
-        "task": task,
-        "level": graphs.level,
-        "num_targets": num_targets,
-        "node_features": _kind_of(graphs.x_NF, "node features", 9),
-        "directed": directed,
-    }
-    if graphs.edge_attr_EF is not None:
-        meta["edge_features"] = _kind_of(graphs.edge_attr_EF, "edge features", 3)
-    if task.startswith("classification"):
-        meta["num_classes"] = max(2, int(graphs.y.max()) + 1)
-    elif graphs.y.is_floating_point() and bool(graphs.y.isnan().any()):
-        meta["may_miss_targets"] = True
-    if fault := find_name_fault(target_names):
-        raise DataError(f"target_names: {fault}; give each target a name of its own")
-    if target_names:
-        meta["target_names"] = list(target_names)
-    return meta
-
-
-def _kind_of(values: Tensor, what: str, ogb_columns: int) -> dict[str, Any]:
-    if values.is_floating_point():
-        return {"kind": "floats", "size": values.shape[1]}
-    if values.shape[1] == 1:
-        return {"kind": "types", "size": int(values.max()) + 1}
-    if values.shape[1] == ogb_columns:
-        return {"kind": "ogb"}
-    raise DataError(
-        f"{what} are {values.shape[1]} columns of integers; make them floats, or one column, or those of OGB "
-        f"({ogb_columns})"
-    )
-
-
-def _as_npz(graphs: GraphDataset, numbers: Sequence[int]) -> bytes:
-    index = torch.as_tensor(list(numbers), dtype=torch.int64)
-    nodes, edges = flat_rows(graphs.node_ptr, index), flat_rows(graphs.edge_ptr, index)
-    zero = torch.zeros(1, dtype=torch.int64)
-    arrays = {
-        "node_ptr": torch.cat([zero, graphs.sizes_G[index].cumsum(0)]),
-        "edge_ptr": torch.cat([zero, graphs.edge_ptr.diff()[index].cumsum(0)]),
-        "edge_index": graphs.edge_index_2E[:, edges],
-        "x": graphs.x_NF[nodes],
-        "y": graphs.y[index if graphs.level == "graph" else nodes],
-    }
-    if graphs.edge_attr_EF is not None:
-        arrays["edge_attr"] = graphs.edge_attr_EF[edges]
-    content, contents = io.BytesIO(), dict[str, Any]((key, values.numpy()) for key, values in arrays.items())
-    np.savez(content, **contents)
-    return content.getvalue()

@@ -8,7 +8,8 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from graphgps_spse.data.folder import Folder, read_meta
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.interop import add_encoding, from_networkx, from_pyg, from_rdkit, from_smiles, save_folder, to_dense
+from graphgps_spse.folder_writer import save_folder
+from graphgps_spse.interop import add_encoding, from_networkx, from_pyg, from_rdkit, from_smiles, to_dense
 
 TRIANGLE = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)]
 PATH = [(0, 1), (1, 0)]
@@ -261,12 +262,46 @@ def test_a_saved_folder_is_read_back(tmp_path):
         ({"train": [0], "val": [1], "test": [9]}, "test names a graph outside 0..5"),
         ({"train": [0], "val": [1], "test": [2], "extra": [3]}, "unknown part 'extra'"),
         ({"train": [0, 1], "val": [2], "test": [1]}, "graph 1 is listed twice; list each graph once"),
+        ({"train": [0, 1], "val": [2.7], "test": [3]}, "val must list whole numbers, those of its graphs"),
+        ({"train": [True, False], "val": [2], "test": [3]}, "train must list whole numbers"),
     ],
 )
 def test_splits_that_are_refused(tmp_path, split, message):
     with pytest.raises(DataError, match=message):
         save_folder(two_graphs() * 3, split, tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "words", "message"),
+    [
+        ({}, {"task": "regresion"}, "mine: task: unknown value 'regresion'.*Did you mean 'regression'"),
+        ({}, {"task": "classification"}, "mine, train split: y must hold integers, not float32"),
+        ({}, {"target_names": ["a", "b"]}, "mine: target_names must be a list of 1 names"),
+        ({"y": torch.tensor([-1])}, {}, r"mine, test split: y, row 0, graph 0: \[-1\] must be an integer in 0..2"),
+        (
+            {"x": torch.tensor([[-1], [0]])},
+            {},
+            r"mine, test split: x, row 0, graph 0: \[-1\] must be an integer in 0..2",
+        ),
+    ],
+)
+def test_what_the_reader_would_refuse_is_not_written(tmp_path, values, words, message):
+    graphs = [*two_graphs(), data(PATH, 2, x=torch.tensor([[1], [0]]), y=torch.tensor([1.0]))]
+    for graph in graphs:
+        graph.edge_attr = None
+        graph.y = graph.y.round().long() if "y" in values else graph.y
+    graphs[2].update(values)
+    split = {"train": torch.tensor([0]), "val": [1.0], "test": range(2, 3)}
+    with pytest.raises(DataError, match=message):
+        save_folder(graphs, split, tmp_path / "mine", **words)
+    assert not (tmp_path / "mine").exists()
+
+
+def test_graphs_without_edges_have_edge_types_in_a_folder(tmp_path):
+    graphs = [data([], 2, y=1.5, edge_attr=torch.zeros(0, 1, dtype=torch.int64)) for _ in range(3)]
+    folder = save_folder(graphs, {"train": [0], "val": [1], "test": [2]}, tmp_path / "mine")
+    assert Folder(path=folder, spec=read_meta(folder / "meta.json", "mine")).load()["test"].edge_attr_EF.shape == (0, 1)
 
 
 def test_classes_and_molecules_in_a_folder(tmp_path):

@@ -93,6 +93,10 @@ LAYERS = {
         },
         {"numpy", "torch", "torch_geometric"},
     ),
+    "folder_writer": (
+        CORE | {"files", "data.base", "data.folder", "data.splits", "interop"},
+        {"numpy", "torch", "torch_geometric"},
+    ),
     "baselines": (None, None),
     "parts": (None, None),
     "run": (None, None),
@@ -120,7 +124,10 @@ LAYERS = {
     "tables": (set(), {"numpy"}),
     "python_api": (None, None),
     "__main__": (None, None),
-    "__init__": ({"extras", "counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),
+    "__init__": (
+        {"extras", "counting", "encodings.transform", "folder_writer", "interop", "python_api", "version"},
+        STDLIB_ONLY,
+    ),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
 WATCHED |= {"optuna", "pyarrow", "submitit", "triton"}
