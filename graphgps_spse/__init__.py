@@ -13,15 +13,8 @@ if TYPE_CHECKING:
     from graphgps_spse.counting import PathCounts, count_simple_paths
     from graphgps_spse.counting.edge_cycles import count_cycles_per_edge
     from graphgps_spse.encodings.transform import SimplePathEncoding
-    from graphgps_spse.interop import (
-        add_encoding,
-        from_networkx,
-        from_pyg,
-        from_rdkit,
-        from_smiles,
-        save_folder,
-        to_dense,
-    )
+    from graphgps_spse.folder_writer import save_folder
+    from graphgps_spse.interop import add_encoding, from_networkx, from_pyg, from_rdkit, from_smiles, to_dense
     from graphgps_spse.python_api import Run, load_model, load_run, train
 
 __all__ = [
@@ -53,7 +46,7 @@ _HOMES = {
     "from_pyg": "graphgps_spse.interop",
     "from_rdkit": "graphgps_spse.interop",
     "from_smiles": "graphgps_spse.interop",
-    "save_folder": "graphgps_spse.interop",
+    "save_folder": "graphgps_spse.folder_writer",
     "to_dense": "graphgps_spse.interop",
     "Run": "graphgps_spse.python_api",
     "load_model": "graphgps_spse.python_api",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.given_graphs import ENDINGS, GivenGraphs, read_given_graphs, warn_of_one_way_edges
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
@@ -35,8 +35,7 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
     of a missing prediction (error).
     """
     spec = ensemble.dataset.spec
-    if spec.level == "pair":
-        raise DataError(f"{spec.name}: predictions are written for graphs and nodes only, not for pairs of nodes")
+    require_rows(spec)
     parts = read_given_graphs(data, spec, ATOM_SIZES)
     kept = list(dict.fromkeys(name for part in parts for name in part.columns))
     targets = list(ensemble.first.parts.task.column_names)
@@ -58,6 +57,12 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
             num_bad += sum(map(bool, columns["error"]))
     log.info("%s: %s rows, %s of them without a prediction (column error)", out, f"{num_rows:,}", f"{num_bad:,}")
     return num_rows, num_bad
+
+
+def require_rows(spec: DatasetSpec) -> None:
+    """Raise DataError if predictions belong to pairs of nodes."""
+    if spec.level == "pair":
+        raise DataError(f"{spec.name}: predictions are made for new graphs and nodes only, not for pairs of nodes")
 
 
 def warn_of_unfamiliar(run: TrainedRun, graphs: GraphDataset, numbers: np.ndarray, source: str) -> None:

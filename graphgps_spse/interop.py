@@ -1,4 +1,4 @@
-"""Graphs from PyG, NetworkX, RDKit and SMILES; their encodings, as packed or dense tensors; folders for training.
+"""Graphs from PyG, NetworkX, RDKit and SMILES; their encodings, as packed or dense tensors.
 
     graphs = from_smiles(["CCO", "c1ccccc1"])
     graphs = add_encoding(graphs, "SPSE", max_length=8)
@@ -8,23 +8,21 @@
 PyG, NetworkX and RDKit are imported by the functions that need them.
 """
 
-import io
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import GraphDataset, find_name_fault, flat_rows
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges
+from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
-from graphgps_spse.files import write_atomic, write_json
 
 if TYPE_CHECKING:
     import networkx
@@ -33,17 +31,16 @@ if TYPE_CHECKING:
 
     from graphgps_spse.data.molecules import Molecule
 
-SPLITS = ("train", "val", "test")
-
 
 def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str = "graphs") -> GraphDataset:
     """Return PyG graphs as one data set: a `Data`, a `Batch`, a list or a `Dataset` of them.
 
     Read are `edge_index` and, where they are there, `x`, `edge_attr` and `y`: for `level="graph"` one row of targets
     for each graph, for `level="node"` one for each node. If no graph has `x`, all nodes are of type 0. Raises DataError
-    that names the graph for attributes that are misshapen, or that only some graphs have.
+    that names the graph for attributes that are no numbers, that are misshapen, or that only some graphs have. A
+    warning names targets of which float32 loses more than a thousandth of the standard deviation.
     """
-    return _join([_read_data(number, data, level) for number, data in enumerate(list_pyg(graphs))], level, name)
+    return _join(_read_each(list_pyg(graphs), lambda data: _read_data(data, level)), level, name)
 
 
 def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:
@@ -66,17 +63,18 @@ def from_networkx(
     """Return NetworkX graphs as one data set; nodes are numbered in the order of each graph.
 
     `x` and `edge_attr` name attributes of nodes and edges, numbers or lists of numbers; `y` names an attribute of the
-    graph. An undirected edge becomes two directed ones, and a loop stays one. Raises DataError for an attribute that a
-    node or edge lacks.
+    graph. An undirected edge becomes two directed ones, and a loop stays one. Raises DataError that names the graph for
+    an attribute that a node or edge lacks, or that is no number.
     """
     listed = [graphs] if hasattr(graphs, "adj") else list(graphs)
-    return _join([_read_networkx(number, graph, x, edge_attr, y) for number, graph in enumerate(listed)], "graph", name)
+    return _join(_read_each(listed, lambda graph: _read_networkx(graph, x, edge_attr, y)), "graph", name)
 
 
 def from_smiles(smiles: str | Iterable[str], *, y: Any = None, name: str = "molecules") -> GraphDataset:
     """Return molecules as one data set, with the atom and bond features of the Open Graph Benchmark.
 
-    `y` holds targets, [G] or [G, T]. Raises DataError with the number and the reason for a SMILES that is no molecule.
+    `y` holds targets, [G] or [G, T]; None and NaN are unknown. Raises DataError with the number and the reason for a
+    SMILES that is no molecule, and for targets that are no numbers.
     """
     from graphgps_spse.data.molecules import featurise
 
@@ -147,71 +145,31 @@ def to_dense(rows: Tensor, sizes: Sequence[int] | Tensor, fill: float = 0.0) -> 
     return (torch.stack(padded) if padded else rows.new_empty(0, 0, 0, rows.shape[1])), mask
 
 
-def save_folder(
-    graphs: "GraphDataset | Iterable[Data]",
-    split: Mapping[str, Sequence[int]],
-    folder: str | Path,
-    *,
-    level: str = "graph",
-    task: str = "",
-    target_names: Sequence[str] = (),
-    directed: bool = False,
-) -> Path:
-    """Write graphs as a folder that `dataset.format: folder` reads (docs/own_data.md), and return its path.
-
-    `split` maps train, val and test to numbers of graphs. `task` is regression, classification, classification_sbm or
-    multilabel; empty: classification for integer targets of one column, otherwise regression. Features of nodes and
-    edges become `types` for one column of integers, `ogb` for the columns of `from_smiles`, and `floats` otherwise.
-    Raises DataError for a folder that has a meta.json already, an unknown or empty part, or a number that is no graph
-    or is listed twice.
-    """
-    folder = Path(folder)
-    whole = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=level)
-    if (folder / "meta.json").exists():
-        raise DataError(f"{folder} holds a data set already; choose another folder, or move it away")
-    for part in SPLITS:
-        numbers = split.get(part, ())
-        if not len(numbers):
-            raise DataError(f"split: {part} has no graphs; it needs numbers of graphs for {', '.join(SPLITS)}")
-        if not 0 <= min(numbers) <= max(numbers) < len(whole):
-            raise DataError(f"split: {part} names a graph outside 0..{len(whole) - 1}")
-    listed = Counter(int(number) for part in SPLITS for number in split[part])
-    twice = [number for number, times in listed.items() if times > 1]
-    if twice:
-        raise DataError(f"split: graph {twice[0]} is listed twice; list each graph once")
-    unknown = sorted(set(split) - set(SPLITS))
-    if unknown:
-        raise DataError(f"split: unknown part '{unknown[0]}'; parts are {', '.join(SPLITS)}")
-    meta = _meta_of(whole, task, tuple(target_names), directed)
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in SPLITS:
-        write_atomic(folder / f"{part}.npz", _as_npz(whole, split[part]))
-    write_json(folder / "meta.json", meta)  # last, so that a folder with it is complete
-    return folder
+def _read_each(graphs: Sequence[Any], read: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the arrays of each graph. Errors name the number of the graph."""
+    found = []
+    for number, graph in enumerate(graphs):
+        try:
+            found.append(read(graph))
+        except DataError as err:
+            raise DataError(f"graph {number}: {err}") from err
+    return found
 
 
-def _read_data(number: int, data: Any, level: str) -> dict[str, Any]:
-    if not isinstance(getattr(data, "edge_index", None), Tensor):
-        raise DataError(f"graph {number}: {type(data).__name__} has no edge_index tensor [2, E]")
-    shape, kind = list(data.edge_index.shape), data.edge_index.dtype
-    is_whole = not (kind.is_floating_point or kind.is_complex or kind is torch.bool) or not data.edge_index.numel()
-    if len(shape) != 2 or shape[0] != 2 or not is_whole:
-        raise DataError(f"graph {number}: edge_index is {shape} of {kind}; it must be [2, E] integers")
-    num_nodes = int(data.num_nodes or 0)
-    x, y = getattr(data, "x", None), getattr(data, "y", None)
-    if y is not None:
-        y = torch.as_tensor(y)
-        y = y.reshape(1, -1) if level == "graph" else y.reshape(num_nodes, -1) if len(y) == num_nodes else y
+def _read_data(data: Any, level: str) -> dict[str, Any]:
+    edges, num_nodes, y = find_edges(data), count_nodes(data), getattr(data, "y", None)
     return {
         "num_nodes": num_nodes,
-        "x": _columns(number, "x", x, num_nodes),
-        "edge_index": data.edge_index.cpu(),
-        "edge_attr": _columns(number, "edge_attr", getattr(data, "edge_attr", None), data.edge_index.shape[1]),
-        "y": None if y is None else _columns(number, "y", y, 1 if level == "graph" else num_nodes),
+        "x": _columns("x", getattr(data, "x", None), num_nodes),
+        "edge_index": edges,
+        "edge_attr": _columns("edge_attr", getattr(data, "edge_attr", None), edges.shape[1]),
+        "y": _row("y", y) if level == "graph" else _columns("y", y, num_nodes, torch.float64),
     }
 
 
-def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Any]:
+def _read_networkx(graph: Any, x: str, edge_attr: str, y: str) -> dict[str, Any]:
+    if not hasattr(graph, "adj"):
+        raise DataError(f"{type(graph).__name__} is not a NetworkX graph")
     position = {node: at for at, node in enumerate(graph)}
     edges = [(position[a], position[b], features) for a, b, features in graph.edges(data=True)]
     if not graph.is_directed():
@@ -221,28 +179,31 @@ def _read_networkx(number: int, graph: Any, x: str, edge_attr: str, y: str) -> d
         edge_values = [features[edge_attr] for *_, features in edges] if edge_attr else None
         target = graph.graph[y] if y else None
     except KeyError as err:
-        raise DataError(f"graph {number}: a node, an edge or the graph lacks the attribute {err}") from err
+        raise DataError(f"a node, an edge or the graph lacks the attribute {err}") from err
     index = torch.tensor([edge[:2] for edge in edges], dtype=torch.int64).reshape(-1, 2).T
     return {
         "num_nodes": len(position),
-        "x": None if values is None else _columns(number, x, torch.tensor(values), len(position)),
+        "x": _columns(x, values, len(position)),
         "edge_index": index,
-        "edge_attr": None
-        if edge_values is None
-        else _columns(number, edge_attr, torch.tensor(edge_values), len(edges)),
-        "y": None if target is None else torch.as_tensor(target).reshape(1, -1),
+        "edge_attr": _columns(edge_attr, edge_values, len(edges)),
+        "y": _row(y, target),
     }
 
 
-def _columns(number: int, what: str, values: Any, num_rows: int) -> Tensor | None:
-    """Return [rows, columns] int64 or float32."""
+def _columns(what: str, values: Any, num_rows: int, real: torch.dtype = torch.float32) -> Tensor | None:
+    """Return [rows, columns], int64 or, for real numbers, of the type `real`."""
     if values is None:
         return None
-    values = torch.as_tensor(values).detach().cpu()
-    if len(values) != num_rows:
-        raise DataError(f"graph {number}: {what} has {len(values)} rows, and the graph {num_rows}")
-    values = values.reshape(num_rows, math.prod(values.shape[1:]))
-    return values.to(torch.float32 if values.is_floating_point() else torch.int64)
+    table = torch.atleast_1d(as_numbers(what, values))
+    if len(table) != num_rows:
+        raise DataError(f"{what} has {len(table)} rows, and the graph {num_rows}")
+    table = table.reshape(num_rows, math.prod(table.shape[1:]))
+    return table.to(real if table.is_floating_point() else torch.int64)
+
+
+def _row(what: str, values: Any) -> Tensor | None:
+    """Return the targets of a graph, [1, columns] int64 or float64."""
+    return None if values is None else _columns(what, as_numbers(what, values)[None], 1, torch.float64)
 
 
 def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, name: str) -> GraphDataset:
@@ -269,11 +230,19 @@ def _join_molecules(featurisers: Iterable[Callable[[], "Molecule"]], y: Any, nam
 def _targets_of_graphs(y: Any, num_graphs: int) -> Tensor:
     if y is None:
         return torch.zeros(num_graphs, 0)
-    targets = torch.as_tensor(np.asarray(y))
+    targets = torch.atleast_1d(as_numbers("y", _with_nan(y)))
     if len(targets) != num_graphs:
         raise DataError(f"y has {len(targets)} rows for {num_graphs} graphs")
-    targets = targets.reshape(num_graphs, -1)
-    return targets.to(torch.float32 if targets.is_floating_point() else torch.int64)
+    targets = targets.reshape(num_graphs, math.prod(targets.shape[1:]))
+    return targets.to(torch.float64 if targets.is_floating_point() else torch.int64)
+
+
+def _with_nan(values: Any) -> Any:
+    """Return values in lists and arrays with NaN for None."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(values, (list, tuple)):
+        return [_with_nan(value) for value in values]
+    return math.nan if values is None else values
 
 
 def _join(graphs: Sequence[Mapping[str, Any]], level: str, name: str) -> GraphDataset:
@@ -283,13 +252,17 @@ def _join(graphs: Sequence[Mapping[str, Any]], level: str, name: str) -> GraphDa
     sizes = torch.tensor([graph["num_nodes"] for graph in graphs])
     edges = torch.tensor([graph["edge_index"].shape[1] for graph in graphs])
     rows = len(graphs) if level == "graph" else int(sizes.sum())
+    y = torch.zeros(rows, 0) if parts["y"] is None else parts["y"]
+    if y.is_floating_point():
+        warn_of_rounding(y.numpy(), (), name)
+        y = y.to(torch.float32)
     return GraphDataset(
         name=name,
         split="all",
         x_NF=torch.zeros(int(sizes.sum()), 1, dtype=torch.int64) if parts["x"] is None else parts["x"],
-        edge_index_2E=torch.cat([graph["edge_index"].to(torch.int64) for graph in graphs], 1),
+        edge_index_2E=torch.cat([graph["edge_index"] for graph in graphs], 1),
         edge_attr_EF=parts["edge_attr"],
-        y=torch.zeros(rows, 0) if parts["y"] is None else parts["y"],
+        y=y,
         node_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]),
         edge_ptr=torch.cat([torch.zeros(1, dtype=torch.int64), edges.cumsum(0)]),
         level=level,
@@ -315,61 +288,3 @@ def _join_part(graphs: Sequence[Mapping[str, Any]], what: str) -> Tensor | None:
     if len(columns) > 1:
         raise DataError(f"graphs differ in columns of {what}: {', '.join(map(str, columns))}")
     return torch.cat(tensors)  # whole numbers of some graphs become real where others have real ones
-
-
-def _meta_of(graphs: GraphDataset, task: str, target_names: tuple[str, ...], directed: bool) -> dict[str, Any]:
-    num_targets = graphs.y.shape[1]
-    if not num_targets:
-        raise DataError("the graphs have no targets y to train on")
-    if not task:
-        is_class = not graphs.y.is_floating_point() and num_targets == 1
-        task = "classification" if is_class else "regression"
-    meta: dict[str, Any] = {
-        "task": task,
-        "level": graphs.level,
-        "num_targets": num_targets,
-        "node_features": _kind_of(graphs.x_NF, "node features", 9),
-        "directed": directed,
-    }
-    if graphs.edge_attr_EF is not None:
-        meta["edge_features"] = _kind_of(graphs.edge_attr_EF, "edge features", 3)
-    if task.startswith("classification"):
-        meta["num_classes"] = max(2, int(graphs.y.max()) + 1)
-    elif graphs.y.is_floating_point() and bool(graphs.y.isnan().any()):
-        meta["may_miss_targets"] = True
-    if fault := find_name_fault(target_names):
-        raise DataError(f"target_names: {fault}; give each target a name of its own")
-    if target_names:
-        meta["target_names"] = list(target_names)
-    return meta
-
-
-def _kind_of(values: Tensor, what: str, ogb_columns: int) -> dict[str, Any]:
-    if values.is_floating_point():
-        return {"kind": "floats", "size": values.shape[1]}
-    if values.shape[1] == 1:
-        return {"kind": "types", "size": int(values.max()) + 1}
-    if values.shape[1] == ogb_columns:
-        return {"kind": "ogb"}
-    raise DataError(
-        f"{what} are {values.shape[1]} columns of integers; make them floats, or one column, or those of OGB "
-        f"({ogb_columns})"
-    )
-
-
-def _as_npz(graphs: GraphDataset, numbers: Sequence[int]) -> bytes:
-    index = torch.as_tensor(list(numbers), dtype=torch.int64)
-    nodes, edges = flat_rows(graphs.node_ptr, index), flat_rows(graphs.edge_ptr, index)
-    zero = torch.zeros(1, dtype=torch.int64)
-    arrays = {
-        "node_ptr": torch.cat([zero, graphs.sizes_G[index].cumsum(0)]),
-        "edge_ptr": torch.cat([zero, graphs.edge_ptr.diff()[index].cumsum(0)]),
-        "edge_index": graphs.edge_index_2E[:, edges],
-        "x": graphs.x_NF[nodes],
-        "y": graphs.y[index if graphs.level == "graph" else nodes],
-    }
-    if graphs.edge_attr_EF is not None:
-        arrays["edge_attr"] = graphs.edge_attr_EF[edges]
-    content, contents = io.BytesIO(), dict[str, Any]((key, values.numpy()) for key, values in arrays.items())
-    np.savez(content, **contents)
-    return content.getvalue()

@@ -25,14 +25,14 @@ from torch import nn
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphBatch, GraphDataset
-from graphgps_spse.data.given_graphs import find_faults
+from graphgps_spse.data.given_graphs import find_faults, read_pyg_graphs
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.molecule_splits import molecule_split
 from graphgps_spse.data.opening import check_agrees
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
-from graphgps_spse.graph_predictions import ATOM_SIZES, warn_of_unfamiliar
-from graphgps_spse.interop import from_pyg, list_pyg
+from graphgps_spse.graph_predictions import ATOM_SIZES, require_rows, warn_of_unfamiliar
+from graphgps_spse.interop import list_pyg
 from graphgps_spse.ops.threads import threads_restored, use_threads
 from graphgps_spse.parts import walks_chunks
 from graphgps_spse.results import RunResult, read_history
@@ -156,25 +156,28 @@ class Run:
         if not isinstance(graphs, GraphDataset) and isinstance(graphs[0], str):
             return self._prepare_molecules(graphs)
         spec = self._trained.parts.dataset.spec
-        if not isinstance(graphs, GraphDataset) and spec.node_input not in (("types", 1), ("none", 0)):
-            for number, graph in enumerate(graphs):
-                if getattr(graph, "x", None) is None:  # from_pyg would make its nodes type 0
-                    raise DataError(f"graph {number} has no x; the model reads {spec.node_input.kind} of nodes")
-        found = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=spec.level)
-        rows = len(found) if spec.level == "graph" else int(found.node_ptr[-1])
-        unknown = torch.full((rows, spec.num_targets), torch.nan)
-        found = replace(found, y=unknown, level=spec.level, may_miss_targets=True, encodings={}, kept_fingerprint="")
-        check_agrees(found, spec, found.split)
-        for number, fault in enumerate(find_faults(found, spec, ATOM_SIZES)):
-            if fault:
-                raise DataError(f"graph {number}: {fault}")
-        numbers = np.arange(len(found))
-        warn_of_unfamiliar(self._trained, found, numbers, "graphs to predict")
+        require_rows(spec)
+        if isinstance(graphs, GraphDataset):
+            rows = len(graphs) if spec.level == "graph" else int(graphs.node_ptr[-1])
+            unknown = torch.full((rows, spec.num_targets), torch.nan)
+            graphs = replace(
+                graphs, y=unknown, level=spec.level, may_miss_targets=True, encodings={}, kept_fingerprint=""
+            )
+            check_agrees(graphs, spec, graphs.split)
+            reasons = find_faults(graphs, spec, ATOM_SIZES)
+        else:
+            given = read_pyg_graphs(graphs, spec, ATOM_SIZES)
+            graphs, reasons = given.graphs, given.reasons
+        for number, reason in enumerate(reasons):
+            if reason:
+                raise DataError(f"graph {number}: {reason}")
+        numbers = np.arange(len(graphs))
+        warn_of_unfamiliar(self._trained, graphs, numbers, "graphs to predict")
         keys = {"graph": numbers}
         if spec.level == "node":
-            sizes = found.sizes_G.numpy()
+            sizes = graphs.sizes_G.numpy()
             keys = {"graph": numbers.repeat(sizes), "node": np.concatenate([np.arange(size) for size in sizes])}
-        return found, keys, np.arange(rows), []
+        return graphs, keys, np.arange(len(keys["graph"])), []
 
     def _prepare_molecules(
         self, smiles: Sequence[str]

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,13 @@ import yaml
 from scripts_at import load_script
 from torch_geometric.data import Data
 
+import graphgps_spse as gs
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
+from graphgps_spse.data.base import DatasetSpec, InputSpec
+from graphgps_spse.data.given_graphs import read_given_graphs, read_pyg_graphs
+from graphgps_spse.errors import DataError
+from graphgps_spse.graph_predictions import require_rows
 from graphgps_spse.reports.prediction_figures import draw_predictions
 from graphgps_spse.run import run
 
@@ -215,12 +221,82 @@ def graph_of_pyg(**values):
 
 
 @pytest.mark.parametrize(
-    ("y", "words"), [(torch.ones(3), r"y is [3]"), ("high", "y is 'high'"), ([None], "y is [None]")]
+    ("y", "words"),
+    [
+        (torch.ones(3), r"y is [3]"),
+        (torch.ones(2, 2), r"y is [2, 2]"),
+        ("high", "y is 'high'"),
+        ([None], "y is [None]"),
+    ],
 )
 def test_targets_of_pyg_that_are_no_targets_name_the_graph(trained, tmp_path, capsys, y, words):
     torch.save([graph_of_pyg(y=torch.ones(1, 2)), graph_of_pyg(y=y)], tmp_path / "new.pt")
     assert predict(trained, tmp_path / "new.pt", tmp_path / "p.csv") == 2
     assert f"new.pt: graph 1: {words}, not numbers for 2 targets; correct it, or leave y out" in capsys.readouterr().err
+
+
+def test_targets_of_some_graphs_of_pyg_are_kept(trained, tmp_path):
+    """A graph with a fault keeps its row, whatever its targets are."""
+    graphs = [graph_of_pyg(), graph_of_pyg(y=torch.tensor([[1.5, -2]])), graph_of_pyg(y=torch.ones(3))]
+    graphs[2].edge_index = torch.zeros(2)
+    torch.save(graphs, tmp_path / "new.pt")
+    assert predict(trained, tmp_path / "new.pt", tmp_path / "p.csv") == 0
+    rows = read(tmp_path / "p.csv")
+    assert [(row["a"], row["b"], bool(row["error"])) for row in rows] == [
+        ("", "", False),
+        ("1.5", "-2", False),
+        ("", "", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": torch.ones(2, 1)}, "x is torch.float32; the model reads types"),
+        ({"x": torch.tensor([[0], [3]])}, "x [3] must hold integers below 3"),
+        ({"x": torch.ones(2, 1) * 1j}, "x holds complex numbers; store the real and the imaginary part as two columns"),
+        ({"x": ["C", "O"]}, "x is ['C', 'O'], not an array of numbers"),
+        ({"edge_attr": None}, "edge_attr is missing; the model reads floats"),
+        ({"edge_attr": torch.ones(2, 3)}, "edge_attr is [2, 3]; the model reads [2, 2]"),
+        ({"edge_index": torch.ones(2, 2)}, "edge_index is [2, 2] of torch.float32; it must be [2, E] integers"),
+        (
+            {"edge_index": torch.tensor([[0, 1], [1, 2]])},
+            "edge (1, 2) is outside the nodes of the graph, numbered from 0",
+        ),
+    ],
+)  # fmt: skip
+def test_a_list_of_pyg_is_read_as_a_file_of_pyg(trained, tmp_path, change, message):
+    """Faults stay in their rows of the table of a file, and are errors for a list."""
+    good, bad, alone = graph_of_pyg(), graph_of_pyg(), Data(x=np.array([2]), edge_index=torch.zeros(2, 0))
+    bad.update(change)
+    torch.save([good, bad, Data(x=torch.tensor([2]), edge_index=alone.edge_index)], tmp_path / "new.pt")
+    assert predict(trained, tmp_path / "new.pt", tmp_path / "p.csv") == 0
+    rows = read(tmp_path / "p.csv")
+    assert [row["error"] for row in rows] == ["", message, ""]
+    run = gs.load_run(trained)
+    with pytest.raises(DataError, match=re.escape(f"graph 1: {message}")):
+        run.predict([good, bad, alone])
+    found = run.predict([good, alone])["a_predicted"]
+    assert [f"{value:.9g}" for value in found] == [rows[0]["a_predicted"], rows[2]["a_predicted"]]
+
+
+@pytest.mark.parametrize("node_input", [("none", 0), ("types", 1)])
+def test_nodes_without_features(tmp_path, node_input):
+    spec = DatasetSpec("d", "graph", "regression", 1, 0, "mae", InputSpec(*node_input), InputSpec("none", 0))
+    graphs = [Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3), Data(x=5, num_nodes=1)]
+    torch.save(graphs, tmp_path / "new.pt")
+    for given in (read_pyg_graphs(graphs, spec, {}), *read_given_graphs(tmp_path / "new.pt", spec, {})):
+        assert given.graphs.x_NF.tolist() == [[0]] * 3 and given.sizes.tolist() == [3, 1]
+        assert given.reasons == ["", "Data has no edge_index tensor [2, E]"]
+    named = {"node_ptr": [0, 3], "edge_ptr": [0, 2], "edge_index": [[0, 1], [1, 0]]}
+    np.savez(tmp_path / "new.npz", **named, **({} if node_input == ("none", 0) else {"x": [0, 0, 0]}))
+    assert read_given_graphs(tmp_path / "new.npz", spec, {})[0].graphs.x_NF.tolist() == [[0]] * 3
+
+
+def test_pairs_of_nodes_have_no_rows():
+    spec = DatasetSpec("links", "pair", "link_prediction", 1, 0, "mrr", InputSpec("types", 1), InputSpec("none", 0))
+    with pytest.raises(DataError, match="links: predictions are made for new graphs and nodes only"):
+        require_rows(spec)
 
 
 def test_further_values_of_pyg_keep_the_order_of_the_file(trained, tmp_path):

@@ -8,7 +8,8 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from graphgps_spse.data.folder import Folder, read_meta
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.interop import add_encoding, from_networkx, from_pyg, from_rdkit, from_smiles, save_folder, to_dense
+from graphgps_spse.folder_writer import save_folder
+from graphgps_spse.interop import add_encoding, from_networkx, from_pyg, from_rdkit, from_smiles, to_dense
 
 TRIANGLE = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)]
 PATH = [(0, 1), (1, 0)]
@@ -87,11 +88,21 @@ def test_targets_of_nodes():
         ([], "no graphs at all"),
         ([Data(edge_index=torch.tensor([[0.7], [1.0]]), num_nodes=2)], r"graph 0: edge_index is \[2, 1\] of torch"),
         ([Data(edge_index=torch.tensor([0, 1]), num_nodes=2)], r"graph 0: edge_index is \[2\] of torch.int64; it must"),
+        ([data(PATH, 2, y="toxic")], "graph 0: y is 'toxic', not an array of numbers"),
+        ([data(PATH, 2, x=["C", "O"])], r"graph 0: x is \['C', 'O'\], not an array of numbers"),
+        ([data(PATH, 2), data(PATH, 2, x=torch.ones(2, 1) * 1j)], "graph 1: x holds complex numbers; store the real"),
+        ([Data(edge_index=torch.tensor(PATH), x=torch.tensor(1.0))], "graph 0: x has 1 rows, and the graph 0"),
     ],
 )
 def test_refused(graphs, message):
     with pytest.raises(DataError, match=message):
         from_pyg(graphs)
+
+
+@pytest.mark.parametrize("y", [torch.tensor(3.0), 3, [[1, 2, 3]]])
+def test_targets_of_nodes_are_one_for_each_node(y):
+    with pytest.raises(DataError, match="graph 0: y has 1 rows, and the graph 2"):
+        from_pyg(data(PATH, 2, y=y), level="node")
 
 
 def test_networkx():
@@ -104,6 +115,25 @@ def test_networkx():
     assert from_networkx(nx.DiGraph([(0, 1)])).edge_index_2E.T.tolist() == [[0, 1]]
     with pytest.raises(DataError, match="graph 0: a node, an edge or the graph lacks the attribute 'colour'"):
         from_networkx(graph, x="colour")
+
+
+@pytest.mark.parametrize("values", [["C", "O"], [None, 1], [[1], [1, 2]], [{}, 1]])
+def test_attributes_of_networkx_that_are_no_numbers_name_the_graph(values):
+    numbered, graph = nx.path_graph(2), nx.path_graph(2)
+    nx.set_node_attributes(numbered, 0, "kind")
+    nx.set_node_attributes(graph, dict(enumerate(values)), "kind")
+    with pytest.raises(DataError, match="graph 1: kind is .*, not an array of numbers"):
+        from_networkx([numbered, graph], x="kind")
+    with pytest.raises(DataError, match="graph 0: label is 'toxic', not an array of numbers"):
+        from_networkx(nx.Graph([(0, 1)], label="toxic"), y="label")
+    with pytest.raises(DataError, match="graph 0: int is not a NetworkX graph"):
+        from_networkx([3])
+
+
+def test_tensors_are_attributes_of_networkx():
+    graph = nx.path_graph(2)
+    nx.set_node_attributes(graph, {0: torch.tensor([0, 0.5]), 1: torch.tensor([1, 1.5])}, "place")
+    assert from_networkx(graph, x="place").x_NF.tolist() == [[0, 0.5], [1, 1.5]]
 
 
 def test_whole_numbers_of_one_graph_join_real_ones_of_another():
@@ -147,8 +177,39 @@ def test_molecules_are_those_of_the_loader():
         from_smiles(["C", "not a molecule"])
     with pytest.raises(DataError, match="molecule 0: NoneType is not an RDKit molecule"):
         from_rdkit([Chem.MolFromSmiles("C1CC")])
+
+
+def test_targets_of_molecules():
+    smiles = ["CCO", "c1ccccc1O"]
+    assert from_smiles(smiles, y=[1.5, None]).y.nan_to_num(-9).tolist() == [[1.5], [-9]]
+    assert from_smiles(smiles, y=[[None, 1], [2, 3]]).y.nan_to_num(-9).tolist() == [[-9, 1], [2, 3]]
+    assert from_smiles("CCO", y=1.0).y.tolist() == [[1.0]] and from_smiles(smiles, y=[2, 0]).y.tolist() == [[2], [0]]
     with pytest.raises(DataError, match="y has 1 rows for 2 graphs"):
-        from_smiles(smiles, y=[1.0])
+        from_smiles(smiles, y=1.0)
+    for y in (["a", "b"], [[1], [1, 2]], [1, {}]):
+        with pytest.raises(DataError, match="y is .*, not an array of numbers"):
+            from_smiles(smiles, y=y)
+
+
+def test_targets_that_float32_rounds_are_told(tmp_path, caplog):
+    energies = [-250000007.0, -250000027.0, -250000041.0]
+    told = "target target0: float32 rounds the values by up to 7"
+    save_folder(
+        [data(PATH, 2, y=torch.tensor([energy], dtype=torch.float64)) for energy in energies],
+        {"train": [0], "val": [1], "test": [2]},
+        tmp_path / "mine",
+    )
+    assert f"graphs, {told}" in caplog.text
+    for graphs in (
+        lambda: from_smiles(["C"] * 3, y=energies),
+        lambda: from_networkx([nx.Graph([(0, 1)], energy=energy) for energy in energies], y="energy"),
+        lambda: from_pyg(data([], 3, y=energies), level="node"),
+    ):
+        caplog.clear()
+        assert graphs().y.dtype == torch.float32 and told in caplog.text
+    caplog.clear()
+    from_smiles(["C"] * 3, y=[0.1, 0.2, None])
+    assert not caplog.text
 
 
 def test_encodings_and_dense_pairs_are_the_naive_counts():
@@ -201,12 +262,46 @@ def test_a_saved_folder_is_read_back(tmp_path):
         ({"train": [0], "val": [1], "test": [9]}, "test names a graph outside 0..5"),
         ({"train": [0], "val": [1], "test": [2], "extra": [3]}, "unknown part 'extra'"),
         ({"train": [0, 1], "val": [2], "test": [1]}, "graph 1 is listed twice; list each graph once"),
+        ({"train": [0, 1], "val": [2.7], "test": [3]}, "val must list whole numbers, those of its graphs"),
+        ({"train": [True, False], "val": [2], "test": [3]}, "train must list whole numbers"),
     ],
 )
 def test_splits_that_are_refused(tmp_path, split, message):
     with pytest.raises(DataError, match=message):
         save_folder(two_graphs() * 3, split, tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "words", "message"),
+    [
+        ({}, {"task": "regresion"}, "mine: task: unknown value 'regresion'.*Did you mean 'regression'"),
+        ({}, {"task": "classification"}, "mine, train split: y must hold integers, not float32"),
+        ({}, {"target_names": ["a", "b"]}, "mine: target_names must be a list of 1 names"),
+        ({"y": torch.tensor([-1])}, {}, r"mine, test split: y, row 0, graph 0: \[-1\] must be an integer in 0..2"),
+        (
+            {"x": torch.tensor([[-1], [0]])},
+            {},
+            r"mine, test split: x, row 0, graph 0: \[-1\] must be an integer in 0..2",
+        ),
+    ],
+)
+def test_what_the_reader_would_refuse_is_not_written(tmp_path, values, words, message):
+    graphs = [*two_graphs(), data(PATH, 2, x=torch.tensor([[1], [0]]), y=torch.tensor([1.0]))]
+    for graph in graphs:
+        graph.edge_attr = None
+        graph.y = graph.y.round().long() if "y" in values else graph.y
+    graphs[2].update(values)
+    split = {"train": torch.tensor([0]), "val": [1.0], "test": range(2, 3)}
+    with pytest.raises(DataError, match=message):
+        save_folder(graphs, split, tmp_path / "mine", **words)
+    assert not (tmp_path / "mine").exists()
+
+
+def test_graphs_without_edges_have_edge_types_in_a_folder(tmp_path):
+    graphs = [data([], 2, y=1.5, edge_attr=torch.zeros(0, 1, dtype=torch.int64)) for _ in range(3)]
+    folder = save_folder(graphs, {"train": [0], "val": [1], "test": [2]}, tmp_path / "mine")
+    assert Folder(path=folder, spec=read_meta(folder / "meta.json", "mine")).load()["test"].edge_attr_EF.shape == (0, 1)
 
 
 def test_classes_and_molecules_in_a_folder(tmp_path):

@@ -82,7 +82,20 @@ LAYERS = {
     "paired_comparison": (None, None),
     "sizes": (CORE | {"encodings.base", "data.base", "memory", "models.build"}, {"torch"}),
     "interop": (
-        CORE | {"files", "data.base", "data.molecules", "encode", "encodings.storage.in_memory"},
+        CORE
+        | {
+            "files",
+            "data.base",
+            "data.given_values",
+            "data.molecules",
+            "data.opening",
+            "encode",
+            "encodings.storage.in_memory",
+        },
+        {"numpy", "torch", "torch_geometric"},
+    ),
+    "folder_writer": (
+        CORE | {"files", "data.base", "data.folder", "data.splits", "interop"},
         {"numpy", "torch", "torch_geometric"},
     ),
     "baselines": (None, None),
@@ -112,7 +125,10 @@ LAYERS = {
     "tables": (set(), {"numpy"}),
     "python_api": (None, None),
     "__main__": (None, None),
-    "__init__": ({"extras", "counting", "encodings.transform", "interop", "python_api", "version"}, STDLIB_ONLY),
+    "__init__": (
+        {"extras", "counting", "encodings.transform", "folder_writer", "interop", "python_api", "version"},
+        STDLIB_ONLY,
+    ),
 }
 WATCHED = {"numpy", "numba", "torch", "torch_geometric", "ogb", "yacs", "yaml", "scipy", "matplotlib", "wandb", "tqdm"}
 WATCHED |= {"optuna", "pyarrow", "submitit", "triton"}

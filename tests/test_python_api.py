@@ -246,8 +246,10 @@ def test_graphs_of_pyg_are_predicted(tmp_path):
         run.predict(["CCO"])
     no_edges = torch.zeros(2, 0, dtype=torch.int64)
     for x in (torch.zeros(2, 4), torch.zeros(2, 2, dtype=torch.int64)):
-        with pytest.raises(DataError, match="the spec of the data set states node_input"):
+        with pytest.raises(DataError, match=r"graph 0: x is .*; the model reads"):
             run.predict([Data(x=x, edge_index=no_edges)])
+        with pytest.raises(DataError, match="the spec of the data set states node_input"):
+            run.predict(gs.from_pyg(Data(x=x, edge_index=no_edges)))
     with pytest.raises(DataError, match=r"graph 1: x \[1\] must hold integers below 1"):
         run.predict([ring(3), Data(x=torch.ones(2, 1, dtype=torch.int64), edge_index=no_edges)])
     assert run.predict(ring(6)).equals(run.predict(Batch.from_data_list([ring(6)])))
@@ -259,7 +261,7 @@ def test_graphs_without_features_are_not_predicted_by_a_model_that_reads_them(tr
     """Also, molecules as graphs with atoms that no training molecule has are told."""
     graphs = gs.from_smiles(["C[U]"])
     new = Data(x=graphs.x_NF, edge_index=graphs.edge_index_2E, edge_attr=graphs.edge_attr_EF)
-    with pytest.raises(DataError, match="graph 1 has no x; the model reads ogb of nodes"):
+    with pytest.raises(DataError, match="graph 1: x is missing; the model reads ogb"):
         trained.predict([new, Data(edge_index=new.edge_index, edge_attr=new.edge_attr, num_nodes=2)])
     trained.predict([new])
     assert "atoms that no training molecule has, in graph 0 (U)" in caplog.text

@@ -81,14 +81,7 @@ class Folder:
             from graphgps_spse.data.parquet import read_parquet  # here, as few runs need pyarrow.parquet
 
             arrays = read_parquet(path, level=self.spec.level)
-        try:
-            graphs = replace(split_of_arrays(self.spec, split, arrays), source=str(path))
-            _check_values(self.spec, graphs)
-            if split == "train" and self.spec.task == "regression":
-                warn_of_rounding(arrays["y"], self.spec, str(path))
-        except DataError as err:
-            raise DataError(f"{path}: {err}") from err
-        return graphs
+        return checked_split(self.spec, split, arrays, str(path))
 
 
 def _warn_of_one_way_edges(folder: Path, splits: dict[str, GraphDataset]) -> None:
@@ -121,6 +114,18 @@ def lacks_reverse_edge(graphs: GraphDataset) -> np.ndarray:
     if np.array_equal(np.sort(there), np.sort(back)):
         return np.zeros(len(there), bool)
     return ~np.isin(back, there)
+
+
+def checked_split(spec: DatasetSpec, split: str, arrays: dict[str, np.ndarray], source: str) -> GraphDataset:
+    """Return the graphs of the arrays of a split. Raises DataError that names `source` for values unlike `spec`."""
+    try:
+        graphs = replace(split_of_arrays(spec, split, arrays), source=source)
+        _check_values(spec, graphs)
+    except DataError as err:
+        raise DataError(f"{source}: {err}") from err
+    if split == "train" and spec.task == "regression":
+        warn_of_rounding(arrays["y"], spec.target_names, source)
+    return graphs
 
 
 def split_of_arrays(
@@ -176,6 +181,11 @@ def read_meta(path: Path, name: str) -> DatasetSpec:
         raise DataError(f"{path} is not valid JSON: {err}") from err
     if not isinstance(meta, dict):
         raise DataError(f"{path} must hold a JSON object, such as the one in docs/own_data.md")
+    return spec_of_meta(meta, path, name)
+
+
+def spec_of_meta(meta: dict[str, Any], path: Path, name: str) -> DatasetSpec:
+    """Return the specification in the content of a meta.json. Raises DataError that names `path` and the key."""
     for key in meta:
         if key not in META_KEYS:
             raise DataError(

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import DatasetSpec, GraphDataset
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.folder import ARRAYS, lacks_reverse_edge, read_meta, split_of_arrays
+from graphgps_spse.data.given_values import as_numbers, count_nodes, describe_values, find_edges
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import DataError
@@ -31,7 +32,7 @@ _OPTIONAL = ("y", "edge_attr")
 
 @dataclass(frozen=True)
 class GivenGraphs:
-    """Graphs of one file."""
+    """Graphs of one file, or of a list."""
 
     split: str
     """Split of a folder that the file is of; empty for a single file."""
@@ -65,6 +66,14 @@ def read_given_graphs(path: Path, spec: DatasetSpec, atom_sizes: Mapping[str, Se
     return [_read(path, "", spec, atom_sizes)]
 
 
+def read_pyg_graphs(listed: Sequence[Any], spec: DatasetSpec, atom_sizes: Mapping[str, Sequence[int]]) -> GivenGraphs:
+    """Return a list of PyG graphs as a model for `spec` reads them, without their targets and further values.
+
+    If the model reads one type of nodes, or nothing of them, `x` may be missing. `atom_sizes`: see `read_given_graphs`.
+    """
+    return _find_good("", *_flatten(listed, spec), spec, atom_sizes)
+
+
 def _files_of(folder: Path, spec: DatasetSpec) -> Iterator[tuple[Path, str]]:
     """Yield file and split of each split of a folder, whose meta.json must state the features of `spec`."""
     meta_path = folder / "meta.json"
@@ -91,22 +100,39 @@ def _read(path: Path, split: str, spec: DatasetSpec, atom_sizes: Mapping[str, Se
         arrays, reasons = _read_file(path, spec)
         columns = {name: arrays.pop(name) for name in [*arrays] if name not in (*ARRAYS, *_OPTIONAL)}
         targets = _targets(arrays.pop("y", None), arrays, spec)
-        rows = arrays["node_ptr"][-1] if spec.level == "node" else len(arrays["node_ptr"]) - 1
-        unknown = np.full((int(rows), spec.num_targets), np.nan)
-        lenient = replace(spec, task="regression", may_miss_targets=True)  # whose targets are numbers, or NaN
-        graphs = split_of_arrays(lenient, split or "new", {**arrays, "y": unknown}, checked=False)
-        if not len(graphs):
-            raise DataError("holds no graphs")
-        graphs.check_offsets()
-        if graphs.edge_attr_EF is not None and len(graphs.edge_attr_EF) != int(graphs.edge_ptr[-1]):
-            raise DataError(f"edge_attr has {len(graphs.edge_attr_EF)} rows for {int(graphs.edge_ptr[-1])} edges")
+        given = _find_good(split, arrays, reasons, spec, atom_sizes)
     except DataError as err:
         raise DataError(f"{path}: {err}") from err
+    return replace(given, targets=targets, columns=_texts(path, columns, len(given.sizes)))
+
+
+def _find_good(
+    split: str,
+    arrays: Mapping[str, np.ndarray],
+    reasons: Sequence[str],
+    spec: DatasetSpec,
+    atom_sizes: Mapping[str, Sequence[int]],
+) -> GivenGraphs:
+    """Return the graphs of arrays. `reasons` are known faults of the graphs; empty if there are none."""
+    rows = arrays["node_ptr"][-1] if spec.level == "node" else len(arrays["node_ptr"]) - 1
+    unknown = np.full((int(rows), spec.num_targets), np.nan)
+    lenient = replace(spec, task="regression", may_miss_targets=True, node_input=_read_of_nodes(spec))
+    graphs = split_of_arrays(lenient, split or "new", {**arrays, "y": unknown}, checked=False)
+    if not len(graphs):
+        raise DataError("holds no graphs")
+    graphs.check_offsets()
+    if graphs.edge_attr_EF is not None and len(graphs.edge_attr_EF) != int(graphs.edge_ptr[-1]):
+        raise DataError(f"edge_attr has {len(graphs.edge_attr_EF)} rows for {int(graphs.edge_ptr[-1])} edges")
     found = find_faults(graphs, spec, atom_sizes)
     reasons = [read or fault for read, fault in zip(reasons or [""] * len(graphs), found)]
     numbers = np.flatnonzero([not reason for reason in reasons])
     good = keep_graphs(graphs, numbers) if len(numbers) else None
-    return GivenGraphs(split, good, graphs.sizes_G.numpy(), reasons, targets, _texts(path, columns, len(graphs)))
+    return GivenGraphs(split, good, graphs.sizes_G.numpy(), reasons, None, {})
+
+
+def _read_of_nodes(spec: DatasetSpec) -> InputSpec:
+    """Return the features of nodes: one type where the model reads nothing."""
+    return InputSpec("types", 1) if spec.node_input.kind == "none" else spec.node_input
 
 
 def _read_file(path: Path, spec: DatasetSpec) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -121,12 +147,15 @@ def _read_file(path: Path, spec: DatasetSpec) -> tuple[dict[str, np.ndarray], li
         arrays = read_npz(path)
     else:
         raise DataError(f"graphs are in files that end with {', '.join(ENDINGS)}, or in a folder (docs/own_data.md)")
-    read = [name for name in ARRAYS if name != "y"] + (["edge_attr"] if spec.edge_input.size else [])
+    inputs = {"x": spec.node_input, "edge_attr": spec.edge_input}
+    read = ["node_ptr", "edge_ptr", "edge_index", *(name for name, kind in inputs.items() if kind.kind != "none")]
     missing = [name for name in read if name not in arrays]
     if missing:
         raise DataError(f"lacks {', '.join(missing)}, which the model reads; docs/own_data.md describes the arrays")
     if spec.edge_input.size == 0:
         arrays.pop("edge_attr", None)  # the model does not read it
+    if spec.node_input.kind == "none":
+        arrays["x"] = np.zeros(int(np.max(arrays["node_ptr"], initial=0)), np.int64)
     return arrays, []
 
 
@@ -145,74 +174,93 @@ def _read_pyg(path: Path, spec: DatasetSpec) -> tuple[dict[str, np.ndarray], lis
     listed = [found] if isinstance(found, Data) else found
     if not isinstance(listed, list) or not listed or not all(isinstance(data, Data) for data in listed):
         raise DataError("is not a list of PyG graphs; write it with torch.save([data, ...], path)")
-    return _flatten(listed, spec)
+    arrays, reasons = _flatten(listed, spec)
+    used = {"x", "edge_index", "edge_attr", "y"}
+    values = [(name, value) for data in listed for name, value in data.to_dict().items() if name not in used]
+    names = dict.fromkeys(name for name, value in values if isinstance(value, (str, int, float)))  # in the file's order
+    arrays |= {name: np.array([data.to_dict().get(name, "") for data in listed], object) for name in names}
+    if any(getattr(data, "y", None) is not None for data in listed):
+        counts = np.diff(arrays["node_ptr"]).tolist() if spec.level == "node" else [1] * len(listed)
+        given = enumerate(zip(listed, counts, reasons))
+        arrays["y"] = torch.cat([_targets_of(number, *of_graph, spec) for number, of_graph in given]).numpy()
+    return arrays, reasons
 
 
 def _flatten(listed: Sequence[Any], spec: DatasetSpec) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the arrays of PyG graphs and the fault of each, in whose place is a graph without edges."""
     parts, reasons = [], []
     for data in listed:
         try:
             parts.append(_arrays_of(data, spec))
             reasons.append("")
         except DataError as err:
-            parts.append(_arrays_of(_placeholder(data, spec), spec))
+            blank = {"x": _blank(max(1, count_nodes(data)), _read_of_nodes(spec))}
+            blank |= {"edge_attr": _blank(0, spec.edge_input)} if spec.edge_input.size else {}
+            parts.append({"edge_index": torch.zeros(2, 0, dtype=torch.int64), **blank})
             reasons.append(str(err))
     arrays = {
         name: torch.cat([part[name] for part in parts], dim=int(name == "edge_index")).numpy() for name in parts[0]
     }
     for name, kind in (("node_ptr", "x"), ("edge_ptr", "edge_index")):
         arrays[name] = np.cumsum([0, *(part[kind].shape[kind == "edge_index"] for part in parts)])
-    used = {"x", "edge_index", "edge_attr", "y"}
-    found = [(name, value) for data in listed for name, value in data.to_dict().items() if name not in used]
-    names = dict.fromkeys(name for name, value in found if isinstance(value, (str, int, float)))  # in the file's order
-    arrays |= {name: np.array([data.to_dict().get(name, "") for data in listed], object) for name in names}
-    if all(getattr(data, "y", None) is not None for data in listed):
-        y = [_targets_of(number, data.y, spec) for number, data in enumerate(listed)]
-        expected = [len(part["x"]) if spec.level == "node" else 1 for part in parts]
-        if [len(values) for values in y] == expected:
-            arrays["y"] = torch.cat(y).numpy()
     return arrays, reasons
 
 
-def _targets_of(number: int, y: Any, spec: DatasetSpec) -> Tensor:
-    """Return the targets of a PyG graph, [rows, T]. Raises DataError for other values."""
+def _targets_of(number: int, data: Any, rows: int, reason: str, spec: DatasetSpec) -> Tensor:
+    """Return the targets of a PyG graph, [rows, T] float64, NaN if it has none. Raises DataError for other values.
+
+    A graph with a fault (`reason`) may have any number of rows; they are unknown if the number differs.
+    """
+    y = getattr(data, "y", None)
+    unknown = torch.full((rows, spec.num_targets), torch.nan, dtype=torch.float64)
+    if y is None:
+        return unknown
     try:
-        return torch.as_tensor(y).reshape(-1, spec.num_targets)
-    except (TypeError, ValueError, RuntimeError) as err:
-        what = list(y.shape) if isinstance(y, Tensor) else repr(y)[:60]
-        raise DataError(
-            f"graph {number}: y is {what}, not numbers for {spec.num_targets} targets; correct it, or leave y out"
-        ) from err
+        values = as_numbers("y", y).reshape(-1, spec.num_targets).double()
+    except (DataError, RuntimeError):
+        values = unknown[:0]
+    if len(values) == rows:
+        return values
+    if reason:
+        return unknown
+    raise DataError(
+        f"graph {number}: y is {describe_values(y)}, not numbers for {spec.num_targets} targets"
+        f"{f' of {rows} nodes' if spec.level == 'node' else ''}; correct it, or leave y out"
+    )
 
 
 def _arrays_of(data: Any, spec: DatasetSpec) -> dict[str, Tensor]:
     """Return x, edge_index and edge_attr of a PyG graph. Raises DataError unless they have the kinds of `spec`."""
-    edges, nodes = getattr(data, "edge_index", None), int(data.num_nodes or 0)
-    if not isinstance(edges, Tensor) or edges.dim() != 2 or len(edges) != 2 or edges.is_floating_point():
-        raise DataError("edge_index is not a tensor of integers [2, E]")
-    wanted = {"x": (nodes, spec.node_input), "edge_attr": (edges.shape[1], spec.edge_input)}
-    found = {"edge_index": edges.to(torch.int64)}
-    for name, (rows, kind) in wanted.items():
-        if kind.size == 0:
-            continue
-        values, width = getattr(data, name, None), 1 if kind.kind == "types" else kind.size
-        if not isinstance(values, Tensor) or values.is_floating_point() != (kind.kind == "floats"):
-            is_a = f"{values.dtype}" if isinstance(values, Tensor) else "missing"
-            raise DataError(f"{name} is {is_a}; the model reads {kind.kind}")
-        if values.numel() != rows * width or len(values) != rows:
-            raise DataError(f"{name} is {list(values.shape)}; the model reads [{rows}, {width}]")
-        found[name] = values.reshape(rows, width).to(torch.float32 if kind.kind == "floats" else torch.int64)
+    edges = find_edges(data)
+    nodes, found = _blank(count_nodes(data), _read_of_nodes(spec)), {"edge_index": edges}
+    if spec.node_input.kind == "none" or (spec.node_input == ("types", 1) and getattr(data, "x", None) is None):
+        found["x"] = nodes
+    else:
+        found["x"] = _read_features("x", data, nodes, spec.node_input)
+    if spec.edge_input.size:
+        found["edge_attr"] = _read_features("edge_attr", data, _blank(edges.shape[1], spec.edge_input), spec.edge_input)
     return found
 
 
-def _placeholder(data: Any, spec: DatasetSpec) -> Any:
-    """Return a graph without edges that has as many nodes as a faulty one, at least one."""
-    nodes = max(1, int(data.num_nodes or 0))
-    values: dict[str, Tensor] = {"edge_index": torch.zeros(2, 0, dtype=torch.int64)}
-    for name, rows, kind in (("x", nodes, spec.node_input), ("edge_attr", 0, spec.edge_input)):
-        width, dtype = 1 if kind.kind == "types" else kind.size, torch.float32 if kind.kind == "floats" else torch.int64
-        values[name] = torch.zeros(rows, width, dtype=dtype)
-    return type(data)(num_nodes=nodes, **values)
+def _read_features(name: str, data: Any, like: Tensor, kind: InputSpec) -> Tensor:
+    """Return an attribute of a PyG graph in shape and type of `like`. Without rows, it may be missing."""
+    given = getattr(data, name, None)
+    if given is None and len(like):
+        raise DataError(f"{name} is missing; the model reads {kind.kind}")
+    values = like if given is None else torch.atleast_1d(as_numbers(name, given))
+    if not len(values) and not len(like):
+        return like
+    if values.is_floating_point() != like.is_floating_point():
+        raise DataError(f"{name} is {values.dtype}; the model reads {kind.kind}")
+    if values.numel() != like.numel() or len(values) != len(like):
+        raise DataError(f"{name} is {list(values.shape)}; the model reads {list(like.shape)}")
+    return values.reshape(like.shape).to(like.dtype)
+
+
+def _blank(rows: int, kind: InputSpec) -> Tensor:
+    """Return features of nodes or edges that are zero."""
+    dtype = torch.float32 if kind.kind == "floats" else torch.int64
+    return torch.zeros(rows, 1 if kind.kind == "types" else kind.size, dtype=dtype)
 
 
 def find_faults(graphs: GraphDataset, spec: DatasetSpec, atom_sizes: Mapping[str, Sequence[int]]) -> list[str]:

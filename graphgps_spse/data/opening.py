@@ -1,6 +1,7 @@
 """Loading the splits of a data set, with errors for unreadable files and for splits without targets."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def check_classes(graphs: GraphDataset, num_classes: int) -> None:
         )
 
 
-def warn_of_rounding(y: np.ndarray, spec: DatasetSpec, source: str) -> None:
+def warn_of_rounding(y: np.ndarray, target_names: Sequence[str], source: str) -> None:
     """Warn of each target, a column of y [R, T] or y [R], of which float32 loses more than LARGEST_ROUNDING."""
     for number, column in enumerate(y.reshape(len(y), -1).T):
         known = column[np.isfinite(column)].astype(np.float64)
@@ -91,7 +92,7 @@ def warn_of_rounding(y: np.ndarray, spec: DatasetSpec, source: str) -> None:
         with np.errstate(over="ignore"):  # values beyond float32 are an error elsewhere
             error, deviation = np.abs(known - known.astype(np.float32)).max(), known.std()
         if error > LARGEST_ROUNDING * deviation > 0:
-            name = spec.target_names[number] if spec.target_names else f"target{number}"
+            name = target_names[number] if target_names else f"target{number}"
             log.warning(
                 "%s, target %s: float32 rounds the values by up to %.3g, and their standard deviation is %.3g; "
                 "subtract a constant from all values, or change the unit",

@@ -226,7 +226,7 @@ class Smiles:
         smiles = _ReadSmiles(table.smiles, found.fragments)
         self.rows = {split: SplitRows(numbers, smiles, found.rows[part]) for split, part in rows.items()}
         if self.task == "regression":
-            warn_of_rounding(table.targets, self.spec, str(self.file))
+            warn_of_rounding(table.targets, self.spec.target_names, str(self.file))
         dtype = torch.int64 if self.task == "multiclass" else torch.float32
         targets_RT, file = torch.from_numpy(table.targets).to(dtype), str(self.file)
         return {
