@@ -47,7 +47,6 @@ def _batch_to_compare(
     """Return a batch of a few graphs on `device`; None where the model has no kernels there, or is not to use them."""
     if device.type == "cpu" or not _kernels_of(model) - {"plain"}:
         return None
-    check_categories(model, graphs)
     return graphs.batch(few_graphs(graphs, numbers)).to(device)
 
 
@@ -159,11 +158,14 @@ def works(device: torch.device) -> bool:
     return True
 
 
-def check_categories(model: nn.Module, graphs: GraphDataset) -> None:
+def check_categories(model: nn.Module, graphs: GraphDataset, device: torch.device) -> None:
     """Raise DataError for a node or edge feature that an encoder of the model has no vector for.
 
-    On a GPU, such a value ends the process with an error that names neither the value nor the column.
+    On a GPU, such a value ends the process with an error that names neither the value nor the column. On the CPU, the
+    encoders check each batch.
     """
+    if device.type == "cpu":
+        return
     for module in model.modules():
         values = graphs.edge_attr_EF if type(module).__name__ in edge_encoders.names() else graphs.x_NF
         if not isinstance(module, ChecksValues) or values is None or not values.numel():

@@ -27,7 +27,7 @@ from graphgps_spse.encode import encode
 from graphgps_spse.encodings.storage.policy import StoragePolicy
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
-from graphgps_spse.first_batch import check_first_predictions
+from graphgps_spse.first_batch import check_categories, check_first_predictions
 from graphgps_spse.nearest_molecules import NearestMolecule
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
@@ -73,6 +73,7 @@ class TrainedRun:
         splits, _ = encode({graphs.split: graphs}, self.parts.encodings, self.num_threads, storage)
         loaders = LoaderOptions.from_cfg(self.cfg).loaders(splits, pin_memory=self.device.type == "cuda")
         amp = TrainOptions.from_cfg(self.cfg).amp
+        check_categories(self.parts.model, graphs, self.device)
         if not self.kernels and len(graphs):
             given = splits[graphs.split], loaders[graphs.split].numbers(0)[0], self.device
             self.kernels.update(check_first_predictions(self.parts.model, *given, amp=amp))

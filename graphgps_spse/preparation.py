@@ -17,7 +17,7 @@ from graphgps_spse.data.resident import keep_on_device
 from graphgps_spse.encode import check_encodable
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
-from graphgps_spse.first_batch import check_first_batch
+from graphgps_spse.first_batch import check_categories, check_first_batch
 from graphgps_spse.models.build import prepare_kernels
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, Training, walks_chunks
@@ -86,6 +86,8 @@ def build_checked_loaders(
     Raises ConfigError if splits do not fit on the device although `train.resident` requires it, or if the kernels are
     wrong although `train.kernels` requires them.
     """
+    for graphs in encoded.values():
+        check_categories(parts.model, graphs, device)
     with cfg.locating():
         encoded, resident = keep_on_device(encoded, training.loading.resident, device, memory_of(device).free)
     loaders = training.loading.loaders(

@@ -20,6 +20,7 @@ from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.first_batch import (
     MAX_PAIRS,
     are_right,
+    check_categories,
     check_first_batch,
     check_first_predictions,
     compare,
@@ -241,14 +242,16 @@ def test_the_record_says_where_no_kernel_can_run(monkeypatch):
         ("edge_attr_EF", "type 6 is"),
     ],
 )
-def test_features_without_a_vector_are_refused_before_they_reach_a_gpu(values, reason, monkeypatch):
-    """There, an embedding ends the process with an error that names no value."""
-    graphs = random_graphs()
+@pytest.mark.parametrize("name", ["GRIT-RWSE", "GNN-GINE"])
+def test_features_without_a_vector_are_refused_before_they_reach_a_gpu(name, values, reason, monkeypatch):
+    """There, an embedding ends the process with an error that names no value, also in models without kernels."""
+    graphs, model = random_graphs(), model_of(name)
+    check_categories(model, graphs, META)
     features = getattr(graphs, values).clone()
     features[-1] = 6
     monkeypatch.setattr(first_batch, "_ROWS", 7)
     with pytest.raises(DataError, match=reason):
-        check_first_batch(model_of(), replace(graphs, **{values: features}), [0], F.mse_loss, META, amp="off")
+        check_categories(model, replace(graphs, **{values: features}), META)
 
 
 def test_agreement_is_recorded_and_the_cpu_is_not_checked(monkeypatch):
