@@ -66,7 +66,7 @@ def load_for_attribution(path: Path) -> predictions.TrainedRun:
 
 
 def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "") -> Attribution:
-    """Return the shares of the prediction for a molecule. `target` names a column of outputs; the first by default.
+    """Return the shares of the prediction for a molecule. `target` is that of `attribute`.
 
     Atoms are in the order of `run.read_smiles([smiles])`, the molecule that the model reads.
 
@@ -87,7 +87,9 @@ def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "")
 def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") -> Attribution:
     """Return the shares of the prediction for the single graph of a batch with encodings.
 
-    Encodings of categories have no gradient and therefore no share. Raises ConfigError for an unknown target.
+    `target` names a target, by default the first. Where the model has an output for each class, `target` names a class,
+    by default the most likely one; with several targets, it is the target and the class, as in "length3 yes". Encodings
+    of categories have no gradient and therefore no share. Raises ConfigError for an unknown target.
     """
     assert batch.num_graphs == 1, "attributions are of one graph"
     batch = batch.to(run.device)
@@ -96,8 +98,9 @@ def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") 
         log.warning("%s: categories of pairs have no gradient, so they have no share", ", ".join(categories))
     read = [encoding for encoding in of_pairs if not encoding.pair_categories]
     inputs = {encoding.name: batch.pair[encoding.name].clone().requires_grad_() for encoding in read}
-    names, column = _find_output(run, target)
-    output_R = run.parts.model(replace(batch, pair={**batch.pair, **inputs}))[:, column]
+    pred_1O = run.parts.model(replace(batch, pair={**batch.pair, **inputs}))
+    name, column = _find_output(run, pred_1O.detach()[0], target)
+    output_R = pred_1O[:, column]
     found = torch.autograd.grad(output_R.sum(), list(inputs.values()), allow_unused=True)
     size, by_channel, pairs = batch.sizes[0], dict[str, float](), np.zeros((batch.sizes[0],) * 2)
     for encoding, gradient in zip(read, found):
@@ -107,17 +110,22 @@ def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") 
         first = 0 if encoding.has_identity else 1
         by_channel |= {f"{encoding.name} {first + c}": float(value) for c, value in enumerate(share.sum(0))}
         pairs += share.sum(1).view(size, size).numpy()
-    return Attribution(float(output_R.detach().sum()), names[column], by_channel, pairs)
+    return Attribution(float(output_R.detach().sum()), name, by_channel, pairs)
 
 
-def _find_output(run: predictions.TrainedRun, target: str) -> tuple[list[str], int]:
-    """Return a name for each output of the model, and the number of the one that is asked for."""
-    task = run.parts.task
-    names = list(task.column_names) if len(task.column_names) == task.dim_out else []
-    names = names or [f"output {number}" for number in range(task.dim_out)]
+def _find_output(run: predictions.TrainedRun, pred_O: torch.Tensor, target: str) -> tuple[str, int]:
+    """Return the name and the number of the output that is asked for."""
+    task, default = run.parts.task, 0
+    names, classes = list(task.column_names), task.class_labels
+    if len(names) != task.dim_out and len(names) * len(classes) == task.dim_out:
+        default = int(pred_O[: len(classes)].argmax())
+        names = list(classes) if len(names) == 1 else [f"{name} {label}" for name in names for label in classes]
+    elif len(names) != task.dim_out:
+        names = [f"output {number}" for number in range(task.dim_out)]
     if target and target not in names:
         raise ConfigError(f"unknown target '{target}'.{did_you_mean(target, names)} Known: {', '.join(names)}")
-    return names, names.index(target) if target else 0
+    column = names.index(target) if target else default
+    return names[column], column
 
 
 def _without_paths(encoding: Encoding) -> torch.Tensor:

@@ -44,12 +44,23 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
 
 
 def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:
-    """Return the graphs of a `Data`, a `Batch`, a `Dataset` or another iterable."""
+    """Return the graphs of a `Data`, a `Batch`, a `Dataset` or another iterable. Raises DataError for a table."""
+    refuse_table(graphs)
     if hasattr(graphs, "to_data_list"):
         return list(graphs.to_data_list())
     # A PyG data set in memory shows the edges of all its graphs as if it were one.
     is_one = hasattr(graphs, "edge_index") and not isinstance(graphs, torch.utils.data.Dataset)
     return [graphs] if is_one else list(graphs)
+
+
+def refuse_table(given: Any) -> None:
+    """Raise DataError for a table or a dict, whose elements are the names of columns rather than molecules."""
+    if isinstance(given, Mapping) or (hasattr(given, "columns") and hasattr(given, "dtypes")):
+        names = ", ".join(map(str, list(given)[:5]))
+        raise DataError(
+            f"a {type(given).__name__} is no list of molecules or graphs; give one of its columns ({names}), e.g. "
+            "table['smiles']"
+        )
 
 
 def from_networkx(
@@ -79,6 +90,7 @@ def from_smiles(smiles: str | Iterable[str], *, y: Any = None, name: str = "mole
     from graphgps_spse.data.molecules import featurise
 
     require("rdkit")
+    refuse_table(smiles)
     listed = [smiles] if isinstance(smiles, str) else list(smiles)
     return _join_molecules((partial(featurise, text) for text in listed), y, name)
 

@@ -252,15 +252,20 @@ def predict_molecules(
         )
     rows = read_table(data)
     names = next(rows).cells
-    smiles_column = smiles_column or ensemble.first.cfg.dataset.smiles.smiles_column
-    smiles_at = find_column(data, names, smiles_column)
+    wanted = smiles_column or ensemble.first.cfg.dataset.smiles.smiles_column or "smiles"
+    try:
+        smiles_at = find_column(data, names, wanted)
+    except DataError as err:
+        of_training = not smiles_column and isinstance(ensemble.dataset, Smiles)
+        why = f" The training data of {ensemble.first.path} have the SMILES in '{wanted}'." if of_training else ""
+        raise DataError(f"{err}.{why} Name the column of SMILES with --smiles-column") from err
     kinds = ensemble.column_kinds | ({SIMILARITY: "number"} if similarity else {})
     check_new_columns(data, names, ["row", *kinds, "error"])
     nearest = _nearest_molecule(ensemble) if similarity else None
     num_rows = num_bad = 0
     with new_table(out, {"row": "whole number", **dict.fromkeys(names, "text"), **kinds, "error": "text"}) as table:
         while chunk := list(islice(rows, _CHUNK)):
-            smiles, errors = map(list, zip(*(read_smiles(row, smiles_at, smiles_column) for row in chunk)))
+            smiles, errors = map(list, zip(*(read_smiles(row, smiles_at, wanted) for row in chunk)))
             predicted = _predict_rows(ensemble, smiles, errors, nearest, [f"row {row.number}" for row in chunk])
             cells = zip(*(row.cells for row in chunk))
             given = {name: [_printable(text) for text in column] for name, column in zip(names, cells)}

@@ -10,6 +10,7 @@ Messages go to Python's `logging`, below the name graphgps_spse; Python itself s
 on request. The state of the process (random generators, threads, modes, signal handlers) is restored afterwards.
 """
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from torch import nn
 
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
-from graphgps_spse.data.base import GraphBatch, GraphDataset
+from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset
 from graphgps_spse.data.given_graphs import find_faults, read_pyg_graphs
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.molecule_splits import molecule_split
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 SPLITS = ("train", "val", "test")
 Values = Mapping[str, Any] | Sequence[str]
 """Values of keys: a dict, `{"optim.max_epoch": 5}`, or words as on the command line, `["optim.max_epoch=5"]`."""
+_DTYPES = {"number": float, "whole number": int, "text": str}
 
 
 class Run:
@@ -110,18 +112,23 @@ class Run:
         """Return a table of predictions, a row for each SMILES, for each graph, or for each node of the graphs.
 
         `graphs` are SMILES for runs on molecules, otherwise PyG graphs or a data set of `from_pyg`, `from_networkx` and
-        their relatives, with the features of the training data. Columns are those of scripts/predict.py. A SMILES that
-        is not a molecule keeps its row, with NaN and a reason in the column `error`. Raises DataError for graphs whose
-        features the model does not read, and ConfigError for SMILES where the run is not on molecules.
+        their relatives, with the features of the training data. Columns are those of scripts/predict.py. A missing
+        SMILES, or one that is not a molecule, keeps its row: values are NaN, numbers of classes -1, names of classes
+        empty, and the column `error` gives the reason. Raises DataError for graphs whose features the model does not
+        read and for a table instead of one of its columns, and ConfigError for SMILES where the run is not on
+        molecules.
         """
         with _state_restored():
             trained = self._trained
             use_threads(trained.num_threads, trained.device, walks=walks_chunks(trained.cfg))
             prepared, keys, place, reasons = self._prepare(graphs)
             ensemble = predictions.Ensemble((self._trained,))
-            columns = {} if prepared is None else ensemble.predict(prepared)
-        if not columns:
-            columns = {name: np.empty(0) for name in ensemble.column_kinds}
+            if prepared is None:
+                columns: dict[str, np.ndarray] = {
+                    name: np.empty(0, _DTYPES[kind]) for name, kind in ensemble.column_kinds.items()
+                }
+            else:
+                columns = ensemble.predict(prepared)
         if len(place) < len(reasons):  # rows without a prediction
             columns = {name: _spread(values, place, len(reasons)) for name, values in columns.items()}
         return as_table({**keys, **columns, **({"error": reasons} if reasons else {})})
@@ -153,9 +160,11 @@ class Run:
             graphs = [graphs] if isinstance(graphs, str) else list_pyg(graphs)
         if not len(graphs):
             raise DataError("no molecules and no graphs to predict")
-        if not isinstance(graphs, GraphDataset) and isinstance(graphs[0], str):
-            return self._prepare_molecules(graphs)
         spec = self._trained.parts.dataset.spec
+        if not isinstance(graphs, GraphDataset) and (
+            any(isinstance(text, str) for text in graphs) or (_reads_molecules(spec) and all(map(_is_missing, graphs)))
+        ):
+            return self._prepare_molecules(graphs)
         require_rows(spec)
         if isinstance(graphs, GraphDataset):
             rows = len(graphs) if spec.level == "graph" else int(graphs.node_ptr[-1])
@@ -183,21 +192,23 @@ class Run:
         self, smiles: Sequence[str]
     ) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
         trained = self._trained
-        if (spec := trained.parts.dataset.spec).node_input != ("ogb", 9) or spec.level != "graph":
+        spec = trained.parts.dataset.spec
+        if not _reads_molecules(spec):
             raise ConfigError(f"{self.path} was trained on {spec.name}, not on molecules, so it cannot read SMILES")
-        wrong = [number for number, text in enumerate(smiles) if not isinstance(text, str)]
+        wrong = [n for n, text in enumerate(smiles) if not isinstance(text, str) and not _is_missing(text)]
         if wrong:
             raise DataError(f"molecule {wrong[0]} is of type {type(smiles[wrong[0]]).__name__}, not a SMILES string")
-        block = trained.featurise(smiles)
-        reasons = [""] * len(smiles)
+        given = np.array([number for number, text in enumerate(smiles) if isinstance(text, str)], dtype=int)
+        block = trained.featurise([smiles[number] for number in given], [f"molecule {number}" for number in given])
+        reasons = ["" if isinstance(text, str) else "has no SMILES" for text in smiles]
         for row, reason in block.bad:
-            reasons[row] = reason
-        keys = {"smiles": list(smiles)}
-        if not len(block.rows):
-            return None, keys, block.rows, reasons
+            reasons[given[row]] = reason
+        keys, rows = {"smiles": list(smiles)}, given[block.rows]
+        if not len(rows):
+            return None, keys, rows, reasons
         spec = replace(spec, may_miss_targets=True)
-        unknown = torch.full((len(block.rows), spec.num_targets), torch.nan)
-        return molecule_split(block, unknown, spec=spec, split="new molecules"), keys, block.rows, reasons
+        unknown = torch.full((len(rows), spec.num_targets), torch.nan)
+        return molecule_split(block, unknown, spec=spec, split="new molecules"), keys, rows, reasons
 
 
 def train(
@@ -266,6 +277,15 @@ def _state_restored() -> Iterator[None]:
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)
+
+
+def _reads_molecules(spec: DatasetSpec) -> bool:
+    return spec.node_input == ("ogb", 9) and spec.level == "graph"
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a cell of a table is empty: None, NaN, or the NA of pandas."""
+    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
 
 
 def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:

@@ -23,7 +23,12 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("run", type=Path, help="run directory, results/NAME/SEED, of a run on molecules")
     parser.add_argument("smiles", help="a SMILES in quotes")
-    parser.add_argument("--target", default="", metavar="NAME", help="target to explain (default: the first)")
+    parser.add_argument(
+        "--target",
+        default="",
+        metavar="NAME",
+        help="target or class to explain (default: the first target, or the most likely class)",
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="picture .svg or page .html")
     arguments = parser.parse_args(words)
     if arguments.out.suffix not in (".svg", ".html"):
@@ -50,7 +55,8 @@ def explain(arguments: argparse.Namespace) -> None:
     (smiles,) = run.read_smiles([arguments.smiles])
     graph = graph_of_smiles(smiles)  # its atoms are in the order of the shares
     shown = (graph, found.nodes, found.undirected, found.by_channel)
-    heading = f"{found.target}: output {found.prediction:.6g} of {arguments.run}"
+    kind = "logit" if run.parts.dataset.spec.num_classes else "output"
+    heading = f"{found.target}: {kind} {found.prediction:.6g} of {arguments.run}"
     is_page = arguments.out.suffix == ".html"
     content = explanation_page(*shown, heading) if is_page else explanation_svg(*shown)
     write_atomic(arguments.out, content.encode())

@@ -105,6 +105,28 @@ def test_what_cannot_be_explained_is_named(trained):
         explain_molecule(run, "C1CC")
 
 
+def test_classes_are_explained_by_name(tmp_path, capsys, caplog):
+    """By default the most likely class; and classes of rows without a prediction are missing."""
+    config = lay(tmp_path)
+    caplog.set_level("INFO")
+    table = (tmp_path / "my.csv").read_text()
+    (tmp_path / "my.csv").write_text(table.replace(",0,", ",dry,").replace(",1,", ",wet,"))
+    run = gs.train(config, {**places(tmp_path, "r"), "dataset.smiles.task": "multiclass"})
+    assert "2 classes in column a: dry, wet; auc, ap and f1 are those of class wet" in caplog.text
+    explained, found = load_for_attribution(run.path), run.predict(["CCO", None])
+    assert list(found["a_predicted"])[1] == "" and found["a_predicted"][0] in ("dry", "wet")
+    assert list(run.predict([None])["a_predicted"]) == [""]
+    outputs = {name: explain_molecule(explained, "CCO", name) for name in ("dry", "wet", "")}
+    assert outputs[""].target == found["a_predicted"][0] and outputs["wet"].target == "wet"
+    assert outputs[""].prediction == max(shares.prediction for shares in outputs.values())
+    logits = torch.tensor([outputs["dry"].prediction, outputs["wet"].prediction])
+    assert logits.softmax(0)[1] == pytest.approx(found["a_probability_wet"][0], rel=1e-5)
+    with pytest.raises(ConfigError, match="unknown target 'a'.*Known: dry, wet"):
+        explain_molecule(explained, "CCO", "a")
+    assert script.main([str(run.path), "CCO", "--target", "wet", "--out", str(tmp_path / "a.svg")]) == 0
+    assert "wet: logit " in capsys.readouterr().out
+
+
 def test_the_script_writes_picture_and_page(trained, tmp_path, capsys):
     for name in ("a.svg", "a.html"):
         assert script.main([str(trained), "CC(=O)Oc1ccccc1", "--out", str(tmp_path / name)]) == 0

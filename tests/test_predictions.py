@@ -256,6 +256,16 @@ def test_columns_that_would_be_two_are_refused(trained, tmp_path):
     assert not (tmp_path / "p.csv").exists()
 
 
+def test_a_file_with_another_column_of_smiles_is_told_how_to_name_it(trained, tmp_path):
+    (tmp_path / "new.csv").write_text("molecule\nC\n")
+    ensemble, told = predictions.load_runs([trained]), f"training data of {trained} have the SMILES in 'smiles'"
+    with pytest.raises(DataError, match=f"no column 'smiles'.*Columns: molecule. The {told}. Name .* --smiles-column"):
+        predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv")
+    with pytest.raises(DataError, match="no column 'mol'.* Columns: molecule. Name .* --smiles-column"):
+        predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv", "mol")
+    assert predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv", "molecule") == (1, 0)
+
+
 def test_labels_become_probabilities(tmp_path):
     path = train(tmp_path, task="binary", targets=("a",))
     run_ = predictions.load_runs([path])

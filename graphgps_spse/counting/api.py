@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,7 @@ def map_path_counts(
 
 def check_threads(num_threads: int) -> None:
     """Raise DataError unless `num_threads` is a whole number of at least 1."""
-    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
+    if isinstance(num_threads, bool) or not isinstance(num_threads, Integral) or num_threads < 1:
         raise DataError(f"num_threads must be at least 1, got {num_threads!r}")
 
 

@@ -174,7 +174,9 @@ class Smiles:
             found |= {"split_column": layout.split_column or s.split_column}
         if task == "multiclass" and not s.classes and len(targets) == 1:
             classes = find_classes(Path(s.file), smiles_column, targets[0])
-            log.info("%s: %d classes in column %s: %s", s.file, len(classes), targets[0], ", ".join(classes))
+            measured = f"; auc, ap and f1 are those of class {classes[1]}" if len(classes) == 2 else ""
+            listed = ", ".join(classes)
+            log.info("%s: %d classes in column %s: %s%s", s.file, len(classes), targets[0], listed, measured)
             found["classes"] = list(classes)
         return {f"dataset.smiles.{key}": value for key, value in found.items()}
 

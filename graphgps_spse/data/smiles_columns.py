@@ -14,6 +14,7 @@ from graphgps_spse.data.smiles_file import find_column, read_table
 from graphgps_spse.data.smiles_targets import FEW_CLASSES, to_float
 from graphgps_spse.data.splits import SPLIT_NAMES, SPLITS
 from graphgps_spse.errors import DataError, show
+from graphgps_spse.override_words import shell_word
 
 IDENTIFIERS = ("", "cid", "compound_id", "id", "mol_id", "molecule_id", "unnamed: 0")
 """Names of columns of whole numbers that are not targets, in lower case and with underscores."""
@@ -212,7 +213,7 @@ def _find_smiles(file: Path, columns: dict[str, CsvColumn]) -> str:
         )
     raise DataError(
         f"{file}: which column holds the SMILES? Columns {', '.join(found)} could all be it. Set "
-        f"dataset.smiles.smiles_column={found[0]}"
+        f"{shell_word('dataset.smiles.smiles_column', found[0])}"
     )
 
 
@@ -256,7 +257,7 @@ def _find_split(file: Path, columns: dict[str, CsvColumn], taken: set[str]) -> s
         names = ", ".join(column.name for column in found)
         raise DataError(
             f"{file}: which column names the splits? Columns {names} could all be it. Set dataset.smiles.split=column "
-            f"and dataset.smiles.split_column={found[0].name}"
+            f"and {shell_word('dataset.smiles.split_column', found[0].name)}"
         )
     if not found:
         if possible:
@@ -278,8 +279,9 @@ def _refuse_split(file: Path, column: CsvColumn) -> NoReturn:
     more = "dataset.smiles.folds for its folds" if are_folds else "dataset.smiles.on_error=skip to leave such rows out"
     raise DataError(
         f"{file}: does column {column} name the splits? '{column.words_beside_splits[0][:40]}' is not train, val or "
-        f"test. Correct such cells; set dataset.smiles.split=column, dataset.smiles.split_column={column.name} and "
-        f"{more}; or ignore the column with dataset.smiles.split=random"
+        f"test. Correct such cells; set dataset.smiles.split=column, "
+        f"{shell_word('dataset.smiles.split_column', column.name)} and {more}; or ignore the column with "
+        "dataset.smiles.split=random"
     )
 
 
@@ -302,7 +304,7 @@ def _find_targets(file: Path, others: Sequence[CsvColumn]) -> tuple[str, ...]:
     listing = ", ".join(map(str, candidates))
     raise DataError(
         f"{file}: which columns are the targets? Columns that could be: {listing}. Set dataset.smiles.target_columns, "
-        f"e.g. 'dataset.smiles.target_columns=[{candidates[0].name}]'"
+        f"e.g. {shell_word('dataset.smiles.target_columns', [candidates[0].name])}"
     )
 
 

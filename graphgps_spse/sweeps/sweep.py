@@ -15,8 +15,9 @@ from typing import Any
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.files import refuse_in_file
-from graphgps_spse.config.yaml_reader import Node, parse_word, read_mapping
+from graphgps_spse.config.yaml_reader import Node, read_mapping
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean, show
+from graphgps_spse.override_words import override_text
 from graphgps_spse.sweeps.grid import (
     FOLD,
     FOLDS,
@@ -89,7 +90,7 @@ class PlannedRun:
     def task(self, num_threads: int = 0) -> LaunchTask:
         """Return the task of this run. `num_threads` (0: not set) is overridden by the configuration."""
         placed = [f"name={self.name}"] if self.name != self.own_name else []
-        placed += [f"seed={self.seed}", f"out_dir={_as_text(str(self.out_dir / self.group))}"]
+        placed += [f"seed={self.seed}", f"out_dir={override_text(str(self.out_dir / self.group))}"]
         threads = [f"num_threads={num_threads}"] if num_threads and not self.cfg.num_threads else []
         words = [*main_command(), "--cfg", str(self.config), *self.overrides, *placed, *threads]
         return LaunchTask(self.relative_dir, self.run_dir, tuple(words), self.cfg.optim.max_epoch)
@@ -370,12 +371,3 @@ def read_text(node: Node) -> str:
     if node.is_mapping or node.is_list or not node.text:
         raise ConfigError(f"{node.where}: must be a single value, not {show(node.plain())}")
     return node.text
-
-
-def _as_text(text: str) -> str:
-    """Return a text for use as an override, quoted if YAML would read another value."""
-    try:
-        is_itself = parse_word(text, "out_dir") == text
-    except ConfigError:
-        is_itself = False
-    return text if is_itself else json.dumps(text, ensure_ascii=False)

@@ -82,6 +82,10 @@ def test_what_is_known_stays(find):
         ({"CCO": SMILES, "toxic": lambda i: ("toxic", "not")[i % 2]}, "the molecule 'CCO' and the value 'toxic'"),
         ({"smiles_1": SMILES, "smiles_2": SMILES, "y": lambda i: i / 3}, "Columns smiles_1, smiles_2 could all be it"),
         (
+            {"my SMILES": SMILES, "smiles_2": SMILES, "y": lambda i: i / 3},
+            "Set 'dataset.smiles.smiles_column=my SMILES'",
+        ),
+        (
             {"smiles": SMILES, "y": lambda i: i / 3, "z": lambda i: i % 2},
             r"which columns are the targets. Columns that could be: y \(numbers, 0 to 3.66667\), z \(0 and 1\). Set "
             r"dataset.smiles.target_columns, e.g. 'dataset.smiles.target_columns=\[y\]'",
