@@ -42,6 +42,7 @@ TASKS = {
 """Value of dataset.smiles.task -> registered task and metric."""
 AUTO = "auto"
 """Value of keys that the content of the file decides."""
+DEFAULT_SPLIT_COLUMN = "split"
 
 
 class SmilesOptions(Options, section="dataset.smiles"):
@@ -67,7 +68,9 @@ class SmilesOptions(Options, section="dataset.smiles"):
         "auto: by a column of train, val and test if there is one, otherwise random",
         choices=("random", "scaffold", "column", AUTO),
     )
-    split_column: str = option("split", "for split: column, the column of train, val and test")
+    split_column: str = option(
+        DEFAULT_SPLIT_COLUMN, "for split: column, and for split: auto if set, the column of train, val and test"
+    )
     fractions: tuple[float, ...] = option(
         (0.8, 0.1, 0.1),
         "for split: random and scaffold, the shares of train, validation and test, of sum 1",
@@ -166,7 +169,8 @@ class Smiles:
             if s.split == AUTO and s.folds:
                 raise ConfigError("dataset.smiles.split: set random, scaffold or column for folds, in place of auto")
             fixed_task, fixed_split = ("" if value == AUTO else value for value in (task, s.split))
-            known = Layout(smiles_column, targets, fixed_task, fixed_split, s.split_column)
+            split_column = s.split_column if fixed_split or s.split_column != DEFAULT_SPLIT_COLUMN else ""
+            known = Layout(smiles_column, targets, fixed_task, fixed_split, split_column)
             layout, lines = find_layout(Path(s.file), known)
             log.info("%s", "\n".join(lines))
             task, smiles_column, targets = layout.task, layout.smiles, layout.targets
@@ -192,6 +196,12 @@ class Smiles:
         _check_columns(s)
         split = SmilesSplit(s.split, s.split_column, s.fractions, s.seed, s.folds, s.fold)
         _check_split_options(split)
+        if s.split != "column" and s.split_column != DEFAULT_SPLIT_COLUMN:
+            log.warning(
+                "dataset.smiles.split_column=%s is not read, as dataset.smiles.split is %s; set column to read it",
+                s.split_column,
+                s.split,
+            )
         name = source.name or Path(s.file).name.removesuffix(".gz").removesuffix(".csv")
         return cls(
             file=Path(s.file),

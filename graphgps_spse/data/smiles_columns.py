@@ -152,7 +152,10 @@ def find_layout(file: Path, known: Layout) -> tuple[Layout, list[str]]:
             find_column(file, list(columns), name)
     smiles = known.smiles or _find_smiles(file, columns)
     split, split_column = known.split, known.split_column
-    if not split:
+    if not split and split_column:
+        find_column(file, list(columns), split_column)
+        split = "column"
+    elif not split:
         split_column = _find_split(file, columns, {smiles, *known.targets})
         split = "column" if split_column else "random"
     others = [c for c in columns.values() if c.name not in (smiles, split_column) and not c.names_splits]

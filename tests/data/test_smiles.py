@@ -65,6 +65,16 @@ def test_split_by_column_is_what_stands_there(load):
     assert splits["val"].batch([1]).edge_index_2E.shape == (2, 0)
 
 
+def test_a_column_of_splits_that_is_not_read_is_told(load, caplog):
+    text = SPLIT_IN_THREE.replace(",split", ",part")
+    load(text, split_column="part")
+    assert "split_column" not in caplog.text
+    load(text, split_column="part", split="random")
+    assert "dataset.smiles.split_column=part is not read, as dataset.smiles.split is random" in caplog.text
+    found = with_missing_keys(load_config("c.yaml", ["dataset.smiles.split=auto"])).dataset.smiles
+    assert (found.split, found.split_column) == ("column", "part")
+
+
 def test_targets_that_float32_rounds_away_are_named(load, caplog):
     load(SPLIT_IN_THREE).load()
     assert not any("float32" in message for message in caplog.messages)

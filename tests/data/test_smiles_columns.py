@@ -124,6 +124,14 @@ def test_questions(find, columns, question):
         find(**columns)
 
 
+def test_a_column_of_splits_may_be_named(find):
+    columns = {name: lambda i: ("train", "val", "test")[i % 3] for name in ("s", "t")}
+    found, _ = find(Layout(split_column="t"), smiles=SMILES, y=lambda i: i / 3, **columns)
+    assert (found.split, found.split_column, found.targets) == ("column", "t", ("y",))
+    with pytest.raises(DataError, match="no column 'u'"):
+        find(Layout(split_column="u"), smiles=SMILES, y=lambda i: i / 3, **columns)
+
+
 def test_what_looks_like_splits_may_be_ignored_or_a_target(find):
     columns = {"smiles": SMILES, "fold": lambda i: i % 3, "y": lambda i: i / 3}
     assert find(Layout(split="random", targets=("y",)), **columns)[0].split == "random"
