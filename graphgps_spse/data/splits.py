@@ -4,6 +4,7 @@ Scaffold splits are those of the Open Graph Benchmark (Hu et al. 2020), which fo
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -79,9 +80,10 @@ class SmilesSplit:
         Raises ValueError with the reason.
         """
         if self.folds:
-            if text not in map(str, range(self.folds)):
+            number = re.sub(r"\.0+$", "", text)  # tables with empty cells have 0.0, 1.0, ..
+            if number not in map(str, range(self.folds)):
                 raise ValueError(f"{self.column}: '{text[:40]}' must be a fold, 0 to {self.folds - 1}")
-            return text
+            return number
         if text.lower() not in SPLIT_NAMES:
             raise ValueError(f"{self.column}: '{text[:40]}' must be train, val, valid or test")
         return SPLIT_NAMES[text.lower()]

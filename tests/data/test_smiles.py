@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 
 import pytest
 import torch
@@ -290,6 +291,10 @@ def test_folds_are_a_cross_validation(load, how):
     if how == "column":
         with pytest.raises(DataError, match="split: '3' must be a fold, 0 to 2"):
             load(text, split=how, folds=3).load()
+        floats = load(re.sub(r"(\d)\n", r"\1.0\n", text), split=how, folds=4, fold=3)
+        floats.load()
+        rows = {split: [row.number for row in rows] for split, rows in floats.rows.items()}
+        assert rows == numbers, "0.0, 1.0, .. are folds, too"
 
 
 @pytest.mark.parametrize(
