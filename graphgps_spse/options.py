@@ -93,7 +93,7 @@ class Key:
     def check(self, value: Any) -> Any:
         """Return `value`, converted to the type of the key. Raises ConfigError that begins with the path."""
         if not self.item:
-            if isinstance(value, bool) and (word := "on" if value else "off") in self.rule.choices:
+            if isinstance(value, bool) and (word := "on" if value else "off") in (*self.rule.choices, self.default):
                 value = word  # YAML reads the words on and off as True and False
             checked = convert(value, self.kind, f"{self.path}: must be of type {self.type_name}", self.default)
             if isinstance(checked, str):  # choices are case-insensitive

@@ -27,6 +27,7 @@ from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import check_batches, check_expected_batches, memory_of
 from graphgps_spse.training.checkpoint import BEST
 from graphgps_spse.training.initial_weights import read_source, take_weights
+from graphgps_spse.training.options import check_amp
 from graphgps_spse.training.processes import OneProcess
 
 log = logging.getLogger(__name__)
@@ -125,12 +126,13 @@ def check_memory_needs(
 
 
 def check_before_loading(cfg: Config, parts: Parts, device: torch.device) -> None:
-    """Raise ConfigError for more loader processes or larger generated graphs than this machine can bear."""
+    """Raise ConfigError for what this machine cannot do: more loader processes, larger graphs, mixed precision."""
     if cfg.dataset.format == "folder":
         _warn_of_other_directions(parts)
     nodes = getattr(parts.dataset, "mean_nodes", None)
     with cfg.locating():
         check_number_of_workers(cfg.num_workers, count_cores())
+        check_amp(cfg.train.amp, device)
         if nodes is not None:
             size, trains = min(cfg.train.batch_size, parts.dataset.num_graphs["train"]), cfg.train.mode == "custom"
             check_expected_batches(

@@ -69,8 +69,9 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
         published = build_tree(classes, settle(publisher, {}).leaves)
         tree.expected.update(judge_expectation(to_dict(tree), to_dict(published), publisher[0][0]))
     tree.freeze()
-    set_keys = {key: settings.leaves[key][1] for key in _keys_to_read(settings, is_record=tree.resolved)}
-    return Config(tree, set_keys, excused=frozenset(settings.excused), places=places)
+    wanted, excused = _keys_to_read(settings, is_record=tree.resolved)
+    set_keys = {key: settings.leaves[key][1] for key in wanted}
+    return Config(tree, set_keys, excused=frozenset(settings.excused | excused), places=places)
 
 
 def settle(chain: Chain, words: Leaves) -> Settings:
@@ -93,15 +94,20 @@ def settle(chain: Chain, words: Leaves) -> Settings:
     return Settings({**base, **own, **words}, own=set(own), words=set(words))
 
 
-def _keys_to_read(settings: Settings, *, is_record: bool) -> set[str]:
-    """Return the keys that something in the run must read: of a run's own record of all keys, only the overrides.
+def _keys_to_read(settings: Settings, *, is_record: bool) -> tuple[set[str], set[str]]:
+    """Return the keys that something in the run must read, and those of them of which a warning is enough.
 
-    Keys of the file may go unread in a section that an override touches, e.g. by posenc_RRWP.enable=False.
+    Of a run's own record of all keys, only the overrides are wanted. Keys of the file in a section that an override
+    touches may go unread with a warning, as after optim.scheduler=none, and without one where it turns the section off,
+    as posenc_RRWP.enable=False does.
     """
-    touched = {key.rpartition(".")[0] for key in settings.words}
-    own = set() if is_record else {key for key in settings.own if key.rpartition(".")[0] not in touched}
+    section_of = {key: key.rpartition(".")[0] for key in (*settings.words, *settings.own)}
+    touched = {section_of[key] for key in settings.words}
+    is_off = {section_of[k] for k in settings.words if k.endswith(".enable") and settings.leaves[k][0] is False}
+    own = set() if is_record else {key for key in settings.own if section_of[key] not in is_off}
     without_effect = {key for key, (value, _) in settings.leaves.items() if value == OFF.get(key, {})}
-    return (own | settings.words) - without_effect - NEED_NOT_BE_READ
+    wanted = (own | settings.words) - without_effect - NEED_NOT_BE_READ
+    return wanted, {key for key in own - settings.words if section_of[key] in touched}
 
 
 def _import_plugins(leaves: Leaves) -> list[ModuleType]:

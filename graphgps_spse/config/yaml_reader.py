@@ -267,6 +267,12 @@ def _scalar_of(node: yaml.ScalarNode, where: str) -> Any:
 
 def _number_of(node: yaml.ScalarNode, kind: str, where: str) -> int | float:
     convert = yaml.constructor.SafeConstructor()
+    if ":" in node.value or re.fullmatch("[-+]?0[0-7_]+", node.value):
+        meant = "a number in base 60" if ":" in node.value else "an octal number"
+        raise ConfigError(
+            f"{where}: YAML reads {show(node.value)} as {meant}; write a decimal number without leading zeros, or "
+            "quote it to make it a string"
+        )
     try:
         number = convert.construct_yaml_int(node) if kind == "int" else convert.construct_yaml_float(node)
     except (ValueError, OverflowError) as err:

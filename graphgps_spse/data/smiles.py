@@ -196,12 +196,6 @@ class Smiles:
         _check_columns(s)
         split = SmilesSplit(s.split, s.split_column, s.fractions, s.seed, s.folds, s.fold)
         _check_split_options(split)
-        if s.split != "column" and s.split_column != DEFAULT_SPLIT_COLUMN:
-            log.warning(
-                "dataset.smiles.split_column=%s is not read, as dataset.smiles.split is %s; set column to read it",
-                s.split_column,
-                s.split,
-            )
         name = source.name or Path(s.file).name.removesuffix(".gz").removesuffix(".csv")
         return cls(
             file=Path(s.file),
@@ -217,6 +211,11 @@ class Smiles:
             folder=Path(source.dir) / name,
             num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
         )
+
+    @property
+    def unused_keys(self) -> list[str]:
+        """Keys of the configuration that the split does not use."""
+        return [f"dataset.smiles.{key}" for key in self.split.unused]
 
     @classmethod
     def build_source_files(cls, cfg: Any) -> list[Path]:

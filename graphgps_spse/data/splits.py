@@ -48,6 +48,16 @@ class SmilesSplit:
     fold: int = 0
     """Fold that is the test split. The next fold (after the last one, the first) is val; all others are train."""
 
+    @property
+    def unused(self) -> list[str]:
+        """Names of the options that have no effect on the split."""
+        unused = {
+            "seed": self.how == "scaffold",
+            "fractions": self.folds > 0,
+            "split_column": self.how != "column",
+        }
+        return [name for name, is_unused in unused.items() if is_unused]
+
     def divide(self, groups: Sequence[Hashable]) -> dict[str, list[int]]:
         """Return the rows of each split, ascending. `groups` holds the scaffold of each row, or `read_name` of it.
 

@@ -68,6 +68,10 @@ class EdgeClassification(Task):
         total = F.cross_entropy(pred, class_P, ignore_index=-1, reduction="sum")
         return total / (class_P >= 0).sum().clamp_min(1)
 
+    def known_rows(self, y: Tensor) -> Tensor:
+        """Return the number of pairs of a known class."""
+        return (_classes(y) >= 0).sum().double()
+
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
         """Return the probability of every class of each pair."""
         return {f"edge_probability_{name}": p for name, p in zip(self.class_labels, pred.softmax(1).T)}

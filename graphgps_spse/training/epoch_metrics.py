@@ -20,14 +20,14 @@ class EpochMetrics:
         self.num_graphs = self.num_batches = 0
         self._seconds_before, self._started = 0.0, time.perf_counter()
 
-    def update(self, loss: Tensor, pred: Tensor, y: Tensor, num_graphs: int, known: Tensor | float = 1.0) -> None:
-        """Add one batch with its mean loss, its predictions [B or N, dim_out] and its targets [B or N, T].
+    def update(self, loss: Tensor, pred: Tensor, y: Tensor, num_graphs: int, num_known: Tensor | int) -> None:
+        """Add one batch with its mean loss, its predictions [R, dim_out] and its targets [R, T].
 
-        The loss is a mean over known targets, and `known` is their share, a number or a float64 scalar.
+        R is the number of graphs, nodes or pairs of nodes. The loss is the mean over `num_known` of them, a number or a
+        float64 scalar.
         """
-        weight = num_graphs * known
-        self.loss_sum += loss.detach().double() * weight
-        self.weight_sum += weight
+        self.loss_sum += loss.detach().double() * num_known
+        self.weight_sum += num_known
         self.metrics.update(pred.detach(), y)
         self.num_graphs += num_graphs
         self.num_batches += 1
@@ -42,10 +42,7 @@ class EpochMetrics:
         return self._seconds_before + time.perf_counter() - self._started
 
     def mean_loss(self) -> float:
-        """Return the mean loss over graphs, or over known targets of graphs if some are unknown.
-
-        Node-level batches are weighted by graphs, too, not by nodes, times the share of nodes with a known target.
-        """
+        """Return the mean loss over graphs, nodes or pairs of nodes with a known target, whatever the batches are."""
         return self.loss_sum.item() / (self.weight_sum.item() or 1.0)
 
     def compute(self, split: str) -> dict[str, float]:

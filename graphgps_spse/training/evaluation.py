@@ -28,8 +28,8 @@ class Prediction(NamedTuple):
     """[R, T]."""
     index_B: Tensor
     """The number of each graph in its split."""
-    known: Tensor | float
-    """Share of the targets that are known."""
+    num_known: Tensor | int
+    """Number of rows of which the loss is the mean; see `Task.known_rows`."""
 
 
 class Predictor:
@@ -46,7 +46,7 @@ class Predictor:
             batch = batch.to(self.device, non_blocking=True)
             own = (forward_batch(forward, batch, self.device, self.amp), batch.y, batch.index_B)
         pred, y, index_B = self.processes.gather_rows(own, self.device)
-        return Prediction(self.task.loss(pred, y), pred, y, index_B, self.task.known_share(y))
+        return Prediction(self.task.loss(pred, y), pred, y, index_B, self.task.known_rows(y))
 
     def new_metrics(self) -> EpochMetrics:
         """Return the empty metrics of one pass over a split."""
@@ -86,7 +86,7 @@ def evaluate(
             channels.watch(batch)
         found = predictor.predict(batch, forward)
         guard.watch("loss", step, found.loss, found.index_B)
-        metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.known)
+        metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.num_known)
         after_batch()
     guard.check(f"{split}, epoch {epoch}")
     channels.warn(split)

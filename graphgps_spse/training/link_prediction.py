@@ -94,6 +94,10 @@ class LinkPrediction(Task):
         each = F.binary_cross_entropy_with_logits(pred[:, 0], torch.where(known_P, label_P, 0.0), reduction="none")
         return torch.where(known_P, each, 0).sum() / known_P.sum().clamp_min(1)
 
+    def known_rows(self, y: Tensor) -> Tensor:
+        """Return the number of labelled pairs."""
+        return (~torch.isnan(y[:, LABEL])).sum().double()
+
     def outputs(self, pred: Tensor) -> dict[str, Tensor]:
         """Return the probability that each pair is a link."""
         return {"link": pred[:, 0].sigmoid()}

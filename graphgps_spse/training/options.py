@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import LARGEST_PERIOD, Options, option
 from graphgps_spse.training.determinism import DeterminismOptions
 from graphgps_spse.training.optim import ScheduleOptions
@@ -12,11 +13,17 @@ from graphgps_spse.training.optim import ScheduleOptions
 AMP_DTYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def check_amp(amp: str, device: torch.device) -> None:
+    """Raise ConfigError for mixed precision on a device other than a GPU."""
+    if amp != "off" and device.type != "cuda":
+        raise ConfigError(f"train.amp: {amp} needs a CUDA device, and this run is on {device}; set off")
+
+
 class GradientOptions(Options, section="optim"):
     """How gradients become a step."""
 
     batch_accumulation: int = option(
-        1, "batches for one step, whose gradient is the mean over all their graphs", at_least=1, at_most=LARGEST_PERIOD
+        1, "batches for one step, whose gradient is that of their mean loss", at_least=1, at_most=LARGEST_PERIOD
     )
     clip_grad_norm: bool = option(True, "clip the gradient of all parameters to a 2-norm")
     clip_grad_norm_value: float = option(1.0, "largest 2-norm of the gradient", above=0, at_most=1e30)

@@ -198,11 +198,14 @@ class Task(ABC):
             weights_TC = fit_class_weights(y, self.class_labels, self._given_weights, self.column_names)
             self.class_weights_TC = weights_TC.to(device)
 
-    def known_share(self, y: Tensor) -> Tensor | float:
-        """Return the share of known targets among y [R, T] of graphs or nodes, a float64 scalar; 1 if all are known."""
-        if self.spec.level == "pair" or not self.spec.may_miss_targets:
-            return 1.0
-        return 1 - is_unknown(y, of_classes=self.spec.num_classes > 0).double().mean()
+    def known_rows(self, y: Tensor) -> Tensor | int:
+        """Return of how many rows the loss is the mean: a number, or a float64 scalar if some targets are unknown.
+
+        Rows are graphs, nodes or pairs of nodes, of y [R, T]. Several targets of a row count as their share of T.
+        """
+        if not self.spec.may_miss_targets:
+            return len(y)
+        return len(y) * (1 - is_unknown(y, of_classes=self.spec.num_classes > 0).double().mean())
 
     def loss(self, pred: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of predictions [B, dim_out] for targets [B, T]. Raises ConfigError for other shapes.

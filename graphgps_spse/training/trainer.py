@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.errors import RESUMABLE, ConfigError, LoaderError, StoppedError
+from graphgps_spse.errors import RESUMABLE, LoaderError, StoppedError
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.evaluation import Predictor, evaluate
 from graphgps_spse.training.guards import ConstantChannelGuard, check_loss_scale, check_shares
 from graphgps_spse.training.history import Best, EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger
 from graphgps_spse.training.optim import Scheduler, step_schedule
-from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training.options import TrainOptions, check_amp
 from graphgps_spse.training.processes import OneProcess
 from graphgps_spse.training.signals import StopSignals, interruption
 from graphgps_spse.training.state import TrainingState
@@ -75,10 +75,7 @@ class Trainer(TrainingState):
         Raises ConfigError if `options` asks for mixed precision on the CPU.
         """
         self.device = torch.device(device)
-        if options.amp != "off" and self.device.type != "cuda":
-            raise ConfigError(
-                f"train.amp: {options.amp} needs a CUDA device, and this run is on {self.device}; set off"
-            )
+        check_amp(options.amp, self.device)
         processes = OneProcess() if processes is None else processes
         super().__init__(
             model=model,
@@ -99,7 +96,7 @@ class Trainer(TrainingState):
         self.forward = torch.compile(model, dynamic=True) if options.compile else model
         self.forward_in_training = processes.wrap(self.forward)
         self.stop, self._channels = StopSignals(), ConstantChannelGuard(model)
-        self._group: list[tuple[Tensor, Tensor | float]] = []  # batches since the last optimiser step: see _backward
+        self._group: list[tuple[Tensor, Tensor | int]] = []  # batches since the last optimiser step: see _backward
         self._reported = 0
 
     def fit(self) -> FitResult:
@@ -160,23 +157,23 @@ class Trainer(TrainingState):
         rate = self.optimizer.param_groups[0]["lr"]
         return self.metrics.compute("train") | {"params": self.num_parameters, "lr": rate}
 
-    def _backward(self, batch: GraphBatch | None, completes: bool) -> tuple[Tensor, Tensor | float]:
+    def _backward(self, batch: GraphBatch | None, completes: bool) -> tuple[Tensor, Tensor | int]:
         """Add the gradient of a batch to the parameters; return the numbers of its graphs [B] and its weight.
 
         It is the gradient of the mean loss over known targets. If several batches make a step, it is times the weight:
-        the number of graphs, or the part of it whose targets are known. `completes`: it is the last batch of the step,
-        so the gradients of all processes are summed.
+        the number of graphs, nodes or pairs of nodes whose targets are known. `completes`: it is the last batch of the
+        step, so the gradients of all processes are summed.
         """
         with nullcontext() if completes else self.processes.no_sync(self.forward_in_training):
             found = self.predictor.predict(batch, self.forward_in_training)
             self.guard.watch("loss", self.step, found.loss, found.index_B)
-            weight = len(found.index_B) * found.known if self.options.batch_accumulation > 1 else 1
+            weight = found.num_known if self.options.batch_accumulation > 1 else 1
             # DistributedDataParallel takes the mean over processes, and the sum is needed.
             self.scaler.scale(found.loss * (weight * self.processes.count)).backward()
-        self.metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.known)
+        self.metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.num_known)
         return found.index_B, weight
 
-    def _update(self, group: list[tuple[Tensor, Tensor | float]]) -> None:
+    def _update(self, group: list[tuple[Tensor, Tensor | int]]) -> None:
         """Take one optimiser step with the gradient of a group of batches, of which `_backward` returned this."""
         self.scaler.unscale_(self.optimizer)
         grads = [p.grad for p in self.parameters if p.grad is not None]

@@ -38,6 +38,31 @@ def test_traps_of_yaml_numbers(tmp_path):
     assert cfg.dataset.smiles.fractions == (0.8, 0.2, 0.0)  # whole numbers do among floats
     assert load_config(write(tmp_path, "train: {amp: off}\n")).train.amp == "off"  # which PyYAML reads as False
     assert load_config(write(tmp_path, "train: {amp: bf16}\n"), ["train.amp=off"]).train.amp == "off"
+    for source in (write(tmp_path, "dataset: {class_weights: off}\n"), {"name": "x", "dataset.class_weights": "off"}):
+        assert load_config(source, ["dataset.class_weights=off"]).dataset.class_weights == "off"
+
+
+@pytest.mark.parametrize(
+    "words, is_warned",
+    [(["optim.base_lr=0.01"], True), (["optim.min_lr=0.1"], True), (["posenc_RRWP.enable=False"], None)],
+)
+def test_keys_beside_an_override_may_be_unread_but_are_told(tmp_path, caplog, words, is_warned):
+    """Without a warning where the override turns their section off."""
+    text = "optim: {max_epoch: 2, min_lr: 1e-5}\nposenc_RRWP: {enable: true, ksteps: 3}\n"
+    cfg = load_config(write(tmp_path, text), words)
+    read = [cfg.optim.max_epoch, cfg.optim.base_lr, cfg.posenc_RRWP.enable]
+    if is_warned is None:
+        with pytest.raises(ConfigError, match=r"exp.yaml:1: 'optim.min_lr' is set, but"):
+            cfg.check_all_read()
+        return
+    read.append(cfg.posenc_RRWP.ksteps)
+    if words[0].startswith("optim.min_lr"):
+        with pytest.raises(ConfigError, match="override .*'optim.min_lr' is set, but"):
+            cfg.check_all_read()
+    else:
+        cfg.check_all_read()
+        assert "nothing in this run reads it: optim.min_lr" in caplog.text
+    assert read == [2, 0.01 if words == ["optim.base_lr=0.01"] else 0.001, True, 3]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from graphgps_spse.data import molecule_cache, molecules
 from graphgps_spse.data.molecules import featurise
 from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.errors import ConfigError, DataError
-from graphgps_spse.parts import with_missing_keys
+from graphgps_spse.parts import build_parts, with_missing_keys
 from graphgps_spse.run import run
 
 GOOD = ("CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)C(=O)O", "C1CC1", "CN")
@@ -66,14 +66,27 @@ def test_split_by_column_is_what_stands_there(load):
     assert splits["val"].batch([1]).edge_index_2E.shape == (2, 0)
 
 
-def test_a_column_of_splits_that_is_not_read_is_told(load, caplog):
-    text = SPLIT_IN_THREE.replace(",split", ",part")
-    load(text, split_column="part")
-    assert "split_column" not in caplog.text
-    load(text, split_column="part", split="random")
-    assert "dataset.smiles.split_column=part is not read, as dataset.smiles.split is random" in caplog.text
+def test_split_auto_reads_the_column_that_is_named(load):
+    load(SPLIT_IN_THREE.replace(",split", ",part"), split_column="part")
     found = with_missing_keys(load_config("c.yaml", ["dataset.smiles.split=auto"])).dataset.smiles
     assert (found.split, found.split_column) == ("column", "part")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"split": "random", "split_column": "part"},
+        {"split": "scaffold", "seed": 1},
+        {"split": "random", "folds": 4, "fractions": [0.6, 0.2, 0.2]},
+    ],
+)
+def test_keys_that_the_split_does_not_use_are_refused(load, keys):
+    load(SPLIT_IN_THREE, **keys)
+    encoders = ["dataset.node_encoder_name=Atom", "dataset.edge_encoder_name=Bond"]
+    cfg = load_config("c.yaml", ["posenc_SPSE.enable=True", *encoders])
+    build_parts(cfg, only_shapes=True)
+    with pytest.raises(ConfigError, match=f"'dataset.smiles.{list(keys)[-1]}'"):
+        cfg.check_all_read()
 
 
 def test_targets_that_float32_rounds_away_are_named(load, caplog):

@@ -16,8 +16,11 @@ from tiny_run import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import ConfigError, DivergedError
+from graphgps_spse.parts import build_parts
+from graphgps_spse.preparation import check_before_loading
 from graphgps_spse.training.checkpoint import BEST, read_verified
 from graphgps_spse.training.loggers import Logger
 from graphgps_spse.training.options import TrainOptions
@@ -126,9 +129,16 @@ def test_what_loggers_hear(tmp_path):
     assert spy.heard == [("start", 0), *epochs, ("finish", result.best_epoch), ("close", "finished")]
 
 
-@pytest.mark.parametrize("misses", [False, True])
+class TinyNodeModel(TinyModel):
+    """A prediction for each node."""
+
+    def forward(self, batch):
+        return self.head(self.embed(batch.x_NF[:, 0]))
+
+
+@pytest.mark.parametrize("level, misses", [("graph", False), ("graph", True), ("node", False), ("node", True)])
 @pytest.mark.parametrize("accumulation", [2, 3, 7, 20])
-def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation, misses):
+def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation, level, misses):
     """50 graphs in batches of 8 make unequal last batches and incomplete groups; in float64, without BatchNorm.
 
     Where targets may be missing, some batches have none and some only a few.
@@ -136,10 +146,12 @@ def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation, misses)
 
     def weights(batch_size, accumulation):
         torch.manual_seed(0)
-        model = TinyModel(dropout=0.0, batch_norm=False).double()
+        model = (TinyModel if level == "graph" else TinyNodeModel)(dropout=0.0, batch_norm=False).double()
         graphs = split("train", 50)
+        if level == "node":
+            graphs = replace(graphs, y=graphs.x_NF + graphs.y.repeat_interleave(graphs.sizes_G, 0), level="node")
         if misses:
-            unknown = torch.arange(50)[:, None] % 20 > 5
+            unknown = torch.arange(len(graphs.y))[:, None] % 20 > 5
             graphs = replace(graphs, y=graphs.y.masked_fill(unknown, torch.nan), may_miss_targets=True)
         # One epoch in the order of the data, so that groups are runs of graphs.
         small = {
@@ -148,7 +160,7 @@ def test_accumulated_batches_equal_one_big_batch(tmp_path, accumulation, misses)
         options = {"max_epoch": 1, "batch_accumulation": accumulation, "max_grad_norm": 0.1}
         optim = {"optimizer": "sgd", "base_lr": 0.1, "num_warmup_epochs": 0}
         run_dir = tmp_path / f"{batch_size}-{accumulation}"
-        task = Regression(spec(may_miss_targets=misses))
+        task = Regression(spec(level=level, may_miss_targets=misses))
         make_trainer(run_dir, model=model, task=task, loaders=small, options=options, optim=optim).fit()
         return model.state_dict()
 
@@ -265,6 +277,10 @@ def test_a_loss_scale_changes_no_step(tmp_path):
 def test_mixed_precision_needs_cuda(tmp_path, amp):
     with pytest.raises(ConfigError, match=f"train.amp: {amp} needs a CUDA device"):
         make_trainer(tmp_path, options={"amp": amp})
+    keys = {"train.amp": amp, "posenc_SPSE.enable": True, "dataset.format": "cycles"}
+    cfg = load_config({"name": "x", "dataset.edge_encoder_name": "DummyEdge", **keys})
+    with pytest.raises(ConfigError, match=f"train.amp: {amp} needs a CUDA device"):  # before data are read
+        check_before_loading(cfg, build_parts(cfg, only_shapes=True), torch.device("cpu"))
 
 
 def options_cfg(**changes):

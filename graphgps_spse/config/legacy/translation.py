@@ -83,6 +83,8 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
         _fill_defaults(settings)
         _translate_values(settings)
     _translate_switches(settings)
+    if is_theirs:
+        _translate_best_metric(settings)
     settings.own = set(own_kept) & set(settings.leaves)
     settings.words &= set(settings.leaves)
     settings.excused -= settings.words
@@ -183,6 +185,14 @@ def _is_raw(settings: Translation, part: str) -> bool:
     return not any(f"dataset.{part}_encoder{end}" in settings.leaves for end in ("", "_name"))
 
 
+def _translate_best_metric(settings: Translation) -> None:
+    """Select the best epoch by the validation loss where their file names no metric."""
+    metric, where = settings.leaves.get("metric_best", ("auto", f"{_DEFAULT} 'metric_best'"))
+    if metric == "auto" and "metric_best" not in settings.words:
+        settings.put("metric_best", "loss", where)
+        settings.changed.append("metric_best is auto or not set: the least validation loss selects the best epoch")
+
+
 def _translate_switches(settings: Translation) -> None:
     """Turn keys into what they mean that overrides of any file may hold too."""
     leaves = settings.leaves
@@ -215,7 +225,7 @@ def _translate_values(settings: Translation) -> None:
         settings.ignore("gnn.l2norm", "GraphGym's heads normalise their hidden rows whatever it says")
     number, where = settings.leaves.get("optim.batch_accumulation", (1, ""))
     if number != 1:
-        note = "the gradient of a step is the mean over its graphs; the official code sums the means of the batches"
+        note = "the gradient of a step is that of the mean loss of its batches; the official code sums their means"
         settings.changed.append(f"{where}: 'optim.batch_accumulation: {number}': {note}")
     translate_data(settings)
     is_csa = _translate_model(settings)

@@ -410,11 +410,29 @@ def test_what_their_file_leaves_out_has_their_default(tmp_path, caplog):
     assert (cfg.posenc_LapPE.eigen.laplacian_norm, cfg.posenc_LapPE.layers) == ("sym", 3)
 
 
+@pytest.mark.parametrize(
+    "keys, words, metric",
+    [
+        ({}, [], "loss"),
+        ({"metric_best": "auto", "metric_agg": "argmax"}, [], "loss"),
+        ({"metric_best": "mae"}, [], "mae"),
+        ({"metric_best": "mae"}, ["metric_best=auto"], "auto"),
+    ],
+)
+def test_without_a_metric_the_loss_selects_the_best_epoch(tmp_path, caplog, keys, words, metric):
+    """As in GraphGPS, which ignores metric_agg then. An override is in our words."""
+    file = {key: value for key, value in minimal().items() if key not in ("metric_best", "metric_agg")}
+    assert load_config(write(tmp_path, file | keys), words).metric_best == metric
+    assert ("the least validation loss selects the best epoch" in caplog.text) == (metric == "loss")
+
+
 def test_accumulation_is_read_differently_and_says_so(tmp_path, caplog):
     load_config(write(tmp_path, minimal() | {"optim.batch_accumulation": 1}))
     assert "batch_accumulation" not in caplog.text
     assert load_config(write(tmp_path, minimal() | {"optim.batch_accumulation": 4})).optim.batch_accumulation == 4
-    assert "'optim.batch_accumulation: 4': the gradient of a step is the mean over its graphs" in caplog.text
+    assert (
+        "'optim.batch_accumulation: 4': the gradient of a step is that of the mean loss of its batches" in caplog.text
+    )
 
 
 def test_a_file_of_ours_is_read_as_it_stands(tmp_path, caplog):
