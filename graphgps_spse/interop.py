@@ -8,6 +8,7 @@
 PyG, NetworkX and RDKit are imported by the functions that need them.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges
 from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     import networkx
@@ -260,6 +263,15 @@ def _with_nan(values: Any) -> Any:
 def _join(graphs: Sequence[Mapping[str, Any]], level: str, name: str) -> GraphDataset:
     if not graphs:
         raise DataError("no graphs at all")
+    if level == "graph" and all(
+        graph["y"] is not None and graph["y"].shape[1] == graph["num_nodes"] for graph in graphs
+    ):
+        sizes_found = {graph["num_nodes"] for graph in graphs}
+        hint = "y holds a value for each node of a graph; for targets of nodes, set level='node'"
+        if len(sizes_found) > 1:
+            raise DataError(hint)
+        if sizes_found != {1}:
+            log.warning("%s: %s", name, hint)
     parts = {what: _join_part(graphs, what) for what in ("x", "edge_attr", "y")}
     sizes = torch.tensor([graph["num_nodes"] for graph in graphs])
     edges = torch.tensor([graph["edge_index"].shape[1] for graph in graphs])

@@ -13,6 +13,7 @@ from graphgps_spse.files import write_new
 
 KINDS = ("text", "whole number", "number")
 """Kinds of columns."""
+_OTHER_FORMATS = (".feather", ".h5", ".html", ".json", ".ods", ".orc", ".pkl", ".tsv", ".xls", ".xlsx")
 
 
 class TableWriter(Protocol):
@@ -50,8 +51,10 @@ def new_table(path: Path, kinds: Mapping[str, str]) -> Iterator[TableWriter]:
 
     `kinds` maps each column to one of KINDS. The file appears when all rows are written. An existing file is never
     overwritten. Numbers of a CSV have nine digits, which identify every float32. Raises DataError if the file exists or
-    cannot be written.
+    cannot be written, and for names that end like those of other formats.
     """
+    if path.suffix.lower() in _OTHER_FORMATS:
+        raise DataError(f"{path}: tables are written as .csv or .parquet, not as {path.suffix}; name such a file")
     try:
         if path.exists():
             raise DataError(f"{path} already exists; name another file with --out")

@@ -172,7 +172,7 @@ class Run:
             graphs = replace(
                 graphs, y=unknown, level=spec.level, may_miss_targets=True, encodings={}, kept_fingerprint=""
             )
-            check_agrees(graphs, spec, graphs.split)
+            check_agrees(graphs, spec, graphs.split, where="graphs to predict")
             reasons = find_faults(graphs, spec, ATOM_SIZES)
         else:
             given = read_pyg_graphs(graphs, spec, ATOM_SIZES)

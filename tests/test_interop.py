@@ -105,6 +105,17 @@ def test_targets_of_nodes_are_one_for_each_node(y):
         from_pyg(data(PATH, 2, y=y), level="node")
 
 
+def test_values_of_nodes_are_not_taken_for_targets_of_graphs_in_silence(caplog):
+    values = torch.tensor([1.0, 2.0])
+    assert from_pyg([data(PATH, 2, y=values)] * 2).y.shape == (2, 2)
+    assert "y holds a value for each node of a graph; for targets of nodes, set level='node'" in caplog.text
+    with pytest.raises(DataError, match="y holds a value for each node"):
+        from_pyg([data(PATH, 2, y=values), data(TRIANGLE, 3, y=torch.zeros(3))])
+    caplog.clear()
+    from_pyg([data(PATH, 2, y=values), data(TRIANGLE, 3, y=values)])
+    assert "level" not in caplog.text
+
+
 def test_networkx():
     graph = nx.Graph(label=2.0)
     graph.add_nodes_from([("c", {"kind": 1}), ("a", {"kind": 0})])

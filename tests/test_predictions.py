@@ -430,6 +430,8 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
         predictions.predict_molecules(run_, tmp_path / "none.csv", out)
     assert list(tmp_path.iterdir()) == []
     out.write_text("mine")
+    with pytest.raises(DataError, match=r"p\.xlsx: tables are written as \.csv or \.parquet, not as \.xlsx"):
+        predictions.predict_split(predictions.load_runs([trained]), "test", tmp_path / "p.xlsx")
     with pytest.raises(DataError, match=r"p\.csv already exists"):
         predictions.predict_split(run_, "test", out)
     assert out.read_text() == "mine"

@@ -248,7 +248,10 @@ def test_graphs_of_pyg_are_predicted(tmp_path):
     for x in (torch.zeros(2, 4), torch.zeros(2, 2, dtype=torch.int64)):
         with pytest.raises(DataError, match=r"graph 0: x is .*; the model reads"):
             run.predict([Data(x=x, edge_index=no_edges)])
-        with pytest.raises(DataError, match="the spec of the data set states node_input"):
+        with pytest.raises(
+            DataError,
+            match=r"^graphs to predict: features of nodes \(x\): .*; the model reads 1 column of integers below",
+        ):
             run.predict(gs.from_pyg(Data(x=x, edge_index=no_edges)))
     with pytest.raises(DataError, match=r"graph 1: x \[1\] must hold integers below 1"):
         run.predict([ring(3), Data(x=torch.ones(2, 1, dtype=torch.int64), edge_index=no_edges)])

@@ -35,19 +35,37 @@ def load_splits(dataset: Any) -> dict[str, GraphDataset]:
     return splits
 
 
-def check_agrees(graphs: GraphDataset, spec: DatasetSpec, split: str) -> None:
-    """Raise DataError unless level, targets and features are those that the `DatasetSpec` states."""
+def check_agrees(graphs: GraphDataset, spec: DatasetSpec, split: str, *, where: str = "") -> None:
+    """Raise DataError unless level, targets and features are those that the `DatasetSpec` states.
+
+    `where` names graphs that are not those of the data set, but have to be like them, as predictions need them.
+    """
     for what, declared, found in (
         ("level", spec.level, graphs.level),
         ("num_targets", spec.num_targets, graphs.y.shape[1]),
         ("node_input", spec.node_input, _input_of(graphs.x_NF, spec.node_input)),
         ("edge_input", spec.edge_input, _input_of(graphs.edge_attr_EF, spec.edge_input)),
     ):
-        if found != declared:
-            raise DataError(
-                f"{spec.name}, {split} split: the spec of the data set states {what} {declared}, but the graphs have "
-                f"{found}; correct the spec or the graphs"
-            )
+        if found == declared:
+            continue
+        wanted = _in_words(declared) if isinstance(declared, InputSpec) else declared
+        given = {"node_input": "features of nodes (x)", "edge_input": "features of edges (edge_attr)"}.get(what, what)
+        if where:
+            raise DataError(f"{where}: {given}: {found}; the model reads {wanted}")
+        raise DataError(
+            f"{spec.name}, {split} split: {given}: {found}, but the data set declares {wanted}. Check that all of its "
+            "files are there; in a data set of your own, correct the graphs or its spec"
+        )
+
+
+def _in_words(kind: InputSpec) -> str:
+    """Return features as text, in the words of `_input_of`."""
+    if kind.kind == "types":
+        return f"1 column of integers below {kind.size}"
+    if kind.kind == "none":
+        return "no features"
+    columns = f"{kind.size} column{'s' if kind.size != 1 else ''}"
+    return f"{columns} of floats" if kind.kind == "floats" else f"{columns} of integers ({kind.kind})"
 
 
 def _input_of(values: Tensor | None, declared: InputSpec) -> InputSpec | str:
@@ -60,7 +78,7 @@ def _input_of(values: Tensor | None, declared: InputSpec) -> InputSpec | str:
     is_alike = values.is_floating_point() == (declared.kind == "floats")
     if is_alike and columns == (1 if declared.kind == "types" else declared.size):
         return declared
-    return f"{columns} columns of {str(values.dtype).removeprefix('torch.')}"
+    return f"{columns} column{'s' if columns != 1 else ''} of {str(values.dtype).removeprefix('torch.')}"
 
 
 def check_classes(graphs: GraphDataset, num_classes: int) -> None:

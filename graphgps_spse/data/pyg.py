@@ -110,7 +110,9 @@ class RawFiles:
                     f"{self.name}: {self.folder / self.archive} cannot be unpacked ({err}), possibly because its "
                     f"download was interrupted. Move the file away and download it again from {self.url}"
                 ) from err
-            by_hand = f"{', '.join(self.files)}" + (f", or {self.archive}, which contains it" if self.archive else "")
+            by_hand = ", ".join(self.files)
+            by_hand += f" and all other {self.others} of the archive" if self.others else ""
+            by_hand += f", or {self.archive}, which contains it" if self.archive else ""
             raise DataError(
                 f"{self.name}: download of {self.url} failed ({err}). Without a connection, copy these files to "
                 f"{self.folder} and run the same command again: {by_hand}"

@@ -124,18 +124,33 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
     header = next(records, None)
     if header is None:
         raise DataError(f"{path} is empty; the first line must name the columns")
+    if "".join(header.cells).startswith("PK\3\4"):
+        raise DataError(
+            f"{path} is a workbook or a zip file, not a CSV; save the sheet as 'CSV UTF-8 (comma delimited)'"
+        )
+    if header.cells and header.cells[0].lower() == "sep=":  # a line of Excel that names the separator, here a comma
+        header = next(records, header)
     problem = header.problem or _invalid_character("".join(header.cells))
     if problem:
         raise DataError(f"{path}: the header {problem}")
     names = [name.strip() for name in header.cells]
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
-        raise DataError(f"{path}: columns must be separated by commas; the header is {names[0]!r}")
+    for mark, what in ((";", "semicolons"), ("\t", "tabs")):
+        if len(names) == 1 and mark in names[0]:
+            raise DataError(
+                f"{path}: columns are separated by {what}, and must be by commas; the header is {names[0]!r}. Convert "
+                f"the file, e.g. with pandas.read_csv({path.name!r}, sep={mark!r}).to_csv('new.csv', index=False)"
+            )
+    has_empty_columns = names[-2:] == ["", ""] and any(names)  # at the right of a sheet
+    while has_empty_columns and not names[-1]:
+        names.pop()
     yield header._replace(cells=[on_one_line(name) for name in names])
     for row in records:
-        problem = row.problem
-        if not problem and len(row.cells) != len(names):
-            problem = f"has {len(row.cells)} cells, but the header has {len(names)}"
-        cells = (row.cells + [""] * len(names))[: len(names)]
+        problem, cells = row.problem, row.cells
+        while has_empty_columns and len(cells) > len(names) and not cells[-1].strip():
+            cells.pop()
+        if not problem and len(cells) != len(names):
+            problem = f"has {len(cells)} cells, but the header has {len(names)}"
+        cells = (cells + [""] * len(names))[: len(names)]
         yield TableRow(row.number, cells, problem or _invalid_character("".join(row.cells)))
 
 

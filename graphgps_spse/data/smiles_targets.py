@@ -1,5 +1,6 @@
 """Targets of user molecules: from the cells of a CSV to numbers, labels and classes."""
 
+import logging
 import math
 import re
 from collections import Counter
@@ -8,6 +9,8 @@ from pathlib import Path
 
 from graphgps_spse.data.smiles_file import SmilesRow, on_one_line, read_rows
 from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
 
 MAX_CLASSES = 256
 """Classes that are found in a file; more must be listed in the configuration."""
@@ -94,6 +97,11 @@ def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]
         else:
             problem = "no value at all; add targets, or name another column in dataset.smiles.target_columns"
         raise DataError(f"{file}: column '{column}' holds {problem}")
+    alike = Counter(name.casefold() for name in found)
+    similar = [name for name in sorted(found) if alike[name.casefold()] > 1]
+    if similar:
+        names = ", ".join(f"'{name}' ({found[name]:,} rows)" for name in similar)
+        log.warning("%s: column '%s' has classes that differ only in upper and lower case: %s", file, column, names)
     are_integers = all(re.fullmatch(r"[+-]?\d+", name) for name in found)
     return tuple(sorted(found, key=int) if are_integers else sorted(found))
 

@@ -103,7 +103,7 @@ class Task(ABC):
                 raise ConfigError(f"{spec.name}: a metric of the target '{target}' has the name of another; rename it")
         if self.metric not in names:
             known, near = ", ".join(("auto", *names)), did_you_mean(self.metric, list(names))
-            more = f"; add it with metrics=[{self.metric}]" if self.metric in registered_metrics.names() else ""
+            more = f"; add it with metrics=[{self.metric}]" if self.metric in self._fitting_metrics() else ""
             raise ConfigError(f"metric_best: {spec.name} has no metric '{self.metric}'.{near} It has {known}{more}")
         for name in names:
             self.direction_of(name)
@@ -135,8 +135,10 @@ class Task(ABC):
         """Return the registered metrics that suit the task, for a message."""
         if self.of_classes is None:
             return "none of the registered metrics"
-        fitting = [n for n in registered_metrics.names() if registered_metrics.get(n).of_classes is self.of_classes]
-        return f"the {'class' if self.of_classes else 'value'} metrics {', '.join(fitting)}"
+        return f"the {'class' if self.of_classes else 'value'} metrics {', '.join(self._fitting_metrics())}"
+
+    def _fitting_metrics(self) -> list[str]:
+        return [n for n in registered_metrics.names() if registered_metrics.get(n).of_classes is self.of_classes]
 
     @property
     @abstractmethod

@@ -173,12 +173,16 @@ SPEC = DatasetSpec(
 @pytest.mark.parametrize(
     "graphs, declared, message",
     [
-        ({}, {"level": "node"}, "states level node, but the graphs have graph"),
-        ({}, {"num_targets": 2}, "states num_targets 2, but the graphs have 1"),
-        ({}, {"node_input": InputSpec("floats", 1)}, "node_input .*'floats'.* have 1 columns of int64"),
-        ({"x_NF": torch.zeros(7, 2)}, {}, "node_input .*'types'.* have 2 columns of float32"),
-        ({"x_NF": torch.zeros(7, 2)}, {"node_input": InputSpec("floats", 3)}, "have 2 columns of float32"),
-        ({"edge_attr_EF": None}, {}, "Named, val split: .* edge_input .*'types'.* have no features"),
+        ({}, {"level": "node"}, "level: graph, but the data set declares node"),
+        ({}, {"num_targets": 2}, "num_targets: 1, but the data set declares 2"),
+        ({}, {"node_input": InputSpec("floats", 1)}, r"nodes \(x\): 1 column of int64, .* declares 1 column of floats"),
+        ({"x_NF": torch.zeros(7, 2)}, {}, "2 columns of float32, .* declares 1 column of integers below"),
+        (
+            {"x_NF": torch.zeros(7, 2)},
+            {"node_input": InputSpec("floats", 3)},
+            "2 columns of float32, .* declares 3 columns of floats",
+        ),
+        ({"edge_attr_EF": None}, {}, r"Named, val split: features of edges \(edge_attr\): no features, but"),
     ],
 )
 def test_graphs_that_differ_from_the_spec_are_named(graphs, declared, message):

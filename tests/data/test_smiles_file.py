@@ -80,13 +80,26 @@ def test_a_quote_that_is_never_closed_names_the_lines_that_it_swallows(tmp_path)
         (b"", "is empty; the first line must name the columns"),
         (b"smile,y\nC,1", r"no column 'smiles'\. Did you mean 'smile'\? Columns: smile, y"),
         (b"smiles,y,y\nC,1,2", "the header names the column 'y' 2 times"),
-        (b"smiles\ty\nC\t1", "columns must be separated by commas"),
+        (b"smiles\ty\nC\t1", r"columns are separated by tabs, and must be by commas; .*sep='\\t'"),
+        (b"smiles;y\nC;1,5", "columns are separated by semicolons"),
+        (b"PK\x03\x04\x14\x00", "is a workbook or a zip file, not a CSV; save the sheet"),
         ("smiles,y\nC,1".encode("utf-16"), "the header (is not UTF-8 text|contains a zero byte)"),
     ],
 )
 def test_a_header_that_cannot_be_used_refuses_the_file(tmp_path, content, words):
     with pytest.raises(DataError, match=rf"m\.csv:? {words}"):
         rows(tmp_path, content)
+
+
+@pytest.mark.parametrize("content", ["sep=,\nsmiles,y\nC,1\n", "smiles,y,,\nC,1,,\n", "smiles,y,,\nC,1\n"])
+def test_what_spreadsheets_add_is_left_out(tmp_path, content):
+    (row,) = rows(tmp_path, content)
+    assert (row.smiles, row.cells) == ("C", ("1",)) and row.number == content[: content.index("C,1")].count("\n") + 1
+
+
+def test_a_value_without_a_name_of_its_column_is_told(tmp_path):
+    (row,) = rows(tmp_path, "smiles,y,,\nC,1,,7\n")
+    assert row.reason == "has 4 cells, but the header has 2"
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -25,8 +25,20 @@ def write(tmp_path, cells):
         (['"low\n act"', "low act", "high\tact"], ("high act", "low act")),  # on one line
     ],
 )
-def test_classes_of_a_file_are_sorted(tmp_path, cells, classes):
+def test_classes_of_a_file_are_sorted(tmp_path, cells, classes, caplog):
     assert find_classes(write(tmp_path, cells), "smiles", "y") == classes
+    assert ("differ only in upper and lower case" in caplog.text) == ("safe" in cells)
+
+
+def test_classes_that_differ_in_case_only_are_told(tmp_path, caplog):
+    assert find_classes(write(tmp_path, ["Active", "active", "no", "Active"]), "smiles", "y") == (
+        "Active",
+        "active",
+        "no",
+    )
+    assert "column 'y' has classes that differ only in upper and lower case: 'Active' (2 rows), 'active' (1 rows)" in (
+        caplog.text
+    )
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,9 @@ def test_metrics_that_do_not_suit():
         Regression(SPECS["regression"], metrics=("auc",))
     with pytest.raises(ConfigError, match="metrics: unknown metric 'spearmann'. Did you mean 'spearman'"):
         Regression(SPECS["regression"], metrics=("spearmann",))
+    with pytest.raises(ConfigError, match="no metric 'auc'") as unsuitable:
+        Regression(SPECS["regression"], metric="auc")
+    assert "add it" not in str(unsuitable.value)
     with pytest.raises(ConfigError, match=r"no metric 'r2'.*add it with metrics=\[r2\]"):
         Regression(SPECS["regression"], metric="r2")
 
