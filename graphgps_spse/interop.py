@@ -24,6 +24,7 @@ from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges
 from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
+from graphgps_spse.pyg_batches import cut_batch
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +40,23 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
     """Return PyG graphs as one data set: a `Data`, a `Batch`, a list or a `Dataset` of them.
 
     Read are `edge_index` and, where they are there, `x`, `edge_attr` and `y`: for `level="graph"` one row of targets
-    for each graph, for `level="node"` one for each node. If no graph has `x`, all nodes are of type 0. Raises DataError
-    that names the graph for attributes that are no numbers, that are misshapen, or that only some graphs have. A
-    warning names targets of which float32 loses more than a thousandth of the standard deviation.
+    for each graph, for `level="node"` one for each node. If no graph has `x`, all nodes are of type 0. A `Batch` is
+    read as it is, with edges that were added, removed or reordered after batching. Raises DataError that names the
+    graph for attributes that are no numbers, that are misshapen, or that only some graphs have, and for a `Batch` whose
+    nodes were changed. A warning names targets of which float32 loses more than a thousandth of the standard deviation.
     """
     return _join(_read_each(list_pyg(graphs), lambda data: _read_data(data, level)), level, name)
 
 
 def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:
-    """Return the graphs of a `Data`, a `Batch`, a `Dataset` or another iterable. Raises DataError for a table."""
+    """Return the graphs of a `Data`, a `Batch`, a `Dataset` or another iterable.
+
+    Raises DataError for a table, and for a `Batch` whose graphs were changed in a way that its edges do not show.
+    """
     refuse_table(graphs)
     if hasattr(graphs, "to_data_list"):
-        return list(graphs.to_data_list())
+        is_homogeneous = isinstance(getattr(graphs, "edge_index", None), Tensor)
+        return cut_batch(graphs, find_edges(graphs)) if is_homogeneous else list(graphs.to_data_list())
     # A PyG data set in memory shows the edges of all its graphs as if it were one.
     is_one = hasattr(graphs, "edge_index") and not isinstance(graphs, torch.utils.data.Dataset)
     return [graphs] if is_one else list(graphs)

@@ -37,6 +37,45 @@ def test_pyg_list_batch_and_single_graph_are_the_same():
     assert from_pyg(graphs[0]).sizes_G.tolist() == [3]
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5, 6, 7, 8], [8, 3, 7, 1, 0, 6, 5, 2, 4], [7, 3, 0]])
+def test_a_pyg_batch_is_read_with_the_edges_that_it_has_now(order):
+    """Edge 8 is added to the first graph; then edges are reordered and removed."""
+    batch = Batch.from_data_list(
+        [data(TRIANGLE, 3, edge_attr=torch.arange(6.0)), data(PATH, 2, edge_attr=torch.ones(2))]
+    )
+    batch.edge_index = torch.cat([batch.edge_index, torch.tensor([[2], [2]])], 1)[:, order]
+    batch.edge_attr = torch.arange(9.0)[order]
+    batch.y = torch.tensor([5.0, 6.0])  # not there when the graphs were batched
+    first, second = [n for n in order if n not in (6, 7)], [n for n in order if n in (6, 7)]
+    edges = [*TRIANGLE, *PATH, (2, 2)]
+    whole = from_pyg(batch)
+    assert whole.edge_index_2E.T.tolist() == [list(edges[n]) for n in first + second]
+    assert whole.edge_attr_EF.flatten().tolist() == first + second and whole.edge_ptr.tolist() == [
+        0,
+        len(first),
+        len(order),
+    ]
+    assert whole.y.tolist() == [[5.0], [6.0]]
+
+
+def test_a_pyg_batch_that_was_changed_otherwise_is_refused():
+    def batch():
+        return Batch.from_data_list([data(PATH, 2, x=torch.ones(2, 1), edge_attr=torch.ones(2))] * 3)
+
+    changed = batch()
+    changed.edge_index = changed.edge_index[:, :-1]
+    with pytest.raises(
+        DataError, match="edge_attr has 6 rows for 5 in this batch: the graphs of this batch were changed"
+    ):
+        from_pyg(changed)
+    changed = batch()
+    changed.x = torch.ones(7, 1)
+    with pytest.raises(DataError, match="the graphs of this batch were changed after they were batched; change them"):
+        from_pyg(changed)
+    with pytest.raises(DataError, match="was not made by Batch.from_data_list; give a list of its graphs"):
+        from_pyg(Batch(edge_index=torch.tensor([[0], [1]]), batch=torch.zeros(2, dtype=torch.int64)))
+
+
 class Collated(InMemoryDataset):
     """A data set in memory, which also has the attributes of all its graphs together."""
 

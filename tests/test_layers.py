@@ -39,13 +39,14 @@ LAYERS = {
     "memory": ({"errors", "human_readable"}, STDLIB_ONLY),
     "random_bits": ({"jit"}, {"numpy"}),
     "transfer": (set(), {"numpy", "torch"}),
+    "pyg_batches": ({"errors"}, {"torch"}),
     "row_runs": ({"byte_copies", "jit", "transfer"}, {"numpy", "torch"}),
     "counting": ({"errors", "jit", "options", "random_bits"}, {"numpy"}),
     "encodings": (
         CORE | {"blas", "counting", "files", "human_readable", "jit", "row_runs"},
         {"numpy", "torch", "pyarrow", "scipy"},
     ),
-    "encodings.transform": (CORE | {"counting"}, {"numpy", "torch", "torch_geometric"}),
+    "encodings.transform": (CORE | {"counting", "pyg_batches"}, {"numpy", "torch", "torch_geometric"}),
     "data": (
         CORE | {"cores", "files", "jit", "memory", "override_words", "row_runs", "seeding", "transfer"},
         {"numpy", "pyarrow", "scipy", "torch", "torch_geometric", "ogb"},
@@ -92,6 +93,7 @@ LAYERS = {
             "data.opening",
             "encode",
             "encodings.storage.in_memory",
+            "pyg_batches",
         },
         {"numpy", "torch", "torch_geometric"},
     ),

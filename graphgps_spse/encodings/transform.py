@@ -14,6 +14,7 @@ from graphgps_spse.encodings.path_counts import CountRequest, not_counted_messag
 from graphgps_spse.encodings.scaling import check_counts_fit, check_scaling, scale_counts
 from graphgps_spse.encodings.spse import SPSEOptions
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.pyg_batches import find_parts
 
 
 class SimplePathEncoding(BaseTransform):
@@ -71,15 +72,11 @@ class SimplePathEncoding(BaseTransform):
     def forward(self, data: Any) -> Data:
         """Return the graph with the new attribute. BaseTransform passes a shallow copy: the input is not modified.
 
-        The graphs of a Batch are encoded separately, and its other attributes remain. Raises DataError unless all
-        graphs are homogeneous, with `edge_index` and without edge weights, and if the method gives no count.
+        The graphs of a Batch are encoded separately, as they are now: edges may have been added, removed or reordered
+        after batching. Its other attributes remain. Raises DataError unless all graphs are homogeneous, with
+        `edge_index` and without edge weights, if the nodes of a Batch were changed after batching, or if an edge leads
+        to another graph, and if the method gives no count.
         """
-        if isinstance(data, Batch):
-            encoded, name = Batch.from_data_list([self(graph) for graph in data.to_data_list()]), self.attr_name
-            data[name] = encoded[name]
-            data._slice_dict = {**data._slice_dict, name: encoded._slice_dict[name]}
-            data._inc_dict = {**data._inc_dict, name: encoded._inc_dict[name]}
-            return data
         if not isinstance(data, Data):
             raise DataError(f"SimplePathEncoding needs a Data or a Batch, got {type(data).__name__}")
         if not isinstance(data.edge_index, torch.Tensor):
@@ -90,19 +87,46 @@ class SimplePathEncoding(BaseTransform):
                 "SimplePathEncoding counts unweighted paths, and this graph has data.edge_weight; "
                 "remove the attribute or rename it"
             )
-        edges = check_edge_index(data.edge_index.detach().cpu(), "this graph")
+        is_batch = isinstance(data, Batch)
+        edges = check_edge_index(data.edge_index.detach().cpu(), "this batch" if is_batch else "this graph")
+        encoding = self._encode_batch(data, edges) if is_batch else self._encode(edges, data.num_nodes, "this graph")
+        data[self.attr_name] = encoding.to(data.edge_index.device)
+        return data
+
+    def _encode(self, edges: np.ndarray, num_nodes: Any, where: str) -> torch.Tensor:
+        """Return the encoding of one graph, [N * N, K] or [E, K] float32."""
         paths = count_simple_paths(
-            edges, data.num_nodes, self.max_length, method=self.method, directed=self.directed, **self.options
+            edges, num_nodes, self.max_length, method=self.method, directed=self.directed, **self.options
         )
         if Status.NOT_COUNTED in paths.status:
-            raise DataError(not_counted_message("this graph", paths.status.index(Status.NOT_COUNTED) + 1, self.options))
+            raise DataError(not_counted_message(where, paths.status.index(Status.NOT_COUNTED) + 1, self.options))
         counts = paths.counts[:, *edges] if self.pairs == "edges" else paths.counts.reshape(self.max_length, -1)
         values = scale_counts(counts.T, self.alpha, self.beta, self.n)
         with np.errstate(over="ignore"):
             encoding = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
         check_counts_fit(encoding.numpy(), self.n)
-        data[self.attr_name] = encoding.to(data.edge_index.device)
-        return data
+        return encoding
+
+    def _encode_batch(self, batch: Any, edges: np.ndarray) -> torch.Tensor:
+        """Return the encodings of the graphs as they are now, and note in the batch where each graph begins."""
+        parts, name = find_parts(batch, torch.from_numpy(edges)), self.attr_name
+        order, first = parts.graph_E.argsort(stable=True), parts.node_ptr.tolist()
+        columns = np.split(edges[:, order.numpy()], parts.edge_ptr[1:-1].numpy(), axis=1)
+        found = [
+            self._encode(edges_of - first[g], first[g + 1] - first[g], f"graph {g} of this batch")
+            for g, edges_of in enumerate(columns)
+        ]
+        encoding = torch.cat(found)
+        slices, incs = getattr(batch, "_slice_dict", {}), getattr(batch, "_inc_dict", {})
+        ptr = torch.tensor([0, *(len(rows) for rows in found)]).cumsum(0)
+        if self.pairs == "edges":
+            encoding = torch.empty_like(encoding).index_copy_(0, order, encoding)
+        # Where `to_data_list` cuts the edges in the wrong places, it cannot cut their rows either: it leaves them out.
+        is_old = self.pairs == "all" or torch.equal(ptr, torch.as_tensor(slices.get("edge_index", [])))
+        if slices and is_old:
+            batch._slice_dict = {**slices, name: ptr}
+            batch._inc_dict = {**incs, name: torch.zeros(parts.num_graphs, dtype=torch.int64)}
+        return encoding
 
     def __repr__(self) -> str:
         """Name all that the values depend on: PyG warns about a stored data set if this text has changed."""

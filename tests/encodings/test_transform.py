@@ -165,3 +165,51 @@ def test_counts_beyond_float64_are_refused():
     edges = torch.combinations(torch.arange(190)).T
     with pytest.raises(DataError, match="max_length: some graph has more paths"):
         SimplePathEncoding(189, method="sampled", budget=1000)(Data(edge_index=edges, num_nodes=190))
+
+
+RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
+CHANGES = {
+    "loops": lambda edges: torch.cat([edges, torch.arange(9).repeat(2, 1)], 1),
+    "chord": lambda edges: torch.cat([edges, torch.tensor([[6, 0], [8, 2]])], 1),  # first in graph 1, then in graph 0
+    "both directions": lambda edges: torch.cat([edges, edges.flip(0)], 1),
+    "removed": lambda edges: edges[:, 1:-1],
+    "shuffled": lambda edges: edges[:, [5, 0, 7, 2, 4, 1, 6, 3]],
+}
+
+
+def changed_batch(change):
+    """A batch of rings with nodes 0-3 and 5-8, and a node in between, whose edges are changed after batching."""
+    batch = Batch.from_data_list([graph(RING, 5), graph(RING, 4)])
+    batch.edge_index = CHANGES[change](batch.edge_index)
+    return batch
+
+
+@pytest.mark.parametrize("pairs", ["all", "edges"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_batch_is_encoded_with_the_edges_that_it_has_now(change, pairs):
+    batch = changed_batch(change)
+    encode = SimplePathEncoding(3, pairs=pairs, directed=True, **RAW)
+    whole = encode(Data(edge_index=batch.edge_index, num_nodes=9))  # one graph of two components
+    if pairs == "edges":
+        assert torch.equal(encode(batch).edge_spse, whole.edge_spse)
+        return
+    blocks = whole.spse.reshape(9, 9, 3)
+    expected = torch.cat([blocks[:5, :5].reshape(25, 3), blocks[5:, 5:].reshape(16, 3)])
+    encoded = encode(batch)
+    assert torch.equal(encoded.spse, expected) and encoded._slice_dict["spse"].tolist() == [0, 25, 41]
+
+
+def test_a_batch_of_vectors_alone_is_encoded():
+    batch = Batch(edge_index=torch.tensor([[0, 2], [1, 3]]), batch=torch.tensor([0, 0, 1, 1]))
+    assert SimplePathEncoding(1, **RAW)(batch).spse.T.tolist() == [[0, 1, 1, 0] * 2]
+
+
+def test_a_batch_whose_nodes_were_changed_is_refused():
+    batch = changed_batch("loops")
+    batch.batch = torch.cat([batch.batch, torch.tensor([1])])
+    with pytest.raises(DataError, match="the graphs of this batch were changed after they were batched; change them"):
+        SimplePathEncoding(2)(batch)
+    batch = changed_batch("loops")
+    batch.edge_index[1, 0] = 6
+    with pytest.raises(DataError, match="edge 0 of this batch leads from graph 0 to graph 1.*; change them before"):
+        SimplePathEncoding(2)(batch)
