@@ -189,7 +189,7 @@ def compile_counters(methods: Iterable[str] = ("auto", "exact", "sampled")) -> f
 
 
 def _round_counts(counts_PK: np.ndarray, rounded_PK: np.ndarray, pair_ptr: np.ndarray, first: int) -> None:
-    """Write float64 counts of graphs from number `first` on to float32 rows. Raises DataError for one beyond float32."""
+    """Write float64 counts of graphs from number `first` on to float32 rows. Raises DataError for one too large."""
     with np.errstate(over="ignore"):
         rounded_PK[:] = counts_PK
     if np.isinf(rounded_PK).any():
