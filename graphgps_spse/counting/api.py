@@ -106,7 +106,8 @@ def count_simple_paths_many(
     """Count the paths of many graphs in flat arrays; for other parameters see `count_simple_paths`.
 
     Results do not depend on `num_threads`. `progress` receives the number of graphs that are finished. `dtype` is the
-    type of the result: float32 needs half of the memory and rounds counts above 2^24.
+    type of the result: float32 needs half of the memory and rounds counts above 2^24. Raises DataError that names the
+    graph and the length for a count above 3.4e38 that is finite in float64 and would be infinite in float32.
     """
     max_length, counter = check_max_length(max_length), get_counter(method)
     asked, directed = CountOptions.for_method(method, **options), check_directed(directed)
@@ -123,7 +124,7 @@ def count_simple_paths_many(
 
     def keep(first: int, last: int, chunk: ChunkCounts) -> None:
         if not in_place:
-            rows_of(first, last)[:] = chunk.counts
+            _round_counts(chunk.counts, rows_of(first, last), simple.pair_ptr[first : last + 1], first)
         if chunk.standard_error is not None:
             rows = slice(simple.pair_ptr[first], simple.pair_ptr[last])
             errors.setdefault("all", np.zeros_like(counts_PK))[rows] = chunk.standard_error
@@ -185,6 +186,21 @@ def compile_counters(methods: Iterable[str] = ("auto", "exact", "sampled")) -> f
             zeros, limit = np.zeros((graph.num_pairs(0, 1), 2)), np.array([_NO_LIMIT])
             get_counter(method)(graph, 0, 1, 2, CountOptions.of(budget=1), limit, run_in_turn, zeros)
     return time.perf_counter() - begin
+
+
+def _round_counts(counts_PK: np.ndarray, rounded_PK: np.ndarray, pair_ptr: np.ndarray, first: int) -> None:
+    """Write float64 counts of graphs from number `first` on to float32 rows. Raises DataError for one too large."""
+    with np.errstate(over="ignore"):
+        rounded_PK[:] = counts_PK
+    if np.isinf(rounded_PK).any():
+        lost = np.argwhere(np.isinf(rounded_PK) & np.isfinite(counts_PK))
+        if len(lost):
+            row, column = lost[0]
+            graph = first + int(np.searchsorted(pair_ptr - pair_ptr[0], row, side="right")) - 1
+            raise DataError(
+                f"graph {graph}: a pair has {counts_PK[row, column]:.3g} paths of {column + 1} edges, and float32 ends "
+                "at 3.4e38; use dtype=float64 or a smaller max_length"
+            )
 
 
 def _map_chunks(

@@ -36,7 +36,11 @@ class PathCounts:
     status: tuple[Status, ...]
     """[K]: the status of each length."""
     standard_error: np.ndarray | None
-    """[K, N, N] float64 of estimated counts, 0 where exact; None if nothing was estimated."""
+    """[K, N, N] float64 of estimated counts; None if nothing was estimated.
+
+    0 where a count is exact, and where it is 0 because no walk found a path, though there may be one. Otherwise it is
+    at least about 3 counts / number of walks from each node, also where all walks agree.
+    """
     work: int
     """Cost in units of about a nanosecond. It is counted, not timed, and so the same on every machine."""
     method: str

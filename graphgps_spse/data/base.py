@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.edge_numbers import take_edges
+from graphgps_spse.data.graph_numbers import as_graph_numbers
 from graphgps_spse.data.pair_targets import spread_targets
 from graphgps_spse.errors import DataError
 from graphgps_spse.row_runs import RowRuns
@@ -314,11 +315,11 @@ class GraphDataset:
     def batch(self, indices: Sequence[int]) -> GraphBatch:
         """Return the graphs `indices` as one batch, sorted by size. Graphs of equal size keep their order.
 
-        Raises DataError if a mapped file was truncated.
+        Raises DataError for a mask or numbers that no graph has, and if a mapped file was truncated.
         """
         for file in self.files:
             file.check()
-        node_ptr, chosen = self.node_ptr.numpy(), np.asarray(indices, dtype=np.int64)
+        node_ptr, chosen = self.node_ptr.numpy(), as_graph_numbers(indices, len(self))
         size_B = node_ptr[chosen + 1] - node_ptr[chosen]
         chosen = chosen[size_B.argsort(kind="stable")]
         nodes, edges = RowRuns.of(node_ptr, chosen), RowRuns.of(self.edge_ptr.numpy(), chosen)

@@ -12,6 +12,7 @@ from graphgps_spse.encodings.laplacian import (
     eigenpairs,
     simple_graphs,
 )
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
@@ -31,6 +32,9 @@ class HeatKernel(Encoding):
     size_key = "posenc_HeatKernel.times"
 
     def __init__(self, options: HeatKernelOptions) -> None:
+        """Raises ConfigError unless there is a time."""
+        if not options.times:
+            raise ConfigError("posenc_HeatKernel.times: [] leaves no feature; give at least one time, e.g. [1.0]")
         self.times = options.times
         self.dim_pair = self.dim_node = len(options.times)
 

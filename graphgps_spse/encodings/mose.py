@@ -6,7 +6,7 @@ import numpy as np
 
 from graphgps_spse.counting.graphs import check_graphs, simplify
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, EncodingOptions, GraphArrays
-from graphgps_spse.errors import DataError
+from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
@@ -34,6 +34,12 @@ class MoSE(Encoding):
     Options = MoSEOptions
 
     def __init__(self, options: MoSEOptions) -> None:
+        """Raises ConfigError unless there is a cycle or a tree."""
+        if options.max_cycle < 3 and options.max_tree < 2:
+            raise ConfigError(
+                "posenc_MoSE: max_cycle=2 means no cycles and max_tree=1 no trees, which leaves no feature; raise one "
+                "of them"
+            )
         self.max_cycle, self.max_tree = options.max_cycle, options.max_tree
         self.dim_node = options.max_cycle - 2 + len(rooted_trees(options.max_tree)) - 1
 

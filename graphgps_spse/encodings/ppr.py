@@ -7,6 +7,7 @@ from graphgps_spse.counting.graphs import check_graphs, pair_offsets
 from graphgps_spse.encodings.base import Encoding, EncodingArrays, GraphArrays
 from graphgps_spse.encodings.laplacian import SCRATCH_BYTES_OF_LAPLACIAN, check_matrix_sizes
 from graphgps_spse.encodings.random_walks import WeightedWalkOptions, edge_weights
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.jit import kernel
 from graphgps_spse.options import option
 from graphgps_spse.registry import encodings
@@ -16,7 +17,7 @@ class PPROptions(WeightedWalkOptions, section="posenc_PPR"):
     """Options of PPR."""
 
     alphas: tuple[float, ...] = option(
-        (0.05, 0.15, 0.5), "probabilities of a restart, one channel each", above=0, below=1
+        (0.05, 0.15, 0.5), "probabilities of a restart, one channel each", at_least=1e-9, below=1
     )
 
 
@@ -28,6 +29,9 @@ class PPR(Encoding):
     size_key = "posenc_PPR.alphas"
 
     def __init__(self, options: PPROptions) -> None:
+        """Raises ConfigError unless there is an alpha."""
+        if not options.alphas:
+            raise ConfigError("posenc_PPR.alphas: [] leaves no feature; give at least one probability, e.g. [0.15]")
         self.alphas, self.weight_column = options.alphas, options.weight_column
         self.dim_pair = self.dim_node = len(options.alphas)
 

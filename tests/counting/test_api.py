@@ -72,6 +72,19 @@ def test_float32_result():
     np.testing.assert_array_equal(single, double)
 
 
+def test_finite_counts_beyond_float32_are_refused():
+    """Two nodes of a complete graph of 40 have 38! / 11! = 1.3e37 paths of 28 edges, and 38! / 2! = 2.6e44 of 37."""
+    pairs = np.stack(np.triu_indices(40, 1))
+    graphs = SimpleNamespace(
+        node_ptr=[0, 2, 42], edge_ptr=[0, 1, 1 + pairs.shape[1]], edge_index=np.concatenate([[[0], [1]], pairs], 1)
+    )
+    few, options = {"method": "sampled", "budget": 1000}, {"dtype": np.float32}
+    assert np.isfinite(count_simple_paths_many(graphs, 28, **few, **options).counts).all()
+    assert np.isfinite(count_simple_paths_many(graphs, 37, **few).counts).all()
+    with pytest.raises(DataError, match=r"graph 1: a pair has .* paths of \d+ edges, and float32 ends at 3.4e38; use"):
+        count_simple_paths_many(graphs, 37, **few, **options)
+
+
 def test_unknown_method_names_the_nearest():
     with pytest.raises(ConfigError, match=r"unknown counting method 'exakt'. Did you mean 'exact'\? Known: .*exact"):
         count_simple_paths([[0], [1]], 2, 1, method="exakt")

@@ -1,5 +1,6 @@
 """Flat graphs and their batches."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -167,3 +168,25 @@ def test_encodings_may_be_computed_for_a_batch():
     batch = make_dataset(encodings={"D": Degrees()}).batch([2, 1, 0])
     assert batch.pair["D"].flatten().tolist() == [0, *[1] * 6, *[0] * 3, *[2] * 9]
     assert batch.node["D"].tolist() == [[1, 1], *[[2, 3]] * 3, *[[0, 3]] * 3]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ([True, False, True], r"takes a list of graph numbers, not bool of shape \[3\].*for a mask, pass mask.nonzero"),
+        (torch.tensor([True, False, True]), "for a mask"),
+        ([0.0, 1.0], "takes a list of graph numbers, not float64"),
+        (1, r"not int64 of shape \[\]"),
+        ([0, -1], "there is no graph -1: the graphs of this split have the numbers 0 to 2"),
+        ([3], "there is no graph 3"),
+        ([2**63], "there is no graph 9223372036854775808"),
+    ],
+)
+def test_a_batch_takes_numbers_of_graphs(numbers, message):
+    with pytest.raises(DataError, match=message):
+        make_dataset().batch(numbers)
+
+
+@pytest.mark.parametrize("numbers", [range(3), np.arange(3, dtype=np.uint8), torch.arange(3)])
+def test_numbers_of_a_batch_may_be_arrays(numbers):
+    assert torch.equal(make_dataset().batch(numbers).index_B, make_dataset().batch([0, 1, 2]).index_B)

@@ -54,6 +54,8 @@ def test_the_diagonal_less_its_limit():
 def test_times_are_positive_and_named_once():
     with pytest.raises(ConfigError, match=r"posenc_HeatKernel.times: item 2: -1.0 is not above 0"):
         HeatKernel.of(times=[1.0, -1.0])
+    with pytest.raises(ConfigError, match=r"posenc_HeatKernel.times: \[\] leaves no feature"):
+        HeatKernel.of(times=[])
     with pytest.raises(ConfigError, match="posenc_HKdiagSE.kernel: times_func must be range.*no times"):
         HKdiagSE.of()
     with pytest.raises(ConfigError, match="posenc_HKdiagSE.kernel: times and times_func both"):

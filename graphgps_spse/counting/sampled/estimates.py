@@ -25,7 +25,7 @@ class EstimatedCounts(NamedTuple):
     counts: np.ndarray
     """[N * N, K - first_length + 1] float64."""
     standard_error: np.ndarray
-    """The same shape; 0 where a closed form holds."""
+    """The same shape; 0 where a closed form holds, and where no walk found a path."""
     known: np.ndarray
     """[K - first_length + 1] bool: lengths at which a closed form holds for every pair."""
     work: int

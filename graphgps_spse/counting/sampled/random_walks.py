@@ -18,6 +18,14 @@ from graphgps_spse.random_bits import mix_bits
 MIN_WALKS = 16
 """Least number of walks from each node. Fewer give no useful standard error."""
 
+RULE_OF_THREE = 3.0
+"""The relative standard error is at least RULE_OF_THREE / walks.
+
+All walks may credit a pair alike, and then their sample variance is 0. The true one is not: lengths of at most the
+distance + 2 are not sampled, and at longer ones, a walk that has passed through the pair's second node earns nothing.
+What no walk of many did has a probability below 3 / walks, with a confidence of 95 percent.
+"""
+
 _TILT, _OUTWARD_SHARE = 3.0, 0.3  # measured on superpixel graphs; 2 to 8 and 0.2 to 0.5 do about as well
 _STEP_WORK, _EDGE_WORK = 50, 5  # nanoseconds: of one step, of each edge looked at
 
@@ -123,7 +131,7 @@ def walk_from(row_ptr, col, distance, first_length, max_length, num_walks, key, 
 
 @kernel
 def _write_means(found, num_walks, first_length, away, infinite, blurred, counts, variance):
-    """Write the means over all walks from one node, and the variances of these means.
+    """Write the means over all walks from one node, and the variances of these means, with the least of RULE_OF_THREE.
 
     Args:
         found: [K, n, 2] float64, sums of the weights and of their squares.
@@ -142,7 +150,8 @@ def _write_means(found, num_walks, first_length, away, infinite, blurred, counts
             mean = found[k - 1, j, 0] / num_walks
             counts[j, k - first_length] = mean
             square = found[k - 1, j, 1] / num_walks - mean * mean
-            variance[j, k - first_length] = max(square, 0.0) / (num_walks - 1)
+            least = RULE_OF_THREE * mean / num_walks
+            variance[j, k - first_length] = max(max(square, 0.0) / (num_walks - 1), least * least)
             if k > blurred and mean > 0.0:
                 variance[j, k - first_length] = np.inf
             if k > infinite and away[j] > 0:

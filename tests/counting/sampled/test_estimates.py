@@ -206,3 +206,18 @@ def test_beyond_the_range_of_float64_counts_are_infinite():
     assert np.isinf(paths.standard_error[164, 0, 1])
     assert not np.isnan(paths.counts).any() and not np.isnan(paths.standard_error).any()
     assert (paths.counts >= 0).all()
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_walks_that_agree_leave_an_error(directed):
+    """Two nodes of the complete graph of 21 have 19 * 18 * 17 paths of 4 edges; 16 walks may all miss the second node.
+
+    They credit 20 * 19 * 18 then, and their sample variance is 0.
+    """
+    edges = np.argwhere(~np.eye(21, dtype=bool)).T
+    paths = count_simple_paths(edges, 21, 4, method="sampled", budget=1000, directed=directed)
+    agreed = paths.counts[3] == 20 * 19 * 18
+    assert agreed.any()
+    least = 3 / 16 / (1 if directed else np.sqrt(2))
+    np.testing.assert_allclose(paths.standard_error[3][agreed] / paths.counts[3][agreed], least)
+    assert (np.abs(paths.counts[3] - 19 * 18 * 17) < 5 * paths.standard_error[3])[~np.eye(21, dtype=bool)].all()
