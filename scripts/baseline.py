@@ -1,7 +1,7 @@
 """Train a baseline on a configuration's data: python scripts/baseline.py --cfg configs/GRIT/zinc-SPSE.yaml.
 
 The baseline is gradient-boosted trees (LightGBM), or chemprop with --chemprop FOLDER. The result has the form of a
-run's, so that reports show it beside models. Trees need LightGBM: pip install 'graphgps_spse[trees]'.
+run's, so that reports show it next to models. Trees need LightGBM: pip install ".[trees]" in a clone.
 """
 
 import argparse

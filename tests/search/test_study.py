@@ -132,5 +132,5 @@ def test_samplers_differ_by_trial_and_not_by_worker(played):
 
 def test_without_optuna_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda library: None)
-    with pytest.raises(MissingLibraryError, match=r'optuna is not installed.*: pip install "graphgps_spse\[search\]"'):
+    with pytest.raises(MissingLibraryError, match=r'optuna is not installed.*: pip install "\.\[search\]"'):
         load_optuna()
