@@ -30,7 +30,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--chemprop",
         type=Path,
         metavar="FOLDER",
-        help="train chemprop with its defaults, installed in this environment, which is made if it is absent",
+        help="train chemprop with its defaults, from this environment, which is created if it does not exist",
     )
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="train the seeds seed .. seed+N-1")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 posenc_SPSE.max_length=8")
