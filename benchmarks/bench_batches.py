@@ -1,4 +1,4 @@
-"""Time to build a batch of 32 ZINC graphs on the CPU, beside that of another version of this repository.
+"""Time to build a batch of 32 ZINC graphs on the CPU, compared with that of another version of this repository.
 
     python benchmarks/bench_batches.py [--other CLONE] [--data datasets/ZINC]
 

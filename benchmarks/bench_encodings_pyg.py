@@ -1,4 +1,4 @@
-"""Time of every encoding for a molecule of ZINC on one core, beside the transforms of PyTorch Geometric that exist.
+"""Time of every encoding for a molecule of ZINC on one core, and of the transforms of PyTorch Geometric that exist.
 
     python benchmarks/bench_encodings_pyg.py --data DATA
 

@@ -1,4 +1,4 @@
-"""Training and prediction on molecules, beside chemprop.
+"""Training and prediction on molecules, compared with chemprop.
 
     python benchmarks/bench_molecules.py --data DATA --chemprop FOLDER --work FOLDER
 

@@ -1,4 +1,4 @@
-"""How long the command line takes to answer, beside a bare `import torch`: python benchmarks/bench_startup.py.
+"""How long the command line takes to answer, compared with a bare `import torch`: python benchmarks/bench_startup.py.
 
 Each command starts in a fresh process, in turn, `--repeats` times; the least wall time counts. The output of every
 start is checked. `first log line` is the time from the start of a run until its first line is on the terminal. The run

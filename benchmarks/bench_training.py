@@ -301,7 +301,7 @@ def clones_of(paths: list[Path]) -> dict[str, Path]:
     """Identify clones by their files. Raises ArgumentTypeError for other folders."""
     clones = {next((kind for kind, mark in MARKS.items() if (path / mark).exists()), ""): path for path in paths}
     if "" in clones:
-        raise argparse.ArgumentTypeError(f"{clones['']} is no clone of an official repository")
+        raise argparse.ArgumentTypeError(f"{clones['']} is not a clone of an official repository")
     return clones
 
 

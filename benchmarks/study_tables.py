@@ -64,7 +64,7 @@ class Study:
     min_seeds: int = MIN_SEEDS
     """Both sides of a comparison need this many seeds."""
     suffix: str = ""
-    """End of the names of the study's own cells, which tables leave out. Other cells are shown beside them."""
+    """End of the names of the study's own cells, which tables leave out. Other cells are shown next to them."""
     ranked: tuple[str, ...] = ()
     """Cells that are ranked once all have `min_seeds` seeds on all data sets."""
     only_complete: bool = False

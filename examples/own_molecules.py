@@ -34,7 +34,8 @@ Draw.MolsToGridImage([Chem.MolFromSmiles(smiles) for smiles in SMILES[-6:]], mol
 #
 # `random` puts 80 % of the molecules into the training split and 10 % each into validation and test. `posenc_SPSE` is
 # the encoding: path counts up to length 8 for every pair of atoms. The model is a small GRIT. A real run has wider
-# layers and several hundred epochs; `scripts/check_data.py` predicts its time and memory.
+# layers and several hundred epochs; `scripts/check_data.py` predicts the time of its encodings and the memory of a
+# training step.
 
 # %%
 config = {

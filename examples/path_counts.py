@@ -95,7 +95,7 @@ for axis, path in zip(axes, listed):
 plt.show()
 
 # %% [markdown]
-# ## Paths beside walks, length by length
+# ## Paths and walks, length by length
 #
 # Each heat map has a row and a column for each atom of naphthalene. Above: the probability that a random walk of k
 # steps ends at the column's atom. Below: the number of paths of length k. Walks go back and forth, so their

@@ -129,7 +129,7 @@ def estimate_stores(
         numbers = range(part - 1, len(kept), num_parts)
         there = set(kept.find_files())
         missing = [number for number in numbers if number not in there]
-        log.info("%s: %d of %d shards are there, in %s", split.name, len(there), len(kept), kept.path)
+        log.info("%s: %d of %d shards already stored in %s", split.name, len(there), len(kept), kept.path)
         if missing:
             log.info("%s: to count %s", split.name, kept.describe_missing(missing, num_threads))
     log.info("free in %s: %s", policy.folder, as_size(_free_bytes(policy.folder)))
@@ -151,7 +151,7 @@ def fill_stores(
         with _progress_bar(split.name, kept.num_graphs(numbers)) as bar, locate_errors(split.where, graph_numbers):
             kept.ensure(numbers, num_threads=num_threads, progress=bar.update)
         seconds = as_duration(time.perf_counter() - started)
-        log.info("%s: %d of %d shards are there, after %s", split.name, len(kept.find_files()), len(kept), seconds)
+        log.info("%s: %d of %d shards stored, after %s", split.name, len(kept.find_files()), len(kept), seconds)
 
 
 def _stores(

@@ -39,9 +39,11 @@ def pick_device(accelerator: str, local_rank: int = 0) -> torch.device:
         return torch.device("cpu")
     index = int(number or local_rank)
     if index >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        found = f"{count} CUDA device{'s' * (count > 1)}" if count else "no CUDA devices"
         advice = "start fewer processes, or set accelerator=cuda:0 if each process has its own visible device"
         raise ConfigError(
-            f"accelerator: {accelerator} needs CUDA device {index}, but PyTorch finds {torch.cuda.device_count()}; "
+            f"accelerator: {accelerator} needs CUDA device {index}, but PyTorch finds {found}; "
             + (advice if local_rank and not number else "set accelerator to cpu or to an existing device")
         )
     return torch.device("cuda", index) if number or local_rank else torch.device("cuda")

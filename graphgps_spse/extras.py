@@ -20,10 +20,10 @@ EXTRAS = {
 
 
 def install_command(library: str) -> str:
-    """Return the pip command that installs a library; "" for a library that no extra installs."""
+    """Return the pip command that installs a library in a clone; "" for a library that no extra installs."""
     for extra, libraries in EXTRAS.items():
         if library in libraries.split():
-            return f'pip install "graphgps_spse[{extra}]"'
+            return f'pip install ".[{extra}]"'
     return ""
 
 
@@ -40,4 +40,6 @@ def require(library: str) -> None:
 
 
 def _not_installed(library: str) -> MissingLibraryError:
-    return MissingLibraryError(f"{library} is not installed; install it with: {install_command(library)}")
+    return MissingLibraryError(
+        f"{library} is not installed; in a clone of graphgps_spse, run: {install_command(library)}"
+    )

@@ -12,7 +12,7 @@ from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.given_graphs import ENDINGS, GivenGraphs, read_given_graphs, warn_of_one_way_edges
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
-from graphgps_spse.prediction_file import check_new_columns, new_table
+from graphgps_spse.prediction_file import check_new_columns, describe_rows, new_table
 from graphgps_spse.predictions import Ensemble, TrainedRun
 from graphgps_spse.training_atoms import read_training_atoms, warn_of_new_atoms
 
@@ -55,7 +55,7 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
             table.write({name: columns[name] for name in kinds})
             num_rows += len(columns["graph"])
             num_bad += sum(map(bool, columns["error"]))
-    log.info("%s: %s rows, %s of them without a prediction (column error)", out, f"{num_rows:,}", f"{num_bad:,}")
+    log.info("%s: %s", out, describe_rows(num_rows, num_bad))
     return num_rows, num_bad
 
 

@@ -82,6 +82,14 @@ def check_new_columns(path: Path, given: Sequence[str], added: Sequence[str]) ->
         raise DataError(f"{path}: two columns of predictions would have the name '{repeated[0]}'; rename this target")
 
 
+def describe_rows(num_rows: int, num_bad: int) -> str:
+    """Return how many rows a file of predictions has, and how many of them have no prediction."""
+    rows = f"{num_rows:,} row{'s' * (num_rows != 1)}"
+    if not num_bad:
+        return f"{rows}; every row has a prediction"
+    return f"{rows}, {num_bad:,} without a prediction (see the column error)"
+
+
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 

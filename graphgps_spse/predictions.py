@@ -31,7 +31,7 @@ from graphgps_spse.first_batch import check_categories, check_first_predictions
 from graphgps_spse.nearest_molecules import NearestMolecule
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
-from graphgps_spse.prediction_file import check_new_columns, new_table
+from graphgps_spse.prediction_file import check_new_columns, describe_rows, new_table
 from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
@@ -271,7 +271,7 @@ def predict_molecules(
             given = {name: [_printable(text) for text in column] for name, column in zip(names, cells)}
             table.write({"row": [row.number for row in chunk], **given, **predicted, "error": errors})
             num_rows, num_bad = num_rows + len(chunk), num_bad + sum(map(bool, errors))
-    log.info("%s: %s rows, %s of them without a prediction (column error)", out, f"{num_rows:,}", f"{num_bad:,}")
+    log.info("%s: %s", out, describe_rows(num_rows, num_bad))
     return num_rows, num_bad
 
 

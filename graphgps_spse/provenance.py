@@ -80,7 +80,9 @@ def describe_change(result: RunResult, cfg: Config, sources: dict[str, str]) -> 
         for split, graphs in load_splits(build_dataset(cfg)).items()
         if result.fingerprints.get(split, "") not in ("", graphs.fingerprint())
     ]
-    return f"is of other data than {', '.join(other)} holds now ({', '.join(changed)})" if changed else ""
+    return (
+        f"was trained on data that differ from the current {', '.join(other)} ({', '.join(changed)})" if changed else ""
+    )
 
 
 def read_finished(path: Path, cfg: Config) -> RunResult:
@@ -89,7 +91,8 @@ def read_finished(path: Path, cfg: Config) -> RunResult:
     change = describe_change(result, cfg, sources_of(cfg))
     if change:
         raise CheckpointError(
-            f"{path} {change}. Restore the file, or start a new run with --fresh or under another name with name=NAME"
+            f"{path.parent} {change}. Restore the file, or start a new run with --fresh or under another name with "
+            "name=NAME"
         )
     return result
 

@@ -95,7 +95,7 @@ def run(
         if processes.broadcast(run_dir.is_finished) and not evaluates:
             with processes.main_process_first():
                 result = read_finished(run_dir.result_path, cfg)
-            log.info("%s is finished, nothing to do; --fresh starts beside it", path)
+            log.info("%s is already finished; to start a new run next to it, use --fresh", path)
             return result
 
         # Load and encode.

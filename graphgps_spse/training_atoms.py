@@ -56,10 +56,11 @@ def warn_of_new_atoms(x_NF: np.ndarray, sizes_G: np.ndarray, known: frozenset[in
     shown = [f"{names[graph]} ({_symbols(numbers_N[is_new_N & (graph_N == graph)])})" for graph in graphs[:_SHOWN]]
     more = f" and {len(graphs) - _SHOWN:,} more" if len(graphs) > _SHOWN else ""
     log.warning(
-        "atoms that no training molecule has, in %s%s: the model has learned nothing about them; do not rely on these "
-        "predictions, or train on molecules with these atoms",
+        "%s%s contain%s elements that occur in no training molecule; the model has learned nothing about them: do not "
+        "rely on these predictions, or train on molecules with these elements",
         ", ".join(shown),
         more,
+        "s" if len(graphs) == 1 else "",
     )
 
 

@@ -1,7 +1,7 @@
 """Train a baseline on a configuration's data: python scripts/baseline.py --cfg configs/GRIT/zinc-SPSE.yaml.
 
 The baseline is gradient-boosted trees (LightGBM), or chemprop with --chemprop FOLDER. The result has the form of a
-run's, so that reports show it beside models. Trees need LightGBM: pip install 'graphgps_spse[trees]'.
+run's, so that reports show it next to models. Trees need LightGBM: pip install ".[trees]" in a clone.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--chemprop",
         type=Path,
         metavar="FOLDER",
-        help="train chemprop with its defaults, installed in this environment, which is made if it is absent",
+        help="train chemprop with its defaults, from this environment, which is created if it does not exist",
     )
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="train the seeds seed .. seed+N-1")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. seed=3 posenc_SPSE.max_length=8")

@@ -161,7 +161,7 @@ def main() -> int:
     parser.add_argument("--cfg", type=Path, help="configuration of the model and its encodings")
     parser.add_argument("--pairs", type=parse_pairs, metavar="LIST", help="numbers such as 0-59,110-159; default: all")
     parser.add_argument("--seeds", type=at_least_one, default=1, help="seeds 0 .. SEEDS - 1")
-    parser.add_argument("--epochs", type=at_least_one, help="most epochs of training (default: that of the protocol)")
+    parser.add_argument("--epochs", type=at_least_one, help="maximum number of epochs (default: that of the protocol)")
     parser.add_argument("--learning-rate", type=float, help="learning rate (default: that of the protocol)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the records")
     parser.add_argument("--table", type=Path, metavar="CSV", help="print a table of the records")

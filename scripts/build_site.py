@@ -66,7 +66,7 @@ def _copy(path: Path, folder: Path) -> None:
 
 
 def _page_of_notebook(path: Path, folder: Path) -> Iterator[str]:
-    """Yield the blocks of a page, and write the pictures of the notebook beside it."""
+    """Yield the blocks of a page, and write the pictures of the notebook next to it."""
     pictures = 0
     for cell in json.loads(path.read_text())["cells"]:
         text = "".join(cell["source"])

@@ -26,7 +26,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "against PyTorch alone, gradients with dropout, a short training against the CPU, whether a step and a resumed "
         "training repeat their bits, and on a GPU steps per second and memory with and without kernels. Without a GPU "
         "the kernels of the CPU are checked, and those of GPUs are interpreted and compiled.",
-        epilog="exit codes: 0 all is right, 1 something is wrong, 2 bad input, 75 stopped by a signal",
+        epilog="exit codes: 0 all checks pass, 1 a check fails, 2 bad input, 75 stopped by a signal",
     )
     parser.add_argument("--cfg", nargs="*", type=Path, metavar="FILE", help="configurations; default: all shipped")
     parser.add_argument("--accelerator", default="auto", help="cpu, cuda or cuda:N; auto: a GPU if there is one")

@@ -28,12 +28,12 @@ assert paths.counts[:, 0, 1].tolist() == [1, 0, 0, 0, 1]
 try:
     gs.train
 except ImportError as err:
-    assert 'pip install "graphgps_spse[train]"' in str(err), err
+    assert 'pip install ".[train]"' in str(err), err
 assert "torch" not in sys.modules
 PYTHON
 code=0
 core/bin/graphgps-spse --cfg none.yaml 2> message || code=$?
-[ "$code" = 2 ] && grep -q 'pip install "graphgps_spse\[train\]"' message
+[ "$code" = 2 ] && grep -q 'pip install "\.\[train\]"' message
 core/bin/python -m pip list --disable-pip-version-check --format=freeze | grep -v '^pip=\|^setuptools=' | tr '\n' ' '
 echo "the core counts"
 [ "${1:-}" = core ] && exit

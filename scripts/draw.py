@@ -18,7 +18,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
         description="Draw a graph with the simple paths of a pair of nodes, and heat maps of random walks (RRWP) "
-        "beside simple paths (SPSE). On an HTML page, the pair and the length can be chosen.",
+        "next to simple paths (SPSE). On an HTML page, the pair and the length can be chosen.",
         epilog="exit codes: 0 done, 2 bad input",
     )
     parser.add_argument(
@@ -26,9 +26,13 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         help="a SMILES in quotes, or a file of graphs: graph6 (.g6) or the text format of EXP (.txt), also .gz or .xz",
     )
     parser.add_argument("--number", type=int, default=0, metavar="N", help="graph of the file, counted from 0")
-    parser.add_argument("--pair", type=int, nargs=2, metavar=("I", "J"), help="nodes (default: those of most paths)")
+    parser.add_argument(
+        "--pair", type=int, nargs=2, metavar=("I", "J"), help="two nodes (default: the pair with the most paths)"
+    )
     parser.add_argument("--length", type=at_least_one, metavar="K", help="edges of a path (default: 4, or fewer)")
-    parser.add_argument("--max-length", type=at_least_one, default=10, metavar="K", help="of the page (default: 10)")
+    parser.add_argument(
+        "--max-length", type=at_least_one, default=10, metavar="K", help="largest length on the page (default: 10)"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="picture .svg or page .html")
     arguments = parser.parse_args(words)
     if arguments.out.suffix not in (".svg", ".html"):

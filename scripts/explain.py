@@ -1,4 +1,4 @@
-"""Draw what a prediction rests on: python scripts/explain.py results/mine/0 "c1ccccc1O" --out phenol.html."""
+"""Draw what a prediction depends on: python scripts/explain.py results/mine/0 "c1ccccc1O" --out phenol.html."""
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
     from graphgps_spse.training.signals import exit_at_once, listen
@@ -17,8 +17,8 @@ from graphgps_spse.command import run_command
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
-        description="Draw which pairs of atoms, which lengths of paths and which atoms a prediction rests on: gradient "
-        "times input of the encodings of pairs, at the best epoch of a run.",
+        description="Draw the atom pairs, path lengths and atoms that contribute most to a prediction: gradient times "
+        "input of the encodings of pairs, at the best epoch of a run.",
         epilog="exit codes: 0 done, 2 bad input",
     )
     parser.add_argument("run", type=Path, help="run directory, results/NAME/SEED, of a run on molecules")

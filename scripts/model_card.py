@@ -1,4 +1,4 @@
-"""Write the model card of a finished run, MODEL_CARD.md beside its result.json: python scripts/model_card.py RUN."""
+"""Write the model card of a finished run, MODEL_CARD.md next to its result.json: python scripts/model_card.py RUN."""
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on
     from graphgps_spse.training.signals import exit_at_once, listen

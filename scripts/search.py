@@ -27,7 +27,7 @@ log = logging.getLogger("search")
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse `words`, by default the command line."""
     parser = argparse.ArgumentParser(
-        description="Do the trials of a search file with Optuna. Each trial is a run in a separate process, without "
+        description="Run the trials of a search file with Optuna. Each trial is a run in a separate process, without "
         "evaluation of the test split. The same command continues after an interruption. The results are a table of "
         "trials, a figure of importances, and a configuration and a sweep file for the best values.",
         epilog="exit codes: 0 all trials have ended; 2 bad input, or the first trials have all failed; 75 not all "

@@ -99,7 +99,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     todo = [run for run, state in zip(runs, found) if state.needs_running(retry)]
     for run, state in zip(runs, found):
         if state.kind != "done" and not state.needs_running(retry):
-            how = "; --retry failed does it again" if state.kind == "failed" else ""
+            how = "; --retry failed repeats it" if state.kind == "failed" else ""
             log.warning("%s: %s, left as it is (%s)%s", run.run_dir, state.kind, state.detail, how)
     tasks = [run.task(num_threads) for run in todo]
     if arguments.dry_run and options and tasks:
@@ -131,7 +131,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         log.info("%s; continue with: %s", why, shlex.join(("python", *sys.argv)))
         return RESUMABLE
     if summary.failed:
-        log.info("failed runs are done again with --retry failed: %s", ", ".join(summary.failed))
+        log.info("failed: %s; to repeat failed runs, add --retry failed", ", ".join(summary.failed))
         return 1
     found = read_states(runs, live_jobs)  # with the data again: a file may have changed meanwhile
     complete_aggregates(runs, found)

@@ -1,7 +1,7 @@
 """Send an aggregate run per group to W&B: python scripts/wandb_aggregate.py results --project graphgps_spse.
 
 Mean, sample deviation and t-tests over seeds, computed from the result.json records alone: the runs themselves need not
-have been in W&B. Sent again, it replaces what was sent before. docs/wandb.md says what to do with it.
+have been in W&B. Running it again replaces the earlier upload. docs/wandb.md says what to do with it.
 """
 
 if __name__ == "__main__":  # before all other imports, so that a signal ends the process with one line from here on

@@ -54,7 +54,7 @@ def execute(name: str, folder: Path) -> Any:
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Return a new folder that an example can run in: the records of the benchmarks are beside it."""
+    """Return a new folder that an example can run in: the records of the benchmarks are next to it."""
     (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
     working_dir = folder / "examples"
     working_dir.mkdir()

@@ -154,14 +154,14 @@ def test_script_estimates_and_fills(tmp_path, config, monkeypatch, capsys):
     assert not (tmp_path / "encodings").exists()
     told = capsys.readouterr().out
     for words in (
-        "Cycles-train: 0 of 1 shards are there",
+        "Cycles-train: 0 of 1 shards already stored in",
         "to count 16 of 16 graphs, under 1 s",
         "kB",
         "free in",
     ):
         assert words in told
     assert encode(monkeypatch, config, tmp_path, "--workers", "2") == 0
-    assert "Cycles-test: 1 of 1 shards are there, after" in capsys.readouterr().out
+    assert "Cycles-test: 1 of 1 shards stored, after" in capsys.readouterr().out
     written = {path: path.read_bytes() for path in (tmp_path / "encodings").rglob("*.arrow")}
     run.run(config("optim.max_epoch=1"))
     assert len(written) == 3 and all(path.read_bytes() == content for path, content in written.items())

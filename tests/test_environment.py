@@ -25,7 +25,7 @@ def test_the_second_process_of_a_machine_that_sees_one_device_is_told_what_to_do
     """As under srun --gpus-per-task=1, where each process has a cuda:0 of its own."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match="CUDA device 1, but PyTorch finds 1.* accelerator=cuda:0"):
+    with pytest.raises(ConfigError, match="CUDA device 1, but PyTorch finds 1 CUDA device; .* accelerator=cuda:0"):
         pick_device("auto", local_rank=1)
     assert pick_device("cuda:0", local_rank=1) == torch.device("cuda", 0)
 

@@ -61,7 +61,7 @@ for name in ("train", "SimplePathEncoding", "from_smiles"):
     assert run.returncode == 0, run.stderr
     counts, *messages = run.stdout.splitlines()
     assert counts == "[1.0, 1.0] 1.0"
-    assert set(messages) == {'torch is not installed; install it with: pip install "graphgps_spse[train]"'}
+    assert set(messages) == {'torch is not installed; in a clone of graphgps_spse, run: pip install ".[train]"'}
 
 
 def test_the_program_says_in_one_line_which_extra_is_missing():
@@ -70,7 +70,7 @@ def test_the_program_says_in_one_line_which_extra_is_missing():
     )
     assert run.returncode == 2
     assert re.fullmatch(
-        r'error: \w+ is not installed; install it with: pip install "graphgps_spse\[train\]"\n', run.stderr
+        r'error: \w+ is not installed; in a clone of graphgps_spse, run: pip install "\.\[train\]"\n', run.stderr
     )
 
 
@@ -78,7 +78,7 @@ def test_molecules_without_rdkit_name_its_extra(monkeypatch):
     import graphgps_spse as gs
 
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    with pytest.raises(MissingLibraryError, match=r"rdkit is not installed.*graphgps_spse\[molecules\]"):
+    with pytest.raises(MissingLibraryError, match=r"rdkit is not installed.*pip install .\.\[molecules\]"):
         gs.from_smiles("CCO")
 
 

@@ -92,7 +92,7 @@ def test_trains_and_leaves_the_run_directory(tiny, capsys):
     capsys.readouterr()
     assert tiny("seed=3") == 0
     assert main_module.main(["--cfg", str(run_dir / "config.yaml")]) == 0, "it is a configuration like any other"
-    assert capsys.readouterr().out.count("finished, nothing to do") == 2
+    assert capsys.readouterr().out.count("is already finished") == 2
     assert before == {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
 
     assert tiny("seed=4", "metric_best=loss") == 0
@@ -326,7 +326,7 @@ def test_an_extended_run_equals_a_run_that_was_longer_from_the_start(tiny, capsy
     assert yaml.safe_load((run_dir / "config.yaml").read_text())["optim"]["max_epoch"] == 5
 
     for command in (("name=extended", *long), ("--extend", "name=extended", *long)):
-        assert tiny(*command) == 0 and "finished, nothing to do" in capsys.readouterr().out
+        assert tiny(*command) == 0 and "is already finished" in capsys.readouterr().out
     assert tiny("name=extended", *long, "train.mode=eval") == 0
     assert json.loads((tiny.results / "extended/agg/test/best.json").read_text())["seeds"] == [0]
 

@@ -83,7 +83,7 @@ def test_one_command_trains_and_predictions_need_no_csv(table, target, task, col
     assert "split by column 'set'\n  not used: name (text, such as 'm0')" in caplog.text
     with caplog.at_level("INFO"):
         run(load_config(FOLDER / "GRIT-SPSE.yaml", ["dataset.smiles.file=my.csv", *QUICK]))
-    assert "results/GRIT-SPSE/0 is finished, nothing to do" in caplog.text, "the same command finds its own run"
+    assert "results/GRIT-SPSE/0 is already finished" in caplog.text, "the same command finds its own run"
     Path("my.csv").unlink()
     Path("new.csv").write_text("smiles\nCCO\n")
     ensemble = predictions.load_runs([Path("results/GRIT-SPSE/0")])
@@ -159,9 +159,11 @@ def test_a_sweep_does_not_mix_two_files(table, capsys):
         table(lambda i: 1 + i / 7)
         Path("my.csv").rename("other.csv") if file == "other.csv" else None
         code, told = sweep(file, "--seeds", "2", "--plan")
-        assert code == 0 and "1 differs, 1 missing" in told and f"other data than {file} holds now" in told, told
+        assert code == 0 and "1 differs, 1 missing" in told and f"data that differ from the current {file}" in told, (
+            told
+        )
         code, told = sweep(file, "--seeds", "2")
-        assert code == 2 and "results/s/molecules/GRIT-SPSE/0: the run is of other data" in told, told
+        assert code == 2 and "results/s/molecules/GRIT-SPSE/0: the run was trained on data that differ" in told, told
         assert "another --out-dir" in told and not Path("results/s/molecules/GRIT-SPSE/1").exists()
 
 

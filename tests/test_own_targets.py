@@ -74,7 +74,10 @@ def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, ca
     caplog.clear()
     ensemble = predictions.load_runs([tmp_path / "results/c/0"])
     assert predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "out.csv") == (4, 1)
-    assert any("no training molecule has, in row 3 (Si), row 4 (Fe): the model" in m for m in caplog.messages)
+    assert any(
+        "row 3 (Si), row 4 (Fe) contain elements that occur in no training molecule; the model" in m
+        for m in caplog.messages
+    )
     with open("out.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     probabilities = [f"y_probability_{name}" for name in ("high", "low", "mid")]

@@ -397,7 +397,9 @@ def test_a_finished_run_is_not_told_as_one_of_other_data(own):
     file.write_text(table.replace("smiles,a,b,split", "smiles,a,b,split ").replace("CN,", " CN,"))
     assert run(command).name == "c", "spaces around cells are no other data"
     file.write_text(table.replace("CN,1,0", "CN,0,0"))
-    with pytest.raises(CheckpointError, match=r"other data than mine.csv holds now \(test\).*--fresh.*name=NAME"):
+    with pytest.raises(
+        CheckpointError, match=r"data that differ from the current mine.csv \(test\).*--fresh.*name=NAME"
+    ):
         run(command)
     file.unlink()
     assert run(command).name == "c", "a file that is gone is no other data"

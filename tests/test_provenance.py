@@ -61,13 +61,13 @@ def test_a_finished_run_has_the_splits_of_its_file(folds):
     result = run(folds())
     assert "a.csv" in result.sources and "OWN_graph_labels.txt" in result.sources
     assert run(folds()).best == result.best
-    with pytest.raises(CheckpointError, match=r"other data than b.csv holds now \(train, val, test\).*--fresh"):
+    with pytest.raises(CheckpointError, match=r"data that differ from the current b.csv \(train, val, test\).*--fresh"):
         run(folds("dataset.split_file=b.csv"))
     Path("b.csv").write_bytes(Path("a.csv").read_bytes())
     assert run(folds("dataset.split_file=b.csv")).best == result.best, "another name is no other split"
     labels = Path("TUDataset/OWN/raw/OWN_graph_labels.txt")
     labels.write_text(labels.read_text().replace("1", "3").replace("2", "1").replace("3", "2"))
-    with pytest.raises(CheckpointError, match=r"other data than OWN_graph_labels.txt holds now"):
+    with pytest.raises(CheckpointError, match=r"data that differ from the current OWN_graph_labels.txt"):
         run(folds())
 
 
@@ -75,5 +75,5 @@ def test_results_of_versions_that_recorded_no_split_file_are_compared_by_their_g
     path = Path("results/c/0/result.json")
     replace(run(folds()), sources={}).write(path)
     assert run(folds()).sources == {}
-    with pytest.raises(CheckpointError, match=r"other data than .*b.csv.* holds now \(train, val, test\)"):
+    with pytest.raises(CheckpointError, match=r"data that differ from the current .*b.csv.* \(train, val, test\)"):
         run(folds("dataset.split_file=b.csv"))

@@ -138,7 +138,7 @@ def check_feature_names(names: Sequence[str]) -> None:
                 f"--features: unknown kind '{name}'.{did_you_mean(name, list(NAMES))} Known: {', '.join(NAMES)}"
             )
     if len(set(names)) < len(names) or not names:
-        raise ConfigError(f"--features: name each of {', '.join(NAMES)} at most once, and one at least")
+        raise ConfigError(f"--features: name at least one of {', '.join(NAMES)}, each at most once")
 
 
 def build_features(
@@ -159,7 +159,10 @@ def build_features(
             if name == "encodings":
                 parts.append(pool_encodings(graphs, types, spec))
             elif split not in smiles:
-                raise DataError(f"{name} are of molecules, and {graphs.name} has no SMILES; use --features encodings")
+                raise DataError(
+                    f"{name} can only be computed for molecules, and {graphs.name} has no SMILES; "
+                    "use --features encodings"
+                )
             else:
                 parts.append(OF_MOLECULES[name](smiles[split]))
         found[split] = np.concatenate(parts, axis=1)

@@ -98,7 +98,10 @@ def load_data(cfg: Config) -> BaselineData:
     if cfg.dataset.class_weights != "off":
         raise ConfigError("dataset.class_weights: baselines have no weights of classes; set off")
     if spec.level != "graph" or spec.task not in LOSSES:
-        raise ConfigError(f"{spec.name} is {spec.task} of {spec.level}s; baselines learn values or labels of graphs")
+        raise ConfigError(
+            f"{spec.name} is {spec.task} of {spec.level}s; "
+            "baselines support graph-level regression and label tasks only"
+        )
     splits = load_splits(dataset)
     task.check_metrics({split: graphs.y for split, graphs in splits.items()})
     task.fit(splits["train"].y, torch.device("cpu"))  # so that the loss is that of a run
@@ -121,12 +124,12 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
     config = {**cfg.to_dict(), baseline.section: dict(baseline.settings)}
     with RunDir.open(Path(cfg.out_dir) / cfg.name / str(cfg.seed), config) as run_dir:
         if run_dir.is_finished:
-            log.info("%s is finished, nothing to do", run_dir.path)
+            log.info("%s is already finished", run_dir.path)
             result = RunResult.read(run_dir.result_path)
             if result.fingerprints != data.fingerprints:
                 raise CheckpointError(
-                    f"{run_dir.result_path} is of other data than {data.spec.name} holds now. Restore the data, or "
-                    "start under another name with name=NAME"
+                    f"{run_dir.path} was trained on data that differ from the current {data.spec.name}. "
+                    "Restore the data, or start under another name with name=NAME"
                 )
             return result
         run_dir.keep_environment(dict(baseline.environment))

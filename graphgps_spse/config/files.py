@@ -61,7 +61,7 @@ def read_chain(source: Path | Mapping[str, Any]) -> Chain:
     while "base" in chain[-1][1]:
         name, where = chain[-1][1].pop("base")
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"{where}: base: {show(name)} is no file name")
+            raise ConfigError(f"{where}: base: {show(name)} is not a file name")
         files = [file for file, _ in chain]
         base = files[-1].parent / name
         listing = " -> ".join(str(file) for file in [*files, base])

@@ -23,7 +23,7 @@ class PPROptions(WeightedWalkOptions, section="posenc_PPR"):
 
 @encodings.register("PPR")
 class PPR(Encoding):
-    """Where a random walk from i stops that ends with probability alpha at each step: alpha (I - (1 - alpha) P)^-1."""
+    """Where a random walk from i stops that ends with probability alpha at each step: alpha (I - (1 - alpha) W)^-1."""
 
     Options = PPROptions
     size_key = "posenc_PPR.alphas"

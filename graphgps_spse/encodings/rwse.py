@@ -26,8 +26,12 @@ class RWSEOptions(WeightedWalkOptions, section="posenc_RWSE"):
     enable_edges: bool = option(
         False, "also compute W^k for all pairs: for GRIT, and +RWSE in dataset.edge_encoder_name"
     )
-    times: tuple[int, ...] = option((), "the k, e.g. [1, 2, 3]", key="kernel.times", at_least=1, at_most=_MAX_TIME)
-    times_func: str = option("", "the k as range(1,21), which is parsed, never evaluated", key="kernel.times_func")
+    times: tuple[int, ...] = option(
+        (), "walk lengths k, e.g. [1, 2, 3]", key="kernel.times", at_least=1, at_most=_MAX_TIME
+    )
+    times_func: str = option(
+        "", "walk lengths k as range(1,21), which is parsed, never evaluated", key="kernel.times_func"
+    )
 
 
 @encodings.register("RWSE")

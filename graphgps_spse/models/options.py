@@ -15,7 +15,8 @@ class KernelOptions(Options, section="train"):
 
     kernels: str = option(
         "auto",
-        "auto: the kernels of the device where they can work; plain: PyTorch alone; fused: the kernels, or an error",
+        "auto: the device's kernels where they are supported; plain: PyTorch alone; fused: the kernels, and stop "
+        "with an error if they are not supported",
         choices=KERNELS,
     )
 

@@ -24,8 +24,8 @@ Output = TypeVar("Output")
 KERNELS = ("auto", "plain", "fused")
 """Values of `train.kernels`.
 
-auto: the kernels of the device where they can work, otherwise the reference. plain: the reference. fused: the kernels
-of the device, or an error that says why they cannot work.
+auto: the kernels of the device where they are supported, otherwise the reference. plain: the reference. fused: the
+kernels of the device, or an error that says why they cannot work.
 """
 
 

@@ -164,7 +164,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     invalid = [p for p in p_values if not 0 <= p <= 1]
     if invalid:
-        raise ValueError(f"{invalid[0]} is no p-value; leave out comparisons without a test")
+        raise ValueError(f"{invalid[0]} is not a p-value; leave out comparisons without a test")
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))

@@ -173,8 +173,8 @@ def _check_same_data(spec: SearchSpec, study: "optuna.Study", sources: dict[str,
     changed = changed_files(study, sources)
     if changed:
         raise ConfigError(
-            f"{spec.path}: {spec.out_dir} holds a search on other data than {', '.join(changed)} holds now; restore "
-            "the file, or choose another out_dir"
+            f"{spec.path}: {spec.out_dir} holds a search on data that differ from the current {', '.join(changed)}; "
+            "restore the file, or choose another out_dir"
         )
 
 

@@ -111,7 +111,8 @@ def submit(tasks: Sequence[LaunchTask], options: SlurmOptions, name: str, folder
         from submitit.core.utils import FailedJobError, FailedSubmissionError
     except ImportError as err:
         raise LaunchError(
-            f"submitit cannot be imported ({err}): pip install 'graphgps_spse[slurm]', or print a script with --dry-run"
+            f"submitit cannot be imported ({err}). In a clone of graphgps_spse, run: pip install '.[slurm]', or print "
+            "a script with --dry-run"
         ) from err
     jobs: list[str] = []
     for begin in range(0, len(tasks), MAX_ARRAY):

@@ -76,7 +76,7 @@ def compare_data(
             try:
                 change = describe_change(state.result, run.cfg.with_values(seed=run.seed), sources[folder])
             except (ConfigError, DataError) as err:  # the run has read its data, so these are others
-                change = f"is of other data, and those of this sweep cannot be read: {err}"
+                change = f"was trained on other data than those of this sweep, which cannot be read: {err}"
             if change:
                 state = RunState("differs", f"the run {change}", state.epochs, is_of_other_data=True)
         compared.append(state)

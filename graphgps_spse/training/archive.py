@@ -71,7 +71,7 @@ def unpack(content: bytes | bytearray, path: Path | str) -> dict[str, Any]:
     except UNREADABLE as err:
         raise CheckpointError(f"{path} is damaged: {err}") from err
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path} is no checkpoint of this program: it holds a {type(state).__name__}")
+        raise CheckpointError(f"{path} is not a checkpoint of this program: it holds a {type(state).__name__}")
     return state
 
 

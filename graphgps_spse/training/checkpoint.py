@@ -137,7 +137,7 @@ class CheckpointStore:
             try:
                 read_verified(latest)
             except CheckpointError as err:
-                log.warning("%s. It is now %s; %s is whole", err, move_aside(latest).name, NEXT)
+                log.warning("%s. It is now %s; %s is intact", err, move_aside(latest).name, NEXT)
         self._put_in_place()
 
     def load_best(self, signature: dict[str, Any] | None = None, about: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -58,7 +58,10 @@ class TargetScale(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load both buffers. Checkpoints of versions that did not standardise hold none, and stay as they were."""
         if not any(key.startswith(prefix) for key in state_dict):
-            log.info("the weights are of a version that did not standardise targets; training continues without")
+            log.info(
+                "the weights come from a version that did not standardise targets; training continues without "
+                "standardisation"
+            )
             state_dict |= {f"{prefix}mean": torch.zeros_like(self.mean), f"{prefix}std": torch.ones_like(self.std)}
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -152,7 +152,7 @@ def test_finished_seeds_stay_and_a_failed_one_begins_again(train, tmp_path, monk
     monkeypatch.setenv("STAND_IN_DOES", "fail")
     assert train("--repeat", "2") == 1
     shown = capsys.readouterr()
-    assert "nothing to do" in shown.out
+    assert "already finished" in shown.out
     assert "chemprop train failed (exit code 1): memory of chemprop ran out. " in shown.err
     monkeypatch.setenv("STAND_IN_DOES", "")
     assert train("--repeat", "2") == 0
@@ -177,7 +177,7 @@ def test_results_that_contradict_each_other(train, tmp_path, monkeypatch, capsys
 
 def test_refusals_of_chemprop(train, environment, capsys):
     assert train("dataset.format=cycles", "dataset.cycles.num_graphs=[4,2,2]") == 2
-    assert "baselines learn values or labels of graphs" in capsys.readouterr().err
+    assert "baselines support graph-level regression and label tasks only" in capsys.readouterr().err
     (environment / "bin/python").write_text('#!/bin/sh\necho \'{"chemprop": "1.7.1"}\'')
     assert train() == 2
     assert "has chemprop 1.7.1, not 2; name another folder" in capsys.readouterr().err

@@ -83,7 +83,7 @@ def test_the_loss_is_that_of_runs_and_other_data_are_refused(config, tmp_path, c
     assert best["loss"] == pytest.approx(best["mae"] / spread, rel=1e-5)
     (tmp_path / "rings.csv").write_text((tmp_path / "rings.csv").read_text().replace("C,0,0,train", "C,1,0,train"))
     assert script.main(["--cfg", str(path), "metric_best=loss"]) != 0
-    assert "is of other data than rings holds now" in capsys.readouterr().err
+    assert "was trained on data that differ from the current rings" in capsys.readouterr().err
 
 
 def test_labels(config, tmp_path):
@@ -98,5 +98,5 @@ def test_refusals(config, tmp_path, capsys):
     with pytest.raises(ConfigError, match="the configuration enables none"):
         load_tables(load_config(config(), ["posenc_SPSE.enable=False"]), ["encodings"])
     cycles = ["dataset.format=cycles", "dataset.cycles.num_graphs=[4,2,2]"]
-    with pytest.raises(ConfigError, match="baselines learn values or labels of graphs"):
+    with pytest.raises(ConfigError, match="baselines support graph-level regression and label tasks only"):
         load_tables(load_config(config(), cycles), ["encodings"])

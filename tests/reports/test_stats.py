@@ -119,7 +119,7 @@ def test_constant_scores_are_not_tested():
 
 @pytest.mark.parametrize("value", [math.nan, -0.1, 1.5])
 def test_holm_refuses_what_is_no_p_value(value):
-    with pytest.raises(ValueError, match="is no p-value; leave out"):
+    with pytest.raises(ValueError, match="is not a p-value; leave out"):
         holm([value, 3e-6])
 
 

@@ -350,7 +350,7 @@ def test_dry_run_prints_a_script_and_nothing_else(lab, capsys, monkeypatch):
     (bad / "attempts.jsonl").write_text('{"event": "ended", "exit_code": 1, "reason": "loss is nan"}\n')
     assert sweep_script.main(["s.yaml", "--dry-run", "--slurm", "partition=gpu", "cpus=3"]) == 0
     output = capsys.readouterr()
-    assert "left as it is (loss is nan); --retry failed does it again" in output.err
+    assert "left as it is (loss is nan); --retry failed repeats it" in output.err
     assert output.out.startswith("#!/bin/bash\n") and output.out.count(") run ") == 1 and "num_threads=3" in output.out
     assert subprocess.run(["bash", "-n"], input=output.out, text=True, check=False).returncode == 0
     assert not (lab / "results/s/sweep.json").exists()

@@ -398,5 +398,5 @@ def test_no_slurm_here_is_said(tmp_path, monkeypatch):
 def test_no_submitit_here_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(LaunchError, match=r"pip install 'graphgps_spse\[slurm\]'"):
+    with pytest.raises(LaunchError, match=r"pip install '\.\[slurm\]'"):
         submit([LaunchTask("r", tmp_path, ("true",))], SlurmOptions(), "s", tmp_path)

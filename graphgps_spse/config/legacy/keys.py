@@ -76,7 +76,7 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "model.edge_decoding": (("dot",), "pairs of nodes are scored by their dot product"),
     "model.size_average": (("mean",), "the loss is the mean over graphs or nodes"),
     "model.thresh": ((0.5,), "the benchmarks use the threshold 0.5"),
-    "gt.bigbird.attention_type": (("block_sparse",), "take None+Transformer for full attention"),
+    "gt.bigbird.attention_type": (("block_sparse",), "use None+Transformer for full attention"),
     "gt.bigbird.hidden_act": (("relu",), "the feed-forward block of BigBird has ReLU"),
     "gt.bigbird.use_bias": ((False,), "queries, keys and values of BigBird have no bias"),
     "gt.bigbird.layer_norm_eps": ((1e-6, "1e-6"), "LayerNorm of BigBird has the eps 1e-6"),

@@ -280,8 +280,8 @@ def _translate_model(settings: Translation) -> bool:
     local, _, attention = str(layer).partition("+")
     if local not in LOCAL_PARTS or attention not in ATTENTION_PARTS:
         raise ConfigError(
-            f"{layer_where}: 'gt.layer_type' is {layer!r}; offered are {', '.join(LOCAL_PARTS)} for the part before "
-            f"the +, {', '.join(ATTENTION_PARTS)} for the part after it"
+            f"{layer_where}: 'gt.layer_type' is {layer!r}; supported values are {', '.join(LOCAL_PARTS)} for the "
+            f"part before the +, {', '.join(ATTENTION_PARTS)} for the part after it"
         )
     if attention == "CSA" and model != "CSAModel":
         settings.put("model.type", "CSAModel", where, f"'model.type: {model}' with {layer} is read as CSAModel")
@@ -324,7 +324,7 @@ def _translate_message_passing(settings: Translation) -> None:
     """Rename the layers of custom_gnn; those of GNN+ have a residual and a feed-forward block by default."""
     layer, where = settings.leaves.get("gnn.layer_type", ("generalconv", f"{_DEFAULT} 'gnn.layer_type'"))
     if layer not in CONVOLUTIONS:
-        raise ConfigError(f"{where}: 'gnn.layer_type' is {layer!r}; offered are {', '.join(CONVOLUTIONS)}")
+        raise ConfigError(f"{where}: 'gnn.layer_type' is {layer!r}; supported values are {', '.join(CONVOLUTIONS)}")
     new = CONVOLUTIONS[layer]
     if new != layer:
         settings.put("gnn.layer_type", new, where, f"'gnn.layer_type: {layer}' is read as {new}")

@@ -117,7 +117,7 @@ class StoragePolicy:
             return StorageChoice(STORE, f"{kept.path} exists")
         cost = encoding.estimate(split.graphs) if cost is None else cost
         num_counts = num_rows(split.graphs)[0] * request.max_length
-        counting = f"counting takes one core {as_duration(cost.seconds())}"
+        counting = f"counting takes {as_duration(cost.seconds())} on one core"
         if is_large and not cost.at_least and cost.work <= _CHEAP_WORK * num_counts:
             return StorageChoice(ON_THE_FLY, f"{size} of arrays, above store.min_gib, and {counting}")
         if is_large:

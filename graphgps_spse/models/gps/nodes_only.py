@@ -53,7 +53,7 @@ class NodeTransformer(nn.Module):
         """
         if return_attention:
             raise ConfigError(
-                "model.type: Performer and BigBird do not return attention weights; take GPSModel for them"
+                "model.type: Performer and BigBird do not return attention weights; use GPSModel if you need them"
             )
         layout, x_ND = layout_of(batch, training=self.training), self.node_encoder(batch)
         graphs = self.graphs(layout.sizes, x_ND.device)
