@@ -1,6 +1,7 @@
 """Graphs from PyG, NetworkX, RDKit and SMILES; dense pairs; folders that train."""
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from naive import path_counts
@@ -355,3 +356,11 @@ def test_classes_and_molecules_in_a_folder(tmp_path):
     )
     with pytest.raises(DataError, match="no targets y"):
         save_folder(from_smiles(["C", "CC", "CCC"]), {"train": [0], "val": [1], "test": [2]}, tmp_path / "n")
+
+
+def test_options_of_an_encoding_may_be_arrays():
+    graphs = from_smiles("CCO")
+    given = [add_encoding(graphs, "RWSE", times=times).batch([0]).node["RWSE"] for times in ([1, 2], range(1, 3))]
+    assert torch.equal(*given)
+    pair = add_encoding(graphs, "SPSE", max_length=np.int64(4), alpha=np.float32(1)).batch([0]).pair["SPSE"]
+    assert torch.equal(pair, add_encoding(graphs, "SPSE", max_length=4, alpha=1.0).batch([0]).pair["SPSE"])
