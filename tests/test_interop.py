@@ -358,6 +358,28 @@ def test_classes_and_molecules_in_a_folder(tmp_path):
         save_folder(from_smiles(["C", "CC", "CCC"]), {"train": [0], "val": [1], "test": [2]}, tmp_path / "n")
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budget": 1}, "not exact (estimated), the first from length 4 on; a larger posenc_SPSE.budget makes more"),
+        (
+            {"method": "sampled", "budget": 1},
+            "not exact (estimated), the first from length 4 on; posenc_SPSE.method=auto",
+        ),
+        ({"method": "dag"}, "not exact (lower bound), the first from length 2 on; posenc_SPSE.method=exact"),
+        ({}, ""),
+    ],
+)
+def test_counts_that_are_not_exact_are_told_in_one_line(options, words, caplog):
+    """In a complete graph of 9 nodes, lengths 1 to 3 have closed forms."""
+    complete = [(i, j) for i in range(9) for j in range(9) if i != j]
+    with caplog.at_level("INFO"):
+        add_encoding(from_pyg([data(complete, 9)] * 2), "SPSE", max_length=6, **options)
+    told = [record.getMessage() for record in caplog.records if "not exact" in record.getMessage()]
+    assert len(told) == bool(words)
+    assert all(line.startswith("SPSE, all: 2 of 2 graphs have counts that are") and words in line for line in told)
+
+
 def test_options_of_an_encoding_may_be_arrays():
     graphs = from_smiles("CCO")
     given = [add_encoding(graphs, "RWSE", times=times).batch([0]).node["RWSE"] for times in ([1, 2], range(1, 3))]
