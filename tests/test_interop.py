@@ -59,6 +59,14 @@ def test_a_pyg_batch_is_read_with_the_edges_that_it_has_now(order):
     assert whole.y.tolist() == [[5.0], [6.0]]
 
 
+def test_edges_may_be_made_after_batching():
+    """As by KNNGraph: the graphs had positions only."""
+    batch = Batch.from_data_list([Data(pos=torch.zeros(3, 2)), Data(pos=torch.zeros(2, 2))])
+    batch.edge_index = torch.tensor([[3, 0], [4, 2]])
+    graphs = from_pyg(batch)
+    assert graphs.edge_index_2E.T.tolist() == [[0, 2], [0, 1]] and graphs.edge_ptr.tolist() == [0, 1, 2]
+
+
 def test_a_pyg_batch_that_was_changed_otherwise_is_refused():
     def batch():
         return Batch.from_data_list([data(PATH, 2, x=torch.ones(2, 1), edge_attr=torch.ones(2))] * 3)
