@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encodings.base import Encoding, GraphArrays
+from graphgps_spse.encodings.path_counts import describe_inexact
 from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY, StoragePolicy, encode_split
 from graphgps_spse.encodings.storage.split import Split, locate_errors
 from graphgps_spse.errors import DataError
@@ -58,10 +59,18 @@ def encode(
                     bar.update(len(graphs))
                 splits = {**splits, part: replace(graphs, encodings={**graphs.encodings, encoding.name: encoded})}
                 log.info("%s, %s: %s (%s)", encoding.name, part, choice.kind, choice.reason)
+                log_inexact(encoded.record, encoding.name, part, len(graphs))
                 records.setdefault(encoding.name, {})[part] = encoded.record | {"place": choice.kind}
         seconds = time.perf_counter() - started
         log.info("%s of %s graphs in %.2f s, threads: %d", encoding.name, f"{num_graphs:,}", seconds, num_threads)
     return splits, records
+
+
+def log_inexact(record: dict[str, Any], name: str, part: str, num_graphs: int) -> None:
+    """Log one line if the encoding of a split holds path counts that are estimates or lower bounds."""
+    inexact = describe_inexact(record, num_graphs)
+    if inexact:
+        log.info("%s, %s: %s", name, part, inexact)
 
 
 def _find_twin(graphs: GraphDataset, splits: dict[str, GraphDataset], encoded: Iterable[str]) -> str:

@@ -128,9 +128,11 @@ def add_encoding(graphs: GraphDataset, encoding: str, *, num_threads: int = 1, *
     """Return the data set with one more encoding, which its batches hold as `batch.pair[NAME]` and `batch.node[NAME]`.
 
     `encoding` is a registered name such as SPSE or RRWP; `options` are the keys of its section, e.g. `max_length=8`.
-    Values are float32, pairs [P, C] and nodes [N, C], kept in memory. Raises ConfigError for an unknown name or option.
+    Values are float32, pairs [P, C] and nodes [N, C], kept in memory. The log
+    (INFO) says how many graphs have path counts that are estimates or lower bounds. Raises ConfigError for an unknown
+    name or option.
     """
-    from graphgps_spse.encode import split_of
+    from graphgps_spse.encode import log_inexact, split_of
     from graphgps_spse.encodings.storage.in_memory import InMemory
     from graphgps_spse.registry import encodings
 
@@ -142,6 +144,7 @@ def add_encoding(graphs: GraphDataset, encoding: str, *, num_threads: int = 1, *
                 f"{encoding}: unknown option '{option}'.{did_you_mean(option, known)} Known: {', '.join(known)}"
             )
     built = InMemory.encode(kind.of(**options), split_of(graphs), num_threads=num_threads)
+    log_inexact(built.record, encoding, graphs.split, len(graphs))
     return replace(graphs, encodings={**graphs.encodings, encoding: built})
 
 

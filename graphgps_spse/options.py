@@ -91,7 +91,11 @@ class Key:
         return f"list of {self.item.__name__}" if self.item else self.kind.__name__
 
     def check(self, value: Any) -> Any:
-        """Return `value`, converted to the type of the key. Raises ConfigError that begins with the path."""
+        """Return `value`, converted to the type of the key. Raises ConfigError that begins with the path.
+
+        Numbers and arrays of numpy are numbers and lists of Python, and so is a `range`.
+        """
+        value = as_plain(value)
         if not self.item:
             if isinstance(value, bool) and (word := "on" if value else "off") in (*self.rule.choices, self.default):
                 value = word  # YAML reads the words on and off as True and False
@@ -133,6 +137,13 @@ class Key:
                 problem = f"{value} is not below {_bound(rule.below)}"
         if problem:
             raise ConfigError(f"{self.path}: {problem} ({rule.doc})")
+
+
+def as_plain(value: Any) -> Any:
+    """Return numbers and arrays of numpy, tensors and ranges as numbers and lists of Python; other values as given."""
+    if isinstance(value, range):
+        return list(value)
+    return value.tolist() if hasattr(value, "tolist") and hasattr(value, "dtype") else value
 
 
 def _bound(value: float) -> str:

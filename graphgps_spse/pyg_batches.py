@@ -66,15 +66,15 @@ def find_parts(batch: Any, edges: Tensor) -> BatchParts:
 def cut_batch(batch: Any, edges: Tensor) -> list[Any]:
     """Return the graphs of a PyG batch as it is now, where `edges` are its edges, [2, E] int64 on the CPU.
 
-    The edges of a graph keep their order, and values of edges follow them. `x`, `edge_attr` and `y` may have been added
-    after batching. Raises DataError for other changes, and for a batch that is not made of single graphs.
+    The edges of a graph keep their order, and values of edges follow them. `edge_index`, `x`, `edge_attr` and `y` may
+    have been added after batching. Raises DataError for other changes, and for a batch that was not made of graphs.
     """
     parts, slices = find_parts(batch, edges), getattr(batch, "_slice_dict", None)
     if slices is None:
         raise DataError("this batch was not made by Batch.from_data_list; give a list of its graphs")
     order, cut = parts.graph_E.argsort(stable=True), copy.copy(batch)
-    new_slices, new_incs = dict(slices), dict(batch._inc_dict)
-    for name in dict.fromkeys((*slices, "x", "edge_attr", "y")):
+    new_slices, new_incs = dict(slices), {"edge_index": parts.node_ptr[:-1], **batch._inc_dict}
+    for name in dict.fromkeys((*slices, "edge_index", "x", "edge_attr", "y")):
         values = getattr(batch, name, None)
         if not isinstance(values, Tensor):
             continue
@@ -106,7 +106,8 @@ def _is_of_edges(name: str, slices: dict[str, Any], parts: BatchParts) -> bool:
         return "edge" in name
     at = torch.as_tensor(slices[name])
     fits_others = torch.equal(at, parts.node_ptr) or torch.equal(at, torch.arange(parts.num_graphs + 1))
-    return torch.equal(at, torch.as_tensor(slices["edge_index"])) and ("edge" in name or not fits_others)
+    of_edges = torch.as_tensor(slices.get("edge_index", []))
+    return torch.equal(at, of_edges) and ("edge" in name or not fits_others)
 
 
 def _offsets(counts: Tensor) -> Tensor:

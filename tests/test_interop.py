@@ -1,6 +1,7 @@
 """Graphs from PyG, NetworkX, RDKit and SMILES; dense pairs; folders that train."""
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from naive import path_counts
@@ -56,6 +57,14 @@ def test_a_pyg_batch_is_read_with_the_edges_that_it_has_now(order):
         len(order),
     ]
     assert whole.y.tolist() == [[5.0], [6.0]]
+
+
+def test_edges_may_be_made_after_batching():
+    """As by KNNGraph: the graphs had positions only."""
+    batch = Batch.from_data_list([Data(pos=torch.zeros(3, 2)), Data(pos=torch.zeros(2, 2))])
+    batch.edge_index = torch.tensor([[3, 0], [4, 2]])
+    graphs = from_pyg(batch)
+    assert graphs.edge_index_2E.T.tolist() == [[0, 2], [0, 1]] and graphs.edge_ptr.tolist() == [0, 1, 2]
 
 
 def test_a_pyg_batch_that_was_changed_otherwise_is_refused():
@@ -366,3 +375,33 @@ def test_classes_and_molecules_in_a_folder(tmp_path):
     )
     with pytest.raises(DataError, match="no targets y"):
         save_folder(from_smiles(["C", "CC", "CCC"]), {"train": [0], "val": [1], "test": [2]}, tmp_path / "n")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budget": 1}, "not exact (estimated), the first from length 4 on; a larger posenc_SPSE.budget makes more"),
+        (
+            {"method": "sampled", "budget": 1},
+            "not exact (estimated), the first from length 4 on; posenc_SPSE.method=auto",
+        ),
+        ({"method": "dag"}, "not exact (lower bound), the first from length 2 on; posenc_SPSE.method=exact"),
+        ({}, ""),
+    ],
+)
+def test_counts_that_are_not_exact_are_told_in_one_line(options, words, caplog):
+    """In a complete graph of 9 nodes, lengths 1 to 3 have closed forms."""
+    complete = [(i, j) for i in range(9) for j in range(9) if i != j]
+    with caplog.at_level("INFO"):
+        add_encoding(from_pyg([data(complete, 9)] * 2), "SPSE", max_length=6, **options)
+    told = [record.getMessage() for record in caplog.records if "not exact" in record.getMessage()]
+    assert len(told) == bool(words)
+    assert all(line.startswith("SPSE, all: 2 of 2 graphs have counts that are") and words in line for line in told)
+
+
+def test_options_of_an_encoding_may_be_arrays():
+    graphs = from_smiles("CCO")
+    given = [add_encoding(graphs, "RWSE", times=times).batch([0]).node["RWSE"] for times in ([1, 2], range(1, 3))]
+    assert torch.equal(*given)
+    pair = add_encoding(graphs, "SPSE", max_length=np.int64(4), alpha=np.float32(1)).batch([0]).pair["SPSE"]
+    assert torch.equal(pair, add_encoding(graphs, "SPSE", max_length=4, alpha=1.0).batch([0]).pair["SPSE"])

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from graphgps_spse import options as options_module
@@ -166,3 +167,20 @@ def test_every_declared_default_is_valid_and_every_key_has_a_meaning():
         for key in options.all_keys():
             assert key.check(key.default) == key.default and key.rule.doc, key.path
     default_tree(classes)
+
+
+def test_numpy_and_ranges_are_plain_values():
+    found = Lab(rate=np.float32(0.5), sizes=range(2), freqs=np.int64(4), flag=np.bool_(True), shares=np.ones(3))
+    assert found == Lab(rate=0.5, sizes=(0, 1), freqs=4, flag=True, shares=(1.0, 1.0, 1.0))
+    assert [type(value) for value in (found.rate, found.freqs, found.flag, *found.sizes)] == [
+        float,
+        int,
+        bool,
+        int,
+        int,
+    ]
+    assert Lab(sizes=[np.int32(3)]).sizes == (3,)
+    with pytest.raises(ConfigError, match="lab.eigen.max_freqs: must be of type int .*not 4.0"):
+        Lab(freqs=np.float64(4))
+    with pytest.raises(ConfigError, match=r"lab.sizes: item 1: must be of type int, not \[1, 2\]"):
+        Lab(sizes=np.array([[1, 2]]))

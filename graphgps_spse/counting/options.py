@@ -3,8 +3,6 @@
 from functools import cache, lru_cache
 from typing import Any, Self
 
-import numpy as np
-
 from graphgps_spse.errors import ConfigError, did_you_mean
 from graphgps_spse.options import LARGEST_INT, Options, option
 
@@ -60,7 +58,7 @@ class CountOptions(Options):
                 raise ConfigError(
                     f"unknown counting option '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}"
                 )
-        return cls(**{name: v.item() if isinstance(v, np.number) else v for name, v in options.items()})
+        return cls(**options)
 
     @classmethod
     def for_method(cls, method: str, **options: Any) -> Self:

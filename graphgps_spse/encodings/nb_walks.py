@@ -1,5 +1,7 @@
 """Non-backtracking random walks (Alon, Benjamini, Lubetzky and Sodin 2007), which never reverse their last step."""
 
+from typing import Any
+
 import numpy as np
 
 from graphgps_spse.counting.graphs import check_graphs, simplify
@@ -41,6 +43,10 @@ class NBWalks(Encoding):
         node_NC = np.empty((simple.num_nodes, self.dim_node), np.float32)
         _walk(simple.node_ptr, simple.pair_ptr, *simple.undirected_edges, pair_PC, node_NC)
         return EncodingArrays(pair_PC, node_NC)
+
+    def record(self) -> dict[str, Any]:
+        """Return the number of channels."""
+        return {"encoding": self.name, "channels": self.dim_pair}
 
 
 @kernel

@@ -215,6 +215,30 @@ def counts_record(status_GK: np.ndarray, work: int) -> dict[str, Any]:
     }
 
 
+def describe_inexact(record: dict[str, Any], num_graphs: int) -> str:
+    """Return which graphs of a split have counts that are not exact, and what makes them exact; empty if there is none.
+
+    `record` is that of an encoding, with the entries of `counts_record`, or without them for other encodings. For an
+    encoding on the fly, only a sample of the graphs is known.
+    """
+    known = record.get("sampled_graphs", num_graphs)
+    num_inexact = known - record.get("graphs_exact_at_every_length", known)
+    if not num_inexact:
+        return ""
+    weak = [length for length, status in enumerate(record["status"], 1) if status != Status.EXACT]
+    kinds = " or ".join(sorted({record["status"][length - 1].replace("_", " ") for length in weak}))
+    section = f"posenc_{record['encoding']}"
+    advice = {
+        "auto": f"a larger {section}.budget makes more of them exact",
+        "sampled": f"{section}.method=auto makes those exact that its budget allows",
+    }.get(record["method"], f"{section}.method=exact makes them exact, or auto where that takes too long")
+    sample = " of a sample" if known < num_graphs else ""
+    return (
+        f"{num_inexact:,} of {known:,} graphs{sample} have counts that are not exact ({kinds}), the first from length "
+        f"{weak[0]} on; {advice} (docs/counting.md)"
+    )
+
+
 @kernel
 def write_pairs(node_ptr, counts_PK, table, alpha, beta, n, pair_PC):
     """Write the identity, f of each count, and f(0) in the remaining channels to `pair_PC`, [P, C] float32.

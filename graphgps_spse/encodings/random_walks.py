@@ -28,12 +28,17 @@ class WeightedWalkOptions(EncodingOptions):
 def edge_weights(graphs: GraphArrays, column: int, section: str) -> np.ndarray:
     """Return the weights of edges, [E] float64: a column of the edge features, or ones for column -1.
 
-    Raises DataError, which names `section`, for weights that are missing, negative or not finite.
+    Raises DataError, which names `section`, for weights that are missing, integers, negative or not finite.
     """
     num_edges, attr = np.shape(graphs.edge_index)[1], graphs.edge_attr
     if column < 0:
         return np.ones(num_edges)
-    columns = 0 if attr is None or attr.dtype.kind != "f" else math.prod(attr.shape[1:])
+    columns = 0 if attr is None else math.prod(attr.shape[1:])
+    if attr is not None and columns and attr.dtype.kind != "f":
+        raise DataError(
+            f"{section}.weight_column: {column}, but edge features are integers ({attr.dtype}, {columns} columns), "
+            "which are read as types and not as weights; convert them to floats, e.g. edge_attr.float()"
+        )
     if attr is None or column >= columns:
         raise DataError(
             f"{section}.weight_column: {column}, but the edges have {columns} numeric columns, counted from 0; set -1 "

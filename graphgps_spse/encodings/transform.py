@@ -14,6 +14,7 @@ from graphgps_spse.encodings.path_counts import CountRequest, not_counted_messag
 from graphgps_spse.encodings.scaling import check_counts_fit, check_scaling, scale_counts
 from graphgps_spse.encodings.spse import SPSEOptions
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.options import as_plain
 from graphgps_spse.pyg_batches import find_parts
 
 
@@ -54,6 +55,7 @@ class SimplePathEncoding(BaseTransform):
         Raises ConfigError for an invalid option and for an option that the method does not read, and DataError if
         `directed` is not a bool.
         """
+        max_length, alpha, beta, n = map(as_plain, (max_length, alpha, beta, n))
         SPSEOptions.check(max_length=max_length, n=n)
         check_scaling(alpha, beta, n)
         self.options = CountRequest.of(method, max_length, check_directed(directed), **options).options

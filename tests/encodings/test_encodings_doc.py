@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from encoding_graphs import TWO_TRIANGLES, both_ways, flat
 
 from graphgps_spse.registry import encodings
 
@@ -37,3 +39,17 @@ def test_the_table_of_sources_has_every_encoding_with_its_measured_time():
         assert float(shown[name][4]) == float(f"{measured['ms_per_graph']:.2g}"), name
         if "pyg" in measured:
             assert f"{measured['ratio']:.0f} times" in shown[name][5] and measured["ratio"] >= 9.5, name
+
+
+UNDIRECTED = {"HeatKernel": {}, "HKdiagSE": {"times": [0.5]}, "LDP": {}, "CycleCounts": {}, "MoSE": {}}
+
+
+@pytest.mark.parametrize("name", UNDIRECTED)
+def test_directions_and_loops_do_not_matter_where_the_page_says_so(name):
+    encoding = encodings.get(name).of(**UNDIRECTED[name])
+    found, expected = (
+        encoding.compute(flat((edges, 4))) for edges in ([*TWO_TRIANGLES, (1, 1), (3, 3)], both_ways(TWO_TRIANGLES))
+    )
+    np.testing.assert_array_equal(found.node, expected.node)
+    if found.pair is not None:
+        np.testing.assert_array_equal(found.pair, expected.pair)

@@ -96,7 +96,9 @@ def test_weights_that_are_refused():
     graph = flat(([(0, 1)], 2), ([(0, 1), (1, 0)], 2))
     with pytest.raises(DataError, match="posenc_RRWP.weight_column: .*, but the edges have 0 numeric columns"):
         RRWP.of(ksteps=2, weight_column=0).compute(graph)
-    with pytest.raises(DataError, match="the edges have 0 numeric columns"):
+    with pytest.raises(
+        DataError, match=r"posenc_RWSE.weight_column: 0, but edge features are integers \(int64, 1 columns\).*to floats"
+    ):
         RWSE.of(times=[1], weight_column=0).compute(graph._replace(edge_attr=np.ones((3, 1), np.int64)))
     with pytest.raises(DataError, match=r"graph 1: edge 1 has the weight -2; weights of walks"):
         PPR.of(weight_column=0).compute(graph._replace(edge_attr=np.array([[1.0], [1.0], [-2.0]])))

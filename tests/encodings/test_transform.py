@@ -91,6 +91,11 @@ def test_options_of_counting_pass_through():
         SimplePathEncoding(max_length=3, budgt=1)
 
 
+def test_options_may_be_numbers_of_numpy():
+    given = SimplePathEncoding(np.int64(3), alpha=np.float32(0.5), n=np.int32(1), budget=np.int64(10))
+    assert repr(given) == repr(SimplePathEncoding(3, alpha=0.5, n=1, budget=10))
+
+
 def test_weights_are_refused():
     data = graph()
     data.edge_weight = torch.ones(5)
