@@ -202,7 +202,7 @@ def predict_cost(encoding: Encoding, graphs: GraphDataset) -> Cost:
 def memory_sample(graphs: GraphDataset) -> tuple[GraphDataset, bool]:
     """Return graphs from which the memory of a step is predicted, and whether they are cut down.
 
-    They are many, so that what does not depend on their number is small beside what does, such as the buffers of
+    They are many, so that what does not depend on their number is small compared with what does, such as the buffers of
     kernels for a part of the pairs.
     """
     return _sample(graphs, _MEASURED_GRAPHS, _MEASURED_PAIRS)

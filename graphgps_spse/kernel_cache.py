@@ -122,7 +122,7 @@ class KernelCache(_Cache):
     Processes that start at once compile each kernel once: one compiles, and the others wait for its file.
 
     No file is read or written before the first call. Files go to the first writable folder among NUMBA_CACHE_DIR, the
-    __pycache__ folder beside the source, and the user's cache folder. If none is writable, or the disk is full, files
+    __pycache__ folder next to the source, and the user's cache folder. If none is writable, or the disk is full, files
     go to `spare_folder()`, and each process logs one warning.
     """
 

@@ -1,4 +1,4 @@
-"""Options: the keys of a configuration, declared as frozen dataclasses beside the code that reads them.
+"""Options: the keys of a configuration, declared as frozen dataclasses next to the code that reads them.
 
     class RRWPOptions(Options, section="posenc_RRWP"):
         "Random walk probabilities of all pairs."

@@ -223,7 +223,7 @@ def train(
 
     `config` is a YAML file, or a dict with nested or dotted keys, which may name a file as `base`. For several seeds,
     call this function with `{"seed": seed}` for each; `results/NAME/agg` then holds their mean and deviation.
-    `progress` shows a bar, on a terminal or in a notebook. `fresh` starts beside an existing run, and `extend` trains a
+    `progress` shows a bar on a terminal or in a notebook. `fresh` starts next to an existing run, and `extend` trains a
     finished one to a larger `optim.max_epoch`.
 
     After KeyboardInterrupt (the stop button of a notebook), the same call resumes the run. Raises an SPSEError that

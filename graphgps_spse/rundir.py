@@ -152,10 +152,10 @@ class RunDir:
             write_atomic(self._config_path, text.encode())
         elif differing := differing_keys(load_saved_config(self._config_path), config):
             more = "Train it longer with --extend, start" if _is_longer(differing) else "Start"
-            self._refuse(differing, f"{more} beside it with --fresh, or under another name with name=NAME")
+            self._refuse(differing, f"{more} next to it with --fresh, or under another name with name=NAME")
 
     def _extend(self, config: dict[str, Any], text: str) -> None:
-        """Put a configuration with more epochs in the place of the saved one, and keep the result and best.pt beside.
+        """Put a configuration with more epochs in the place of the saved one, and keep the earlier result and best.pt.
 
         If this is interrupted, the same command completes it, and the command without --extend restores the result.
         """

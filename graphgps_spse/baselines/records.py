@@ -65,7 +65,7 @@ class BaselineFit:
     best_epoch: int = 0
     num_params: int = 0
     losses: dict[str, float] = field(default_factory=dict)
-    """Split -> the baseline's own loss, which selected the best epoch, recorded beside the loss of the task."""
+    """Split -> the baseline's own loss, which selected the best epoch, recorded next to the loss of the task."""
     more: dict[str, float] = field(default_factory=dict)
     """Further values of the record, such as the number of leaves."""
     resources: dict[str, Any] = field(default_factory=dict)

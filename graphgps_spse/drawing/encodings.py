@@ -1,4 +1,4 @@
-"""A picture and a page of the encodings of one graph: its paths, RRWP beside SPSE by length, cycles through an edge."""
+"""A picture and a page of the encodings of one graph: its paths, RRWP and SPSE by length, cycles through an edge."""
 
 import json
 from html import escape

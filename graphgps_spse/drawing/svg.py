@@ -32,7 +32,7 @@ def draw_graph(
 ) -> str:
     """Return the inner SVG of a graph, at the pixels of `pixel_positions`.
 
-    `paths` are drawn in colours beside each other; `marked` nodes have a ring. `node_values` and `pair_values`, from -1
+    `paths` are drawn side by side in colours; `marked` nodes have a ring. `node_values` and `pair_values`, from -1
     to 1, are red circles and lines where positive and blue ones where negative.
     """
     pixels, _, _ = pixel_positions(graph)

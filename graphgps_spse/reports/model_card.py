@@ -16,7 +16,7 @@ MODEL_KEYS = ("gt.layers", "gt.dim_hidden", "gt.n_heads", "gnn.dim_inner", "opti
 
 
 def write_model_card(run_dir: Path) -> Path:
-    """Write MODEL_CARD.md beside the result.json of a run and return its path.
+    """Write MODEL_CARD.md next to the result.json of a run and return its path.
 
     Raises DataError if there is no folder or no valid result in it, if there is a card already, which may have been
     edited, or if the folder cannot be written.

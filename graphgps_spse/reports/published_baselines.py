@@ -1,4 +1,4 @@
-"""The baselines as their own authors published them, beside the paper's retrained baselines and its SPSE results."""
+"""The baselines as their own authors published them, next to the paper's retrained baselines and its SPSE results."""
 
 import csv
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class PublishedBaseline:
 
 @dataclass(frozen=True)
 class BaselineCheck:
-    """A published baseline beside the paper's two results for the same model and data set.
+    """A published baseline next to the paper's two results for the same model and data set.
 
     Differences are in the unit of the paper's table. A p-value is that of Welch's two-sided t-test on means, standard
     deviations and numbers of runs; None where fewer than three runs, or no deviation, are known for a side.
@@ -122,7 +122,7 @@ def published_baselines_text() -> str:
     head += ["", "welch", "holm", "remark"]
     sources = dict.fromkeys(f"{c.published.model}: {c.published.source}" for c in checks)
     lines = [
-        "# The paper beside the published baselines",
+        "# The paper compared with the published baselines",
         "",
         "`retrained` is the paper's RWSE baseline; `published` is the result in the baseline's own paper. Tests are "
         "Welch's, two-sided, from printed means and deviations.",

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class CheckpointStore:
     """The checkpoints of one run directory: the latest, the one before, and the best validation epoch.
 
-    States are nested dicts and lists of plain types and tensors. A file is written beside its place, flushed to the
+    States are nested dicts and lists of plain types and tensors. A file is written next to its place, flushed to the
     disk and renamed, so that a process killed at any moment leaves a whole file. Nothing here runs code from a file.
     """
 

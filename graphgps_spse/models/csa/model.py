@@ -82,7 +82,7 @@ class CSAModel(nn.Module):
         """Return [B, dim_out] or [N, dim_out], in the order of the batch.
 
         With `return_attention`, return also the attention weights of each layer before dropout, [P, D], in the order
-        of PairLayout, one weight for each channel. They are computed in plain PyTorch beside the kernels.
+        of PairLayout, one weight for each channel. They are computed in plain PyTorch, not by the kernels.
         """
         weights: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training, attention=self.layers[0].attention)

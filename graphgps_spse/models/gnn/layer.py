@@ -84,7 +84,7 @@ class RowDropout(nn.Module):
 
 
 class VirtualNode(nn.Module):
-    """A node v beside each graph: v <- v + Drop(MLP(LayerNorm(v + sum_i x_i))), then x_i + v (after Gilmer et al.)."""
+    """A node v for each graph: v <- v + Drop(MLP(LayerNorm(v + sum_i x_i))), then x_i + v (after Gilmer et al.)."""
 
     def __init__(self, dim: int, *, activation: str, dropout: float) -> None:
         super().__init__()

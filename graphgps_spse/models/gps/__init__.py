@@ -1,1 +1,1 @@
-"""GPS: message passing beside attention among the nodes of each graph."""
+"""GPS: message passing and attention among the nodes of each graph."""

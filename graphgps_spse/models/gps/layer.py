@@ -1,4 +1,4 @@
-"""The layer that GPS and CSA share: message passing along edges beside attention, then a feed-forward network."""
+"""The layer that GPS and CSA share: message passing along edges and attention, then a feed-forward network."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""GPS (Rampasek et al. 2022): in each layer, message passing along edges beside attention among a graph's nodes."""
+"""GPS (Rampasek et al. 2022): in each layer, message passing along edges and attention among a graph's nodes."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -108,7 +108,7 @@ class GPSModel(nn.Module):
         """Return [B, dim_out] or [N, dim_out], in the order of the batch.
 
         With `return_attention`, return also the attention weights of each layer before dropout, [P, H], in the order
-        of PairLayout, computed in plain PyTorch beside the kernels; an empty list where no layer has attention.
+        of PairLayout, computed in plain PyTorch, not by the kernels; an empty list where no layer has attention.
         """
         weights: list[Tensor] | None = [] if return_attention else None
         layout = inner = layout_of(batch, training=self.training)

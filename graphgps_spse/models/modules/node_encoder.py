@@ -104,7 +104,7 @@ def build_node_encoder(
     dim_raw = dim - dim_parts
     if dim_raw < 1:
         widths = ", ".join(f"posenc_{name}.dim_pe={part.dim}" for name, part in parts.items())
-        raise ConfigError(f"gt.dim_hidden={dim} leaves no column for the raw node features beside {widths}")
+        raise ConfigError(f"gt.dim_hidden={dim} leaves no column for the raw node features next to {widths}")
     if raw == "none" and not added and PreMPOptions.from_cfg(cfg).layers_pre_mp:
         dim_raw = spec.node_input.size  # of any width, as the first layer before message passing reads it
     raw_encoder = node_encoders.get(raw).from_spec(spec.node_input, dim_raw)
