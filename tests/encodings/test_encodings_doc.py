@@ -11,7 +11,7 @@ from encoding_graphs import TWO_TRIANGLES, both_ways, flat
 from graphgps_spse.registry import encodings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-NUM_EXAMPLES = {"encodings.md": 1, "counting.md": 3}
+NUM_EXAMPLES = {"encodings.md": 1, "counting.md": 4}
 EXAMPLES = {
     page: re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     for page in NUM_EXAMPLES
