@@ -32,7 +32,7 @@ BAD = [
     ("benchmarks/bench_training.py", "--cases GRIT-zinc:many", "'many' must be an integer"),
     ("benchmarks/bench_training.py", "--device bogus", "'bogus' is not cpu, cuda or cuda:NUMBER"),
     ("benchmarks/bench_training.py", "--device cpu --threads 1 2", "--device measures with one thread"),
-    ("benchmarks/bench_training.py", "--official .", "--official: . is no clone of an official repository"),
+    ("benchmarks/bench_training.py", "--official .", "--official: . is not a clone of an official repository"),
     ("benchmarks/bench_training.py", f"--out {NOWHERE}", "cannot be written"),
     ("benchmarks/bench_batches.py", "--rounds 0", "--rounds: '0'"),
     ("benchmarks/bench_batches.py", f"--out {NOWHERE}", "cannot be written"),

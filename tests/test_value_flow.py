@@ -41,6 +41,7 @@ PASSED_OVER = {
     "options.Key.check": "returns the checked value",
     "options.Options.__post_init__": "checks the options that it belongs to",
     "options.convert": "returns the value in its type",
+    "options.as_plain": "returns a value of numpy as one of Python",
     "config.files.find_publisher": "looks for expected results",
     "config.files.refuse_secrets": "looks for secrets",
     "config.tree.to_dict": "copies the tree, for the comparison with the published configuration",
