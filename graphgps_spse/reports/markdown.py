@@ -26,7 +26,8 @@ READING_GUIDE = """\
 - z is the difference from `expected:` divided by the root of std²/n + std'²/n', with the deviations and numbers of
   seeds of both sides. p is from Student's distribution with Satterthwaite's degrees of freedom. A cell agrees if
   p > 0.05.
-- A cell holds one configuration, one data set and one encoding. A folder with runs of several is not in the table."""
+- A cell holds one configuration, one data set and one encoding. A folder with runs of several is not in the table.
+- As in the paper, RWSE stands for random walks of nodes and of pairs, which configurations call RWSE and RRWP."""
 
 
 FOLD_NOTE = "Means and sample standard deviations over folds, of the mean over the seeds of each fold."
