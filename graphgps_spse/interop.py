@@ -67,8 +67,7 @@ def refuse_table(given: Any) -> None:
     if isinstance(given, Mapping) or (hasattr(given, "columns") and hasattr(given, "dtypes")):
         names = ", ".join(map(str, list(given)[:5]))
         raise DataError(
-            f"a {type(given).__name__} is no list of molecules or graphs; give one of its columns ({names}), e.g. "
-            "table['smiles']"
+            f"a {type(given).__name__} is not a list of molecules or graphs; pass one of its columns ({names}) instead"
         )
 
 

@@ -132,11 +132,10 @@ def build_parts(cfg: Config, *, only_shapes: bool = False) -> Parts:
         if not only_shapes:
             check_model(model, find_memory())
             model = build_model(cfg, dataset.spec, encodings, task.dim_out)
-        unused = [*getattr(dataset, "unused_keys", ())]
         if getattr(model, "reads_tokens", False):  # so the head has nothing to pool
-            unused.append("model.graph_pooling")
-        for key in unused:
-            cfg.take_back(key)
+            cfg.take_back("model.graph_pooling")
+        for key in getattr(dataset, "unused_keys", ()):
+            cfg.take_back(key, is_error=False)  # earlier versions accepted it
         if task.target_scale is not None:
             add_target_scale(model, task.target_scale)
         return Parts(dataset, encodings, storage, task, model)

@@ -44,7 +44,7 @@ def find_parts(batch: Any, edges: Tensor) -> BatchParts:
     graph_N = graph_N.cpu().to(torch.int64)
     if len(graph_N) and int(graph_N.min()) < 0:
         raise DataError(f"the vector `batch` of this batch holds negative numbers; {CHANGED}")
-    node_ptr = ptr.cpu() if isinstance(ptr, Tensor) else _offsets(graph_N.bincount())
+    node_ptr = ptr.cpu() if isinstance(ptr, Tensor) else _offsets(graph_N.bincount(minlength=batch.num_graphs))
     expected_N = torch.arange(len(node_ptr) - 1).repeat_interleave(node_ptr.diff())
     if not torch.equal(graph_N, expected_N) or batch.num_nodes != len(graph_N):
         raise DataError(f"the nodes of this batch do not fit its vectors `batch` and `ptr`: {CHANGED}")
@@ -94,7 +94,7 @@ def _offsets_of(name: str, num_rows: int, slices: dict[str, Any], parts: BatchPa
     """Return the offsets of the rows of an attribute in each graph, [G + 1] int64."""
     if _is_of_edges(name, slices, parts):
         return parts.edge_ptr
-    if name in slices:
+    if name in slices and (name not in ("x", "y") or num_rows == int(slices[name][-1])):
         return torch.as_tensor(slices[name])
     of_graphs = torch.arange(parts.num_graphs + 1)
     return parts.node_ptr if name == "x" or num_rows != parts.num_graphs else of_graphs

@@ -284,8 +284,9 @@ def _reads_molecules(spec: DatasetSpec) -> bool:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether a cell of a table is empty: None, NaN, or the NA of pandas."""
-    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
+    """Return whether a cell of a table is empty: None, NaN, or what pandas takes for it."""
+    is_nan = isinstance(value, float | np.floating) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:

@@ -153,6 +153,18 @@ def test_targets_of_nodes_are_one_for_each_node(y):
         from_pyg(data(PATH, 2, y=y), level="node")
 
 
+def test_batches_without_ptr_and_with_later_targets_are_read():
+    """The last graph has no nodes; y becomes one value for each node."""
+    batch = Batch.from_data_list([data(PATH, 2), data(TRIANGLE, 3), data([], 0)])
+    del batch.ptr
+    batch.y = torch.arange(5.0)
+    read = from_pyg(batch, level="node")
+    assert read.node_ptr.tolist() == [0, 2, 5, 5] and read.y.flatten().tolist() == [0, 1, 2, 3, 4]
+    batch = Batch.from_data_list([data(PATH, 2, y=torch.zeros(1)), data(TRIANGLE, 3, y=torch.zeros(1))])
+    batch.y = torch.arange(5.0)
+    assert from_pyg(batch, level="node").y.flatten().tolist() == [0, 1, 2, 3, 4]
+
+
 def test_values_of_nodes_are_not_taken_for_targets_of_graphs_in_silence(caplog):
     values = torch.tensor([1.0, 2.0])
     assert from_pyg([data(PATH, 2, y=values)] * 2).y.shape == (2, 2)

@@ -275,14 +275,14 @@ def test_what_is_no_run_is_named(tmp_path, trained):
         gs.load_run(tmp_path)
     with pytest.raises(DataError, match="molecule 1 is of type int"):
         trained.predict(["C", 5])
-    with pytest.raises(DataError, match=r"a DataFrame is no list of molecules or graphs; .*\(smiles, a\)"):
+    with pytest.raises(DataError, match=r"a DataFrame is not a list of molecules or graphs; .*\(smiles, a\)"):
         trained.predict(pd.DataFrame({"smiles": ["C"], "a": [1.0]}))
-    with pytest.raises(DataError, match=r"a dict is no list .*\(smiles\)"):
+    with pytest.raises(DataError, match=r"a dict is not a list .*\(smiles\)"):
         gs.from_smiles({"smiles": ["C"]})
 
 
 def test_missing_smiles_keep_their_rows(trained):
-    column = pd.Series([None, "CCO", np.nan, "C1CC", pd.NA, "CCN"])
+    column = pd.Series([None, "CCO", np.float32("nan"), "C1CC", pd.NA, "CCN"])
     found = trained.predict(column)
     alone = trained.predict(["CCO", "CCN"])["a_predicted"].to_numpy()
     assert np.array_equal(found["a_predicted"][[1, 5]], alone) and found["a_predicted"].isna().sum() == 4

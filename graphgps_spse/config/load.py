@@ -71,7 +71,7 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     tree.freeze()
     wanted, excused = _keys_to_read(settings, is_record=tree.resolved)
     set_keys = {key: settings.leaves[key][1] for key in wanted}
-    return Config(tree, set_keys, excused=frozenset(settings.excused | excused), places=places)
+    return Config(tree, set_keys, excused=settings.excused | excused, places=places)
 
 
 def settle(chain: Chain, words: Leaves) -> Settings:

@@ -103,11 +103,12 @@ class Config:
         set_keys: dict[str, str],
         prefix: str = "",
         read: set[str] | None = None,
-        excused: frozenset[str] = frozenset(),
+        excused: set[str] | None = None,
         places: dict[str, str] | None = None,
     ) -> None:
         """`set_keys` holds the place of each key that must be read, or is `excused`; `places` of all that are set."""
         read, places = set() if read is None else read, {} if places is None else places
+        excused = set() if excused is None else excused
         self.__dict__.update(
             _tree=tree, _set_keys=set_keys, _prefix=prefix, _read=read, _excused=excused, _places=places
         )
@@ -124,9 +125,11 @@ class Config:
     def __setattr__(self, key: str, value: object) -> None:
         raise TypeError(f"the configuration is frozen; pass {self._prefix}{key}={value} on the command line instead")
 
-    def take_back(self, path: str) -> None:
-        """Count a key as not read, because what read it makes no use of its value."""
+    def take_back(self, path: str, *, is_error: bool = True) -> None:
+        """Count a key as not read, because what read it makes no use of its value; else, a warning is enough."""
         self._read.discard(path)
+        if not is_error:
+            self._excused.add(path)
 
     def check_all_read(self) -> None:
         """Raise ConfigError for a key that the file (not its base) or an override set and that nothing has read.

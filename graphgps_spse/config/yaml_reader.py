@@ -267,8 +267,10 @@ def _scalar_of(node: yaml.ScalarNode, where: str) -> Any:
 
 def _number_of(node: yaml.ScalarNode, kind: str, where: str) -> int | float:
     convert = yaml.constructor.SafeConstructor()
-    if ":" in node.value or re.fullmatch("[-+]?0[0-7_]+", node.value):
-        meant = "a number in base 60" if ":" in node.value else "an octal number"
+    digits = node.value.replace("_", "")
+    is_octal = re.fullmatch("[-+]?0[0-7]+", digits) is not None and int(digits, 8) != int(digits)
+    if is_octal or ":" in node.value:
+        meant = "an octal number" if is_octal else "a number in base 60"
         raise ConfigError(
             f"{where}: YAML reads {show(node.value)} as {meant}; write a decimal number without leading zeros, or "
             "quote it to make it a string"

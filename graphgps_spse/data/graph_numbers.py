@@ -15,7 +15,7 @@ def as_graph_numbers(indices: Sequence[int] | Any, num_graphs: int) -> np.ndarra
     """
     numbers = np.asarray(indices)
     if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers)):
-        hint = "; for a mask, pass mask.nonzero()" if numbers.dtype.kind == "b" else ""
+        hint = "; for a mask, pass numpy.flatnonzero(mask)" if numbers.dtype.kind == "b" else ""
         raise DataError(
             f"a batch takes a list of graph numbers, not {numbers.dtype} of shape {list(numbers.shape)} "
             f"({show(numbers.tolist())}){hint}"

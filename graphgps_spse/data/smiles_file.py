@@ -128,7 +128,8 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
         raise DataError(
             f"{path} is a workbook or a zip file, not a CSV; save the sheet as 'CSV UTF-8 (comma delimited)'"
         )
-    if header.cells and header.cells[0].lower() == "sep=":  # a line of Excel that names the separator, here a comma
+    names_separator = bool(header.cells) and re.fullmatch("sep=.?", header.cells[0], re.IGNORECASE) is not None
+    if names_separator:  # a line of Excel
         header = next(records, header)
     problem = header.problem or _invalid_character("".join(header.cells))
     if problem:
@@ -136,18 +137,19 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
     names = [name.strip() for name in header.cells]
     for mark, what in ((";", "semicolons"), ("\t", "tabs")):
         if len(names) == 1 and mark in names[0]:
+            options = f"sep={mark!r}" + (", skiprows=1" if names_separator else "")
             raise DataError(
                 f"{path}: columns are separated by {what}, and must be by commas; the header is {names[0]!r}. Convert "
-                f"the file, e.g. with pandas.read_csv({path.name!r}, sep={mark!r}).to_csv('new.csv', index=False)"
+                f"the file, e.g. with pandas.read_csv({path.name!r}, {options}).to_csv('new.csv', index=False)"
             )
-    has_empty_columns = names[-2:] == ["", ""] and any(names)  # at the right of a sheet
+    width, has_empty_columns = len(names), names[-2:] == ["", ""] and any(names)  # at the right of a sheet
     while has_empty_columns and not names[-1]:
         names.pop()
     yield header._replace(cells=[on_one_line(name) for name in names])
     for row in records:
         problem, cells = row.problem, row.cells
-        while has_empty_columns and len(cells) > len(names) and not cells[-1].strip():
-            cells.pop()
+        if has_empty_columns and len(cells) <= width:
+            cells = cells[: len(names)]
         if not problem and len(cells) != len(names):
             problem = f"has {len(cells)} cells, but the header has {len(names)}"
         cells = (cells + [""] * len(names))[: len(names)]

@@ -31,7 +31,7 @@ BAD_VALUES = {  # a value, and what its message says
     "1" + ":59" * 700 + ".5": "as a number in base 60",
     "1:30": "YAML reads '1:30' as a number in base 60; write a decimal number",
     "010": "YAML reads '010' as an octal number; write a decimal number without leading zeros, or quote it",
-    "-07": "as an octal number",
+    "-012": "as an octal number",
     "!!bool abc": "tag '!!bool'",
     "!!int abc": "tag",
     "!!float abc": "tag",
@@ -189,7 +189,7 @@ def test_a_file_without_permission_is_one_line(open_folder):
 
 
 def test_values_that_yaml_has_are_read_as_before(folder):
-    numbers = "1, -2, 0x1F, 1_000, 1.5, .5, 1e-3, 1.0e+3, .inf"
+    numbers = "1, -2, 0x1F, 1_000, 007, 1.5, .5, 1e-3, 1.0e+3, .inf"
     Path("x.yaml").write_text(f"a: [{numbers}, yes, Off, TRUE, ~, null, =, '1', \"é\"]\nb: {{c: }}\n")
     assert yaml_reader.read_mapping(Path("x.yaml"), "any").plain() == {
         "a": [
@@ -197,6 +197,7 @@ def test_values_that_yaml_has_are_read_as_before(folder):
             -2,
             31,
             1000,
+            7,
             1.5,
             0.5,
             "1e-3",
