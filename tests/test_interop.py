@@ -155,7 +155,8 @@ def test_targets_of_nodes_are_one_for_each_node(y):
 
 def test_batches_without_ptr_and_with_later_targets_are_read():
     """The last graph has no nodes; y becomes one value for each node."""
-    batch = Batch.from_data_list([data(PATH, 2), data(TRIANGLE, 3), data([], 0)])
+    empty = Data(edge_index=torch.zeros(2, 0, dtype=torch.int64), num_nodes=0)
+    batch = Batch.from_data_list([data(PATH, 2), data(TRIANGLE, 3), empty])
     del batch.ptr
     batch.y = torch.arange(5.0)
     read = from_pyg(batch, level="node")
