@@ -173,7 +173,10 @@ def test_encodings_may_be_computed_for_a_batch():
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ([True, False, True], r"takes a list of graph numbers, not bool of shape \[3\].*for a mask, pass numpy.flatnonzero"),
+        (
+            [True, False, True],
+            r"takes a list of graph numbers, not bool of shape \[3\].*for a mask, pass numpy.flatnonzero",
+        ),
         (torch.tensor([True, False, True]), "for a mask"),
         ([0.0, 1.0], "takes a list of graph numbers, not float64"),
         (1, r"not int64 of shape \[\]"),
