@@ -19,7 +19,7 @@ import torch
 
 from graphgps_spse import predictions
 from graphgps_spse.data.base import GraphBatch
-from graphgps_spse.data.molecule_splits import molecule_split
+from graphgps_spse.data.molecule_splits import molecule_split, takes_molecules
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
@@ -73,7 +73,7 @@ def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "")
     Raises DataError for a text that is not a molecule, and ConfigError for a run on other graphs.
     """
     spec = run.parts.dataset.spec
-    if spec.node_input != ("ogb", 9) or spec.level != "graph":
+    if not takes_molecules(spec):
         raise ConfigError(f"{run.path} was trained on {spec.name}, not on molecules, so it cannot read SMILES")
     block = run.featurise([smiles])
     if block.bad:

@@ -25,10 +25,10 @@ from torch import nn
 
 from graphgps_spse import predictions
 from graphgps_spse.config import load_config
-from graphgps_spse.data.base import DatasetSpec, GraphBatch, GraphDataset
+from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.given_graphs import find_faults, read_pyg_graphs
 from graphgps_spse.data.loading import LoaderOptions
-from graphgps_spse.data.molecule_splits import molecule_split
+from graphgps_spse.data.molecule_splits import molecule_split, takes_molecules
 from graphgps_spse.data.opening import check_agrees
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
@@ -162,7 +162,7 @@ class Run:
             raise DataError("no molecules and no graphs to predict")
         spec = self._trained.parts.dataset.spec
         if not isinstance(graphs, GraphDataset) and (
-            any(isinstance(text, str) for text in graphs) or (_reads_molecules(spec) and all(map(_is_missing, graphs)))
+            any(isinstance(text, str) for text in graphs) or (takes_molecules(spec) and all(map(_is_missing, graphs)))
         ):
             return self._prepare_molecules(graphs)
         require_rows(spec)
@@ -193,7 +193,7 @@ class Run:
     ) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
         trained = self._trained
         spec = trained.parts.dataset.spec
-        if not _reads_molecules(spec):
+        if not takes_molecules(spec):
             raise ConfigError(f"{self.path} was trained on {spec.name}, not on molecules, so it cannot read SMILES")
         wrong = [n for n, text in enumerate(smiles) if not isinstance(text, str) and not _is_missing(text)]
         if wrong:
@@ -277,10 +277,6 @@ def _state_restored() -> Iterator[None]:
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)
-
-
-def _reads_molecules(spec: DatasetSpec) -> bool:
-    return spec.node_input == ("ogb", 9) and spec.level == "graph"
 
 
 def _is_missing(value: Any) -> bool:

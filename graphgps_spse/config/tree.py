@@ -126,7 +126,10 @@ class Config:
         raise TypeError(f"the configuration is frozen; pass {self._prefix}{key}={value} on the command line instead")
 
     def take_back(self, path: str, *, is_error: bool = True) -> None:
-        """Count a key as not read, because what read it makes no use of its value; else, a warning is enough."""
+        """Count a key as not read, because what read it makes no use of its value.
+
+        With `is_error=False`, `check_all_read` warns of the key if it is set, and raises no error.
+        """
         self._read.discard(path)
         if not is_error:
             self._excused.add(path)

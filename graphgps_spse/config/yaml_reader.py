@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from graphgps_spse.errors import ConfigError, did_you_mean, show
-from graphgps_spse.options import LARGEST_INT
+from graphgps_spse.options import LARGEST_INT, as_plain
 
 MAX_BYTES = 100_000
 """Largest size of a file. The shipped configurations have up to 3,000 bytes."""
@@ -154,7 +154,7 @@ def _plain_values(value: Any) -> Any:
         return [_plain_values(item) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
+    return as_plain(value)
 
 
 @lru_cache(maxsize=100)  # the configurations of a sweep share their bases

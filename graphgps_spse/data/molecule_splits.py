@@ -88,6 +88,11 @@ class FlatMolecules:
         writer.close(name=spec.name, split=split, may_miss_targets=spec.may_miss_targets)
 
 
+def takes_molecules(spec: DatasetSpec) -> bool:
+    """Return whether a model for `spec` reads OGB's features of atoms and predicts for whole graphs."""
+    return spec.node_input == ("ogb", 9) and spec.level == "graph"
+
+
 def molecule_split(
     block: MoleculeBlock, targets_GT: Tensor, *, spec: DatasetSpec, split: str, source: str = ""
 ) -> GraphDataset:

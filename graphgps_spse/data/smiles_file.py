@@ -121,6 +121,23 @@ def write_list(rows: Iterable[BadRow], folder: Path, name: str) -> Path:
 
 def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
     records = _records(reader)
+    header, width = _read_header(path, records)
+    yield header._replace(cells=[on_one_line(name) for name in header.cells])
+    num_columns = len(header.cells)
+    for row in records:
+        # Empty columns at the right of a sheet may hold remarks.
+        problem, cells = row.problem, row.cells[:num_columns] if len(row.cells) <= width else row.cells
+        if not problem and len(cells) != num_columns:
+            problem = f"has {len(cells)} cells, but the header has {num_columns}"
+        cells = (cells + [""] * num_columns)[:num_columns]
+        yield TableRow(row.number, cells, problem or _invalid_character("".join(row.cells)))
+
+
+def _read_header(path: Path, records: Iterator[TableRow]) -> tuple[TableRow, int]:
+    """Return the header with stripped names, and its width in the file, where columns without names may follow.
+
+    Raises DataError for a file that is empty, a workbook, or not separated by commas.
+    """
     header = next(records, None)
     if header is None:
         raise DataError(f"{path} is empty; the first line must name the columns")
@@ -131,8 +148,7 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
     names_separator = bool(header.cells) and re.fullmatch("sep=.?", header.cells[0], re.IGNORECASE) is not None
     if names_separator:  # a line of Excel
         header = next(records, header)
-    problem = header.problem or _invalid_character("".join(header.cells))
-    if problem:
+    if problem := header.problem or _invalid_character("".join(header.cells)):
         raise DataError(f"{path}: the header {problem}")
     names = [name.strip() for name in header.cells]
     for mark, what in ((";", "semicolons"), ("\t", "tabs")):
@@ -142,18 +158,11 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
                 f"{path}: columns are separated by {what}, and must be by commas; the header is {names[0]!r}. Convert "
                 f"the file, e.g. with pandas.read_csv({path.name!r}, {options}).to_csv('new.csv', index=False)"
             )
-    width, has_empty_columns = len(names), names[-2:] == ["", ""] and any(names)  # at the right of a sheet
-    while has_empty_columns and not names[-1]:
-        names.pop()
-    yield header._replace(cells=[on_one_line(name) for name in names])
-    for row in records:
-        problem, cells = row.problem, row.cells
-        if has_empty_columns and len(cells) <= width:
-            cells = cells[: len(names)]
-        if not problem and len(cells) != len(names):
-            problem = f"has {len(cells)} cells, but the header has {len(names)}"
-        cells = (cells + [""] * len(names))[: len(names)]
-        yield TableRow(row.number, cells, problem or _invalid_character("".join(row.cells)))
+    width = len(names)
+    if names[-2:] == ["", ""] and any(names):  # one column alone may be without a name
+        while not names[-1]:
+            names.pop()
+    return header._replace(cells=names), width
 
 
 def _records(reader: Iterator) -> Iterator[TableRow]:
