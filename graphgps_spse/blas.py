@@ -43,3 +43,21 @@ class SingleThreadedBlas:
 def single_threaded_blas() -> SingleThreadedBlas:
     """Return the object whose `limit()` is a context in which BLAS and LAPACK use one thread."""
     return SingleThreadedBlas()
+
+
+@cache
+def largest_small_product() -> int:
+    """Return the largest m * n * k for which SciPy's BLAS has code of its own for small matrices; 0 if it has none.
+
+    OpenBLAS has it for x86 processors with AVX-512 (its kernel/x86_64/sgemm_small_kernel_permit_skylakex.c). There, one
+    multiplication took about two thirds of the time that it takes in a larger product (benchmarks/README.md).
+    """
+    import scipy.linalg.cython_blas  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    found = {library.get("architecture") for library in ThreadpoolController().select(user_api="blas").info()}
+    return 1_000_000 if found and found <= _SMALL_PRODUCTS else 0
+
+
+_SMALL_PRODUCTS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+"""OpenBLAS's names of these processors."""

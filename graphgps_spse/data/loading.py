@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from graphgps_spse import row_runs
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.resident import ResidentOptions
-from graphgps_spse.data.workers import batches_of, begin_loader_worker
+from graphgps_spse.data.workers import batches_of, begin_loader_worker, loader_context
 from graphgps_spse.errors import ConfigError, DataError, SPSEError
 from graphgps_spse.options import Options, option
 from graphgps_spse.seeding import derive_seed
@@ -169,6 +169,7 @@ class GraphLoader:
             batch_sampler=self._order,
             collate_fn=_identity,
             num_workers=num_workers,
+            multiprocessing_context=loader_context(),
             worker_init_fn=begin_loader_worker,
             # A separate generator, because the default would advance the global one, which dropout uses.
             generator=torch.Generator().manual_seed(derive_seed(seed, "workers")),

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -47,6 +48,33 @@ def begin_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+class _Flag:
+    """What a DataLoader uses of multiprocessing.Event, without its lock.
+
+    If a worker is killed while it holds the lock of an event, all other processes wait for the lock for ever.
+    """
+
+    def __init__(self, context: BaseContext) -> None:
+        self._value = context.RawValue(ctypes.c_bool, False)
+
+    def is_set(self) -> bool:
+        return bool(self._value.value)
+
+    def set(self) -> None:
+        self._value.value = True
+
+
+def loader_context() -> BaseContext:
+    """Return the context of multiprocessing for a DataLoader, whose event has no lock."""
+    usual = multiprocessing.get_context()
+
+    class LoaderContext(type(usual)):  # type: ignore[misc]
+        def Event(self) -> _Flag:
+            return _Flag(usual)
+
+    return LoaderContext()
 
 
 def begin_loader_worker(worker_id: int) -> None:

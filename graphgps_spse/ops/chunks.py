@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from graphgps_spse.blas import largest_small_product
 from graphgps_spse.jit import kernel
 from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.ops.threads import walk_with_buffers
@@ -70,6 +71,16 @@ class Shares:
     def most_late(self) -> int:
         """Nodes of the largest graph of `late_S2`, at least 1."""
         return max(1, int(self.late_S2[:, 1].max()))
+
+
+def rows_of_chunks(layout: PairLayout, product: int, default: int) -> int:
+    """Return `max_rows` of chunks whose largest product of matrices does `product` multiplications for each row.
+
+    That is as many as BLAS multiplies with its code for small matrices, which is faster, if a chunk of so many rows has
+    room for the longest query; otherwise `default`.
+    """
+    rows = largest_small_product() // product
+    return min(rows, default) if rows >= max(layout.sizes) else default
 
 
 def shares_of(layout: PairLayout, max_rows: int) -> Shares:

@@ -1,6 +1,8 @@
 """Loader processes: none outlives the process that started it, and one that is lost is named in one line."""
 
+import gc
 import multiprocessing
+import multiprocessing.synchronize
 import os
 import signal
 import subprocess
@@ -86,6 +88,15 @@ class Unreadable(GraphDataset):
         raise OSError(5, "Input/output error", "shard-0.arrow")
 
 
+class KilledWithLocks(GraphDataset):
+    """Its batches kill the process that builds them, while it holds the locks of all its events."""
+
+    def batch(self, indices):
+        for held in [found for found in gc.get_objects() if type(found) is multiprocessing.synchronize.Event]:
+            held._cond.acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def of_kind(kind: type[GraphDataset]) -> GraphDataset:
     return kind(**{key: value for key, value in vars(many_graphs()).items() if key != "pair_ptr"})
 
@@ -118,6 +129,20 @@ def test_a_loader_process_that_crashed_is_a_failure():
     assert "crashed with SIGSEGV; set num_workers=0 to see where" in str(lost) and lost.exit_code == 1
     lost = lose(GraphLoader(of_kind(Crashing), batch_size=4, seed=0, shuffle=True, num_workers=1))
     assert "ended with exit code 3" in str(lost) and lost.exit_code == 1
+
+
+def test_a_loader_process_that_is_killed_while_it_holds_locks_stops_no_other_process():
+    def give_up(number, frame):
+        pytest.fail("the loader waits for ever")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    try:
+        lost = lose(GraphLoader(of_kind(KilledWithLocks), batch_size=4, seed=0, shuffle=True, num_workers=2))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert "was killed by SIGKILL" in str(lost)
 
 
 def test_a_loader_process_that_hangs_is_given_up():

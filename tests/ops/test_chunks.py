@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from graphgps_spse.ops import chunks
 from graphgps_spse.ops.chunks import FEWEST_SHARES, MOST_SHARES, Shares, add_late_keys, shares_of
 from graphgps_spse.ops.pair_layout import PairLayout
 
@@ -54,3 +55,12 @@ def test_scratch_buffers_are_kept_for_the_next_walk_with_the_same_key():
     for key in (("a",), ("a",), ("b",)):
         shares.walk(lambda share, buffers: used.append(buffers), lambda: object(), key)
     assert len(set(used)) == 2 and len(used) == 3 * len(shares.shares)
+
+
+@pytest.mark.parametrize(
+    ("largest", "rows"), [(0, 500), (1_000_000, 122), (4_100_000, 500), (1_000_000 // 12, 10), (73_700, 500)]
+)
+def test_chunks_are_as_long_as_small_products_allow(monkeypatch, largest, rows):
+    """The longest query has 9 pairs, and a row takes 8,192 multiplications."""
+    monkeypatch.setattr(chunks, "largest_small_product", lambda: largest)
+    assert chunks.rows_of_chunks(PairLayout(SIZES), 8192, 500) == rows

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from query_by_query import given_of, gradients, one_by_one
+from splitmix import splitmix_mask
 
 from graphgps_spse.ops.biased_attention import BiasedAttentionInput
 from graphgps_spse.ops.biased_attention import cpu as biased_cpu
@@ -16,7 +17,6 @@ CPU = torch.device("cpu")
 SIZES = [(), (1,), (3, 3), (1, 2, 5, 5, 8), (65, 2, 130)]
 """Also without a graph, and with more queries than a tile has."""
 KINDS = ["plain", "bias", "gate"]
-BITS = 2**64 - 1
 
 
 def attend(given: BiasedAttentionInput, kind: str) -> torch.Tensor:
@@ -39,17 +39,6 @@ def results(given: BiasedAttentionInput, kind: str, y_ND: torch.Tensor) -> list[
         weights = torch.linspace(1, 2, y_ND.numel(), dtype=y_ND.dtype).reshape(y_ND.shape)
         return [y_ND, *torch.autograd.grad((y_ND * weights).sum(), given.qkv_NW)]
     return [y_ND, *gradients(given, y_ND)]
-
-
-def mask_of(seed: int, rows: int, columns: int, rate: float) -> torch.Tensor:
-    """Return the mask [rows, columns] of a seed: number r * columns + c of SplitMix64 decides about entry (r, c)."""
-    entries = []
-    for number in range(rows * columns):
-        x = (seed + number * 0x9E3779B97F4A7C15) & BITS
-        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & BITS
-        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & BITS
-        entries.append(0.0 if (x ^ (x >> 31)) >> 32 < rate * 2**32 else 1 / (1 - rate))
-    return torch.tensor(entries, dtype=torch.float64).reshape(rows, columns)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +68,7 @@ def test_dropout_has_the_mask_of_its_seed_in_both_directions(rate, kind):
     sizes = (1, 2, 5, 70)
     given = input_of(kind, sizes, rate=rate)
     torch.manual_seed(1)
-    mask_PH = mask_of(int(draw_dropout_seed(1, CPU)), given.bias_PH.shape[0], 2, rate)
+    mask_PH = splitmix_mask(int(draw_dropout_seed(1, CPU)), given.bias_PH.shape[0], 2, rate)
     assert abs((mask_PH == 0).double().mean() - rate) < 0.02
     torch.manual_seed(1)
     ours = results(given, kind, attend(given, kind))

@@ -1,5 +1,6 @@
 """GRIT's attention (Ma et al. 2023): the weights of one layer. ops/grit_pairs computes attention and pair update."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +17,8 @@ class GritAttention(nn.Module):
     `mix` [D/H, H, D/H]. `forward` brings columns into the kernels' order, (position in head, head).
     """
 
+    same_head: Tensor
+
     def __init__(self, dim: int, num_heads: int, *, clamp: float, dropout: float, kernels: str = "auto") -> None:
         super().__init__()
         dim_head = dim // num_heads
@@ -26,6 +29,9 @@ class GritAttention(nn.Module):
         self.pair = nn.Linear(dim, 2 * dim)
         self.logit = nn.Parameter(torch.empty(dim_head, num_heads, 1))
         self.mix = nn.Parameter(torch.empty(dim_head, num_heads, dim_head))
+        self.register_buffer(
+            "same_head", torch.from_numpy(np.eye(num_heads, dtype=np.float32)[:, None]), persistent=False
+        )
         for weight in (self.query.weight, self.key.weight, self.value.weight, self.pair.weight, self.logit, self.mix):
             nn.init.xavier_normal_(weight)
 
@@ -39,20 +45,20 @@ class GritAttention(nn.Module):
         norm: PairNorm,
         attention: list[Tensor] | None = None,
     ) -> tuple[Tensor, PairStream | None]:
-        """Return the attention output, [N, D] by head, and the updated pairs; None for pairs if `out` is None.
+        """Return the attention output, [N, D] by position, and the updated pairs; None for pairs if `out` is None.
 
         Attention weights [P, H] are appended to `attention`.
         """
         dim, heads = x_ND.shape[1], self.num_heads
         maps = torch.cat([linear.weight for linear in (self.query, self.key, self.value)])
         maps = maps.unflatten(0, (3, heads, -1)).transpose(1, 2).flatten(0, 2)  # (part, position in head, head)
-        bias = nn.functional.pad(_by_position(self.query.bias, heads), (0, 2 * dim))
+        bias = nn.functional.pad(by_position(self.query.bias, heads), (0, 2 * dim))
         q_ND, k_ND, v_ND = nn.functional.linear(x_ND, maps, bias).chunk(3, dim=1)
         weights = PairWeights(
-            map_WD=_by_position(self.pair.weight, heads, parts=2),
-            map_bias_W=_by_position(self.pair.bias, heads, parts=2),
+            map_WD=by_position(self.pair.weight, heads, parts=2),
+            map_bias_W=by_position(self.pair.bias, heads, parts=2),
             logit_D=self.logit.flatten(),
-            out_DD=None if out is None else _by_position(out.weight.t(), heads).t(),
+            out_DD=None if out is None else by_position(out.weight.t(), heads).t(),
             out_bias_D=None if out is None else out.bias,
         )
         given = GritInput(
@@ -71,18 +77,24 @@ class GritAttention(nn.Module):
         if attention is not None:
             attention.append(attention_weights(given))
         result = choose(grit_pairs, self.kernels, q_ND)(given)
-        value_NCH, pair_NCH = (sums.unflatten(1, (-1, heads)) for sums in (result.value_ND, result.pair_ND))
-        x_ND = (value_NCH.transpose(1, 2) + torch.einsum("nch,chd->nhd", pair_NCH, self.mix)).flatten(1)
+        x_ND = torch.addmm(result.value_ND, result.pair_ND, self._mix_by_position())
         if result.u_PD is None:
             return x_ND, None
         return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
+
+    def _mix_by_position(self) -> Tensor:
+        """Return `mix` as a matrix [D, D], zero between different heads: a large product is faster than many small."""
+        return (self.mix.unsqueeze(-1) * self.same_head).flatten(2).flatten(0, 1)
 
     def kernel_use(self) -> KernelUse:
         """Return the operation that the layer calls, and what chooses its kernels."""
         return KernelUse(grit_pairs, self.kernels, self.query.weight, self.num_heads)
 
 
-def _by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:
-    """Bring rows ordered (head, part, position in head) into the kernels' order (part, position in head, head)."""
+def by_position(weight: Tensor, num_heads: int, parts: int = 1) -> Tensor:
+    """Bring rows ordered (head, part, position in head) into the order "by position", (part, position in head, head).
+
+    The kernels have this order.
+    """
     rows = weight.unflatten(0, (num_heads, parts, -1))
     return rows.permute(1, 2, 0, *range(3, rows.dim())).flatten(0, 2)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from graphgps_spse.models.grit.attention import GritAttention
+from graphgps_spse.models.grit.attention import GritAttention, by_position
 from graphgps_spse.models.grit.pair_norm import PairNorm
 from graphgps_spse.models.modules.activations import build_activation
 from graphgps_spse.ops.grit_pairs import PairStream
@@ -51,7 +51,9 @@ class GritLayer(nn.Module):
         out = self.out_pair if self.update_pairs else None
         o_ND, stream_out = self.attention(x_ND, stream, layout, out, self.dropout, self.norm_pair, weights)
         o_ND = nn.functional.dropout(o_ND, self.dropout, self.training)
-        own_D, by_degree_D = self.degree[0].unbind(1)
+        heads = self.attention.num_heads
+        own_D, by_degree_D = by_position(self.degree[0], heads).unbind(1)
         o_ND = o_ND * torch.addcmul(own_D, log_deg_N.unsqueeze(1), by_degree_D)
-        x_ND = self.norm_node(x_ND + self.out_node(o_ND))
+        weight = by_position(self.out_node.weight.t(), heads).t()
+        x_ND = self.norm_node(x_ND + nn.functional.linear(o_ND, weight, self.out_node.bias))
         return self.norm_ffn(x_ND + self.ffn(x_ND)), stream_out

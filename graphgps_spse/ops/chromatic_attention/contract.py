@@ -10,7 +10,7 @@ A and B are linear maps of the pair features, given in parts: the map of few cha
 pairs that are edges. Columns are ordered (head, position in head).
 
 m is 0 with probability `dropout_rate` and otherwise 1 / (1 - dropout_rate). The implementation draws it from torch's
-generator: reference.py and cpu.py draw the same one; cuda.py draws a seed, from which its kernels compute each entry
+generator. reference.py draws each entry. cpu.py and cuda.py draw a seed, from which their kernels compute each entry
 where they need it.
 
 Gradients flow to q, k, v and both maps; z has none, as it is data. What backward keeps is the implementation's choice:

@@ -15,14 +15,15 @@ from torch import Tensor
 from graphgps_spse.ops.chromatic_attention import cpu_kernels
 from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput, PairMap
 from graphgps_spse.ops.chromatic_attention.cpu_kernels import LateNodes, Map, Maps, Output, Scratch
-from graphgps_spse.ops.chunks import Share, Shares, add_late_keys, shares_of
-from graphgps_spse.ops.dropout import draw_dropout_mask
+from graphgps_spse.ops.chunks import Share, Shares, add_late_keys, rows_of_chunks, shares_of
+from graphgps_spse.ops.cpu_dropout import Mask, new_mask
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, numbers, scratch, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
 
 __all__ = ["chromatic_attention", "prepare", "unsupported"]
 
 CHUNK_ROWS = 1024
+"""Rows of a chunk where BLAS has no separate code for small matrices."""
 
 
 def chromatic_attention(given: ChromaticInput) -> Tensor:
@@ -61,32 +62,32 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         order_D, back_D = _orders(q.shape[1], heads)
         q, k, v, edge_a, edge_b = (x.index_select(1, order_D) for x in (q, k, v, edge_a, edge_b))
-        map_a, map_b = (x.index_select(0, order_D) for x in (map_a, map_b))
-        mask = draw_dropout_mask(layout.num_pairs, 1, rate, q).flatten() if rate else q.new_ones(layout.num_pairs)
+        map_a, map_b = (x.t().index_select(1, order_D) for x in (map_a, map_b))
+        mask = new_mask(rate, q.dtype)
         y, max_score, share = (torch.empty_like(q) for _ in range(3))
-        kernel, shares = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), shares_of(layout, CHUNK_ROWS)
-        given = _given(layout, shares, (z, rows, q, k, v, map_a, edge_a, map_b, edge_b, mask))
+        kernel, shares = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), _shares(layout, z, q)
+        given = _given(layout, shares, (z, rows, q, k, v, map_a, edge_a, map_b, edge_b), mask)
         max_array, output = max_score.numpy(), Output(*arrays(y, share))
 
         def visit(share: Share, buffers: Scratch) -> None:
             kernel.forward(share, *given, max_array, output, buffers)
 
         shares.walk(visit, lambda: _scratch(shares, z, heads, q), _key(z, heads, q))
-        ctx.layout, ctx.heads = layout, heads
-        ctx.save_for_backward(z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share)
+        ctx.layout, ctx.heads, ctx.mask = layout, heads, mask
+        ctx.save_for_backward(z, rows, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share)
         return y.index_select(1, back_D)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
-        z, rows, mask, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share = ctx.saved_tensors
-        layout, heads, shares = ctx.layout, ctx.heads, shares_of(ctx.layout, CHUNK_ROWS)
+        z, rows, q, k, v, map_a, edge_a, map_b, edge_b, y, max_score, share = ctx.saved_tensors
+        layout, heads, shares = ctx.layout, ctx.heads, _shares(ctx.layout, z, q)
         order_D, back_D = _orders(q.shape[1], heads)
         kernel, num_shares = cpu_kernels.chromatic_kernels(q.shape[1] // heads, heads), len(shares.shares)
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         grad_maps = [z.new_zeros(num_shares, *map_a.shape) for _ in range(2)]
         grad_edge_a, grad_edge_b = torch.empty_like(edge_a), torch.empty_like(edge_b)
-        given = _given(layout, shares, (z, rows, q, k, v, map_a, edge_a, map_b, edge_b, mask))
+        given = _given(layout, shares, (z, rows, q, k, v, map_a, edge_a, map_b, edge_b), ctx.mask)
         max_array, grad_array = arrays(max_score, grad_y.index_select(1, order_D))
         grad_nodes, output = NodeArrays(*arrays(grad_q, grad_k, grad_v)), Output(*arrays(y, share))
         late = LateNodes(*(numbers(q, num_shares, shares.most_late, q.shape[1]) for _ in range(2)))
@@ -97,7 +98,7 @@ class _Attention(torch.autograd.Function):
 
         shares.walk(visit, lambda: _scratch(shares, z, heads, q), _key(z, heads, q))
         add_late_keys(shares.late_S2, late.late_k, late.late_v, grad_nodes.k, grad_nodes.v)
-        grad_map_a, grad_map_b = (grad_map.sum(0).index_select(0, back_D) for grad_map in grad_maps)
+        grad_map_a, grad_map_b = (grad_map.sum(0).t().index_select(0, back_D) for grad_map in grad_maps)
         grads = (grad_q, grad_k, grad_v, grad_edge_a, grad_edge_b)
         grad_q, grad_k, grad_v, grad_edge_a, grad_edge_b = (x.index_select(1, back_D) for x in grads)
         return (
@@ -105,9 +106,14 @@ class _Attention(torch.autograd.Function):
         )  # fmt: skip
 
 
-def _given(layout: PairLayout, shares: Shares, tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
+def _shares(layout: PairLayout, z: Tensor, q: Tensor) -> Shares:
+    """Return the chunks, whose products of matrices have the factors [R, F] and [F, D]."""
+    return shares_of(layout, rows_of_chunks(layout, z.shape[1] * q.shape[1], CHUNK_ROWS))
+
+
+def _given(layout: PairLayout, shares: Shares, tensors: tuple[Tensor, ...], mask: Mask) -> tuple[Any, ...]:
     """Return what both kernels read after the share."""
-    z, rows, q, k, v, map_a, edge_a, map_b, edge_b, mask = arrays(*tensors)
+    z, rows, q, k, v, map_a, edge_a, map_b, edge_b = arrays(*tensors)
     ends = np.searchsorted(rows, np.append(shares.chunks_C4[:, 2], layout.num_pairs))
     maps = Maps(Map(map_a, edge_a), Map(map_b, edge_b))
     return shares.chunks_C4, layout.query_rows, rows, ends, NodeArrays(q, k, v), z, maps, mask
@@ -116,7 +122,7 @@ def _given(layout: PairLayout, shares: Shares, tensors: tuple[Tensor, ...]) -> t
 def _scratch(shares: Shares, z: Tensor, heads: int, q: Tensor) -> Scratch:
     dim = q.shape[1]
     a, b = (scratch(q, shares.max_rows, dim) for _ in range(2))
-    return Scratch(a, b, scratch(q, dim, z.shape[1]), scratch(q, heads), scratch(q, dim))
+    return Scratch(a, b, scratch(q, z.shape[1], dim), scratch(q, shares.max_rows), scratch(q, heads), scratch(q, dim))
 
 
 def _key(z: Tensor, heads: int, q: Tensor) -> tuple:

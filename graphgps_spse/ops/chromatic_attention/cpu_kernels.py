@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
+from graphgps_spse.ops.cpu_dropout import draw_mask
 from graphgps_spse.ops.numba_kernels import add_product, exp, jit, multiply, part
 
 
@@ -39,7 +40,7 @@ class Map(NamedTuple):
     """A or B as a map of the pairs, or the sums over the pairs of each share that are its gradient."""
 
     map: np.ndarray
-    """[D, F], or [S, D, F]."""
+    """[F, D], or [S, F, D]: transposed, as BLAS multiplies by a matrix faster than by a transposed one."""
     edge: np.ndarray
     """[E, D]"""
 
@@ -66,7 +67,9 @@ class Scratch(NamedTuple):
     b: np.ndarray
     """[R, D] B, then its gradient."""
     grad_map: np.ndarray
-    """[D, F] of a chunk."""
+    """[F, D] of a chunk."""
+    mask: np.ndarray
+    """[R] dropout mask."""
     dot: np.ndarray
     """[H] <q_i, k_j>, then its gradient."""
     product: np.ndarray
@@ -95,20 +98,21 @@ def _forward_kernel(dim_head: int, num_heads: int) -> Any:
         """Write the output of the queries of a share, and their largest scores.
 
         share: Share. chunks: [C, 4]. rows: QueryRows. edge_rows: [E] ascending pair rows of the edges, of which
-        edge_ends[c]..edge_ends[c + 1] - 1 are in chunk c. nodes: NodeArrays. z: [P, F]. maps: Maps. mask: [P] dropout
-        mask. max_score: [N, D] written. output: Output, written. scratch: Scratch.
+        edge_ends[c]..edge_ends[c + 1] - 1 are in chunk c. nodes: NodeArrays. z: [P, F]. maps: Maps. mask: Mask of [P]
+        values. max_score: [N, D] written. output: Output, written. scratch: Scratch.
         """
         for c in range(share.first, share.last):
             chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
             edges = EdgeRows(edge_rows, edge_ends[c], edge_ends[c + 1])
             x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
-            multiply(x, maps.a.map.T, a)
+            multiply(x, maps.a.map, a)
             add_edges(chunk, edges, maps.a.edge, a)
             score(chunk, rows, nodes.q, nodes.k, a, True, max_score, scratch.dot)
-            multiply(x, maps.b.map.T, b)
+            multiply(x, maps.b.map, b)
             add_edges(chunk, edges, maps.b.edge, b)
-            attend(chunk, rows, nodes.v, a, b, mask, output)
+            draw_mask(mask, chunk.start, 1, chunk.stop - chunk.start, scratch.mask)
+            attend(chunk, rows, nodes.v, a, b, scratch.mask, output)
 
     return forward
 
@@ -135,19 +139,20 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
             edges = EdgeRows(edge_rows, edge_ends[c], edge_ends[c + 1])
             x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
-            multiply(x, maps.a.map.T, a)
+            multiply(x, maps.a.map, a)
             add_edges(chunk, edges, maps.a.edge, a)
             score(chunk, rows, nodes.q, nodes.k, a, False, max_score, scratch.dot)
-            multiply(x, maps.b.map.T, b)
+            multiply(x, maps.b.map, b)
             add_edges(chunk, edges, maps.b.edge, b)
+            draw_mask(mask, chunk.start, 1, chunk.stop - chunk.start, scratch.mask)
             attend_backward(
-                chunk, chunks[share.first, 0], rows, nodes, a, b, mask, output, grad_y, grad_nodes, late.late_k[s],
-                late.late_v[s], scratch.product, scratch.dot,
+                chunk, chunks[share.first, 0], rows, nodes, a, b, scratch.mask, output, grad_y, grad_nodes,
+                late.late_k[s], late.late_v[s], scratch.product, scratch.dot,
             )  # fmt: skip
             take_edges(chunk, edges, a, grad_maps.a.edge)
-            add_product(a.T, x, scratch.grad_map, grad_maps.a.map[s])
+            add_product(x.T, a, scratch.grad_map, grad_maps.a.map[s])
             take_edges(chunk, edges, b, grad_maps.b.edge)
-            add_product(b.T, x, scratch.grad_map, grad_maps.b.map[s])
+            add_product(x.T, b, scratch.grad_map, grad_maps.b.map[s])
 
     return backward
 
@@ -238,7 +243,7 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
     def attend(chunk, rows, v, w, b, mask, output):
         """Write the output of a chunk's queries.
 
-        chunk: Chunk. rows: QueryRows. v: [N, D]. w: [R, D] exp(score - max_score). b: [R, D] B. mask: [P] dropout mask.
+        chunk: Chunk. rows: QueryRows. v: [N, D]. w: [R, D] exp(score - max_score). b: [R, D] B. mask: [R] dropout mask.
         output: Output, written.
         """
         zero, one = v.dtype.type(0), v.dtype.type(1)
@@ -250,7 +255,7 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                 si[d] = zero
             for j in range(n):
                 r = p - chunk.start + j
-                vj, x, bj, m = v[f + j], w[r], b[r], mask[p + j]
+                vj, x, bj, m = v[f + j], w[r], b[r], mask[r]
                 for d in range(D):
                     si[d] += x[d]
                     yi[d] += m * x[d] * (vj[d] + bj[d])
@@ -274,7 +279,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         alpha_ij o_ij over j.
         chunk: Chunk of a share that begins with the query `first_query`. rows: QueryRows. nodes: NodeArrays.
         w: [R, D] exp(score - max_score), overwritten with the gradient of the scores.
-        b: [R, D] B, overwritten with its gradient. mask: [P] dropout mask. output: Output of the forward pass.
+        b: [R, D] B, overwritten with its gradient. mask: [R] dropout mask. output: Output of the forward pass.
         grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to, but late_k and late_v
         for a graph that begins before the share: [nodes, D]. grad_product: [D], dot: [H] scratch.
         """
@@ -290,7 +295,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                 gq[d] = zero
             for j in range(n):
                 r = p - chunk.start + j
-                kj, vj, x, bj, m, gk, gv = k[f + j], v[f + j], w[r], b[r], mask[p + j], to_k[own + j], to_v[own + j]
+                kj, vj, x, bj, m, gk, gv = k[f + j], v[f + j], w[r], b[r], mask[r], to_k[own + j], to_v[own + j]
                 for d in range(D):
                     weight = x[d] * g[d]
                     o = m * (vj[d] + bj[d])

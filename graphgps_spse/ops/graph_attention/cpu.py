@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.ops.dropout import draw_dropout_seed
+from graphgps_spse.ops.cpu_dropout import new_mask
 from graphgps_spse.ops.graph_attention import cpu_kernels
 from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
-from graphgps_spse.ops.graph_attention.cpu_kernels import TILE, Attended, Mask, PairTerms, UnitBuffers
+from graphgps_spse.ops.graph_attention.cpu_kernels import TILE, Attended, PairTerms, UnitBuffers
 from graphgps_spse.ops.graph_attention.node_blocks import NodeBlocks
 from graphgps_spse.ops.numba_kernels import arrays, numbers, unsupported
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -85,7 +85,7 @@ class _UnitAttention(torch.autograd.Function):
     ) -> Tensor:
         y, lse = qkv.new_empty(qkv.shape[0], qkv.shape[1] // 3), qkv.new_empty(qkv.shape[0], num_heads)
         qkv_array, y_array, lse_array, bias_array, gate_array = arrays(qkv, y, lse, bias, gate)
-        mask = _mask(rate, qkv_array.dtype)
+        mask = new_mask(rate, qkv.dtype)
         given = units.graphs_B3, num_heads, qkv_array, PairTerms(bias_array, gate_array), mask
         attended = Attended(y_array, lse_array)
         _walk(units, num_heads, qkv, lambda first, last, scratch: cpu_kernels.forward(
@@ -130,9 +130,3 @@ def _scratch(most_nodes: int, dim_head: int, like: Tensor) -> UnitBuffers:
     shapes |= dict.fromkeys(("k_t", "v_t", "grad_k_t", "grad_v_t"), (C, K))
     shapes |= {"score": (K, T), "weight": (K, T), "by_query": (T, K)}
     return UnitBuffers(**{name: numbers(like, *shape) for name, shape in shapes.items()})
-
-
-def _mask(rate: float, dtype: np.dtype) -> Mask:
-    """Return a new dropout mask."""
-    seed = int(draw_dropout_seed(1, torch.device("cpu"))) if rate else 0
-    return Mask(np.uint64(seed), np.uint64(round(rate * 2**32)), dtype.type(1 / (1 - rate)))

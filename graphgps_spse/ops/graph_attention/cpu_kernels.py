@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphgps_spse.ops.cpu_dropout import draw_mask
 from graphgps_spse.ops.numba_kernels import exp, jit, part
-from graphgps_spse.random_bits import GOLDEN, mix_bits
 
 TILE = 64
 """Most queries of a tile: with 500 keys, a tile of scores takes 128 KiB in float32."""
@@ -45,16 +45,6 @@ class PairTerms(NamedTuple):
 
     bias: np.ndarray
     gate: np.ndarray
-
-
-class Mask(NamedTuple):
-    """The dropout mask of attention weights. Kernels compute its entries where they need them."""
-
-    seed: np.uint64
-    bound: np.uint64
-    """The rate times 2^32: an entry is 0 if 32 random bits are below this."""
-    kept: np.floating
-    """The other entries, 1 / (1 - rate)."""
 
 
 class Attended(NamedTuple):
@@ -277,21 +267,6 @@ def weigh(unit, tile, gate, mask, weight, factor):
             draw_mask(mask, row * H + h, n * H, tile.width, factor)
             for i in range(tile.width):
                 x[i] *= factor[i]
-
-
-@part
-def draw_mask(mask, number, step, width, entries):
-    """Write the entries number, number + step ... of the dropout mask, [T]; 1 without dropout."""
-    one = entries.dtype.type(1)
-    if mask.bound:
-        step_of_state = np.uint64(GOLDEN)
-        state, stride = mask.seed + np.uint64(number) * step_of_state, np.uint64(step) * step_of_state
-        for i in range(width):
-            bits = mix_bits(state + np.uint64(i) * stride) >> np.uint64(32)
-            entries[i] = mask.kept if bits >= mask.bound else entries.dtype.type(0)
-    else:
-        for i in range(width):
-            entries[i] = one
 
 
 @part

@@ -17,8 +17,8 @@ and scale and shift are its BatchNorm. Columns of width D are ordered (position 
 (w then b, position in head, head).
 
 An entry of m is 0 with probability `attention_dropout_rate` and otherwise 1 / (1 - rate), and so is n with
-`pair_dropout_rate`. The implementation draws them from torch's generator: reference.py and cpu.py draw the same ones, m
-before n; cuda.py draws two seeds, from which its kernels compute each entry where they need it.
+`pair_dropout_rate`. The implementation draws them from torch's generator, m before n. reference.py draws each entry.
+cpu.py and cuda.py draw two seeds, from which their kernels compute each entry where they need it.
 
 Gradients flow to every tensor. A logit that was clamped passes no gradient; the root has gradient 0 at 0.
 What backward keeps is the implementation's choice: autograd keeps every step of the reference; cpu.py keeps u, the next

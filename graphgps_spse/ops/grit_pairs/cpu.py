@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.ops.chunks import add_late_keys, shares_of
-from graphgps_spse.ops.dropout import draw_dropout_mask
+from graphgps_spse.ops.chunks import Shares, add_late_keys, rows_of_chunks, shares_of
+from graphgps_spse.ops.cpu_dropout import new_mask
 from graphgps_spse.ops.grit_pairs import cpu_arrays, cpu_kernels
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput, PairStream, PairWeights
 from graphgps_spse.ops.numba_kernels import NodeArrays, arrays, numbers, scratch, unsupported
@@ -21,6 +21,7 @@ from graphgps_spse.ops.pair_layout import PairLayout
 __all__ = ["grit_pairs", "prepare", "unsupported"]
 
 CHUNK_ROWS = 2048
+"""Rows of a chunk where BLAS has no separate code for small matrices."""
 
 
 def grit_pairs(given: GritInput) -> GritOutput:
@@ -39,22 +40,22 @@ def grit_pairs(given: GritInput) -> GritOutput:
     u, scale, shift, map_w, map_b, logit, q, k, v = (x.contiguous() for x in tensors)
     out_w = None if weights.out_DD is None else weights.out_DD.contiguous()
     with torch.no_grad():  # _Derivative has the derivative
-        (num_pairs, dim), rate, pair_rate = u.shape, given.attention_dropout_rate, given.pair_dropout_rate
-        mask = draw_dropout_mask(num_pairs, heads, rate, u) if rate else u.new_ones(num_pairs, heads)
-        pair_mask = draw_dropout_mask(num_pairs, dim, pair_rate, u) if pair_rate else u.new_empty(0, dim)
-        kernel, shares = cpu_kernels.grit_kernels(dim // heads, heads), shares_of(layout, CHUNK_ROWS)
+        num_pairs, dim = u.shape
+        rates = given.attention_dropout_rate, given.pair_dropout_rate
+        masks = cpu_arrays.Masks(*(new_mask(rate, u.dtype) for rate in rates))
+        kernel, shares = cpu_kernels.grit_kernels(dim // heads, heads), _shares(layout, dim)
         alpha, clamped = u.new_empty(num_pairs, heads), torch.empty(num_pairs, heads, dtype=torch.bool)
         value, pair = torch.empty_like(q), torch.empty_like(q)
         u_next = u.new_empty(0, dim) if out_w is None else torch.empty_like(u)
-        layer = cpu_arrays.Weights(*arrays(map_w, map_b, logit, u_next[:0] if out_w is None else out_w, scale, shift))
-        nodes, attention = NodeArrays(*arrays(q, k, v)), cpu_arrays.Attention(*arrays(alpha, clamped, mask))
-        sums, (u_array, next_array, mask_array) = cpu_arrays.Sums(*arrays(value, pair)), arrays(u, u_next, pair_mask)
+        layer = _weights(map_w, map_b, logit, u_next[:0] if out_w is None else out_w, scale, shift)
+        nodes, attention = NodeArrays(*arrays(q, k, v)), cpu_arrays.Attention(*arrays(alpha, clamped))
+        sums, (u_array, next_array) = cpu_arrays.Sums(*arrays(value, pair)), arrays(u, u_next)
         moments = [numbers(u, len(shares.chunks_C4), dim) for _ in range(2)]
 
         shares.walk(
             lambda share, buffers: kernel.forward(
-                share, shares.chunks_C4, layout.query_rows, nodes, u_array, layer, given.clamp, attention, mask_array,
-                sums, next_array, *moments, buffers,
+                share, shares.chunks_C4, layout.query_rows, nodes, u_array, layer, given.clamp, attention, masks, sums,
+                next_array, *moments, buffers,
             ),
             lambda: _forward_scratch(u, shares.max_rows, heads),
             ("GRIT forward", dim, heads, u.dtype),
@@ -65,7 +66,7 @@ def grit_pairs(given: GritInput) -> GritOutput:
             kernel.fold_moments(shares.chunks_C4, *moments, mean, squares)
             mean_D, var_D = (torch.from_numpy(x).to(u.dtype) for x in (mean, squares / num_pairs))
     outputs = (value, pair, None if out_w is None else u_next, mean_D, var_D)
-    computed = _Computed(layout, heads, (mask, pair_mask, alpha, clamped), outputs)
+    computed = _Computed(layout, heads, masks, (alpha, clamped), outputs)
     return GritOutput(*_Derivative.apply(computed, u, scale, shift, map_w, map_b, out_w, logit, q, k, v))
 
 
@@ -83,8 +84,9 @@ class _Computed(NamedTuple):
 
     layout: PairLayout
     num_heads: int
-    kept: tuple[Tensor | None, ...]
-    """Dropout masks of attention weights and of hidden features, alpha, and which logits were clamped."""
+    masks: cpu_arrays.Masks
+    kept: tuple[Tensor, Tensor]
+    """alpha, and which logits were clamped."""
     outputs: tuple[Tensor | None, ...]
     """Fields of GritOutput."""
 
@@ -97,7 +99,7 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, computed: _Computed, *inputs: Tensor | None) -> tuple[Tensor | None, ...]:
-        ctx.layout, ctx.num_heads = computed.layout, computed.num_heads
+        ctx.layout, ctx.num_heads, ctx.masks = computed.layout, computed.num_heads, computed.masks
         ctx.save_for_backward(*inputs, *computed.kept, *computed.outputs[2:4])
         return computed.outputs
 
@@ -107,30 +109,35 @@ class _Derivative(torch.autograd.Function):
         ctx: Any, grad_value: Tensor, grad_pair: Tensor, grad_next: Tensor, grad_mean: Tensor, grad_var: Tensor
     ) -> tuple[Tensor | None, ...]:
         (
-            u, scale, shift, map_w, map_b, out_w, logit, q, k, v, mask, pair_mask, alpha, clamped, u_next, mean
+            u, scale, shift, map_w, map_b, out_w, logit, q, k, v, alpha, clamped, u_next, mean
         ) = ctx.saved_tensors  # fmt: skip
         (num_pairs, dim), heads, layout = u.shape, ctx.num_heads, ctx.layout
-        shares, kernel = shares_of(layout, CHUNK_ROWS), cpu_kernels.grit_kernels(dim // heads, heads)
+        shares, kernel = _shares(layout, dim), cpu_kernels.grit_kernels(dim // heads, heads)
         grad_u, grad_q = torch.empty_like(u), torch.empty_like(q)
         grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
         slope = torch.zeros_like(scale) if mean is None else grad_var * (2 / num_pairs)
         offset = torch.zeros_like(scale) if mean is None else grad_mean / num_pairs - slope * mean
         has_next, none = u_next is not None, u[:0]
         nodes, grad_nodes = NodeArrays(*arrays(q, k, v)), NodeArrays(*arrays(grad_q, grad_k, grad_v))
-        weights = cpu_arrays.Weights(*arrays(map_w, map_b, logit, out_w if has_next else none, scale, shift))
-        attention = cpu_arrays.Attention(*arrays(alpha, clamped, mask))
+        weights = _weights(map_w, map_b, logit, out_w if has_next else none, scale, shift)
+        attention = cpu_arrays.Attention(*arrays(alpha, clamped))
         grad_sums = cpu_arrays.Sums(*arrays(grad_value.contiguous(), grad_pair.contiguous()))
         update = cpu_arrays.Update(
             *arrays(*((grad_next.contiguous(), u_next) if has_next else (none, none)), offset, slope)
         )
         num_shares = len(shares.shares)
-        sums = cpu_arrays.WeightGradients(*(numbers(u, num_shares, *weight.shape) for weight in weights))
+        sums = cpu_arrays.WeightGradients(
+            **{
+                name: numbers(u, num_shares, *getattr(weights, name).shape)
+                for name in cpu_arrays.WeightGradients._fields
+            }
+        )
         late = cpu_arrays.LateKeys(*(numbers(u, num_shares, shares.most_late, dim) for _ in range(2)))
-        u_array, grad_u_array, mask_array = arrays(u, grad_u, pair_mask)
+        u_array, grad_u_array = arrays(u, grad_u)
 
         shares.walk(
             lambda share, buffers: kernel.backward(
-                share, shares.chunks_C4, layout.query_rows, nodes, u_array, weights, attention, mask_array, grad_sums,
+                share, shares.chunks_C4, layout.query_rows, nodes, u_array, weights, attention, ctx.masks, grad_sums,
                 update, grad_u_array, grad_nodes, late, sums, buffers,
             ),
             lambda: _backward_scratch(u, shares.max_rows, heads, max(layout.sizes)),
@@ -142,15 +149,29 @@ class _Derivative(torch.autograd.Function):
         return *first, of_logit, grad_q, grad_k, grad_v
 
 
+def _shares(layout: PairLayout, dim: int) -> Shares:
+    """Return the chunks, whose largest product of matrices has the factors [R, D] and [D, 2D]."""
+    return shares_of(layout, rows_of_chunks(layout, 2 * dim * dim, CHUNK_ROWS))
+
+
+def _weights(
+    map_w: Tensor, map_b: Tensor, logit: Tensor, out_w: Tensor, scale: Tensor, shift: Tensor
+) -> cpu_arrays.Weights:
+    transposed = (x.t().contiguous() for x in (map_w, out_w))
+    map_t, out_t = arrays(*transposed)
+    map_, bias, a, out, of_scale, of_shift = arrays(map_w, map_b, logit, out_w, scale, shift)
+    return cpu_arrays.Weights(map_, map_t, bias, a, out, out_t, of_scale, of_shift)
+
+
 def _forward_scratch(u: Tensor, rows: int, heads: int) -> cpu_arrays.ForwardScratch:
     dim = u.shape[1]
-    of_chunk = (scratch(u, rows, width) for width in (2 * dim, dim, dim))
+    of_chunk = [*(scratch(u, rows, width) for width in (2 * dim, dim, dim)), scratch(u, rows * heads)]
     return cpu_arrays.ForwardScratch(*of_chunk, *(scratch(u, width) for width in (dim, heads, heads, heads)))
 
 
 def _backward_scratch(u: Tensor, rows: int, heads: int, most_keys: int) -> cpu_arrays.BackwardScratch:
     dim = u.shape[1]
-    of_chunk = [scratch(u, rows, width) for width in (2 * dim, dim, dim, dim, 2 * dim)]
+    of_chunk = [*(scratch(u, rows, width) for width in (2 * dim, dim, dim, dim, 2 * dim)), scratch(u, rows * heads)]
     of_weights = [scratch(u, height, dim) for height in (2 * dim, dim)]
     of_pair = [scratch(u, width) for width in (dim, dim, dim, heads, heads)]
     return cpu_arrays.BackwardScratch(*[*of_chunk, *of_weights, *of_pair, scratch(u, most_keys, heads)])

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphgps_spse.ops.cpu_dropout import Mask
+
 
 class Attention(NamedTuple):
     """The attention weights of one layer, as backward keeps them: [P, H] each."""
@@ -12,8 +14,15 @@ class Attention(NamedTuple):
     """Softmax over the keys of a query, before dropout."""
     clamped: np.ndarray
     """bool: whether the logit was clamped, so that no gradient passes."""
-    mask: np.ndarray
-    """Dropout mask; 1 everywhere for no dropout."""
+
+
+class Masks(NamedTuple):
+    """The dropout masks of one layer."""
+
+    attention: Mask
+    """Of [P, H] attention weights."""
+    pair: Mask
+    """Of [P, D] hidden features on their way into the update."""
 
 
 class Sums(NamedTuple):
@@ -26,15 +35,21 @@ class Sums(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The weights of one layer."""
+    """The weights of one layer.
+
+    `map_t` and `out_t` are copies, as BLAS multiplies by a matrix faster than by a transposed one.
+    """
 
     map: np.ndarray
     """[2D, D] of u to w and b, whose bias is `map_bias`, [2D]."""
+    map_t: np.ndarray
+    """[D, 2D]"""
     map_bias: np.ndarray
     logit: np.ndarray
     """[D]"""
     out: np.ndarray
     """[D, D] of h to the next u; [0, D] in a layer without a next u."""
+    out_t: np.ndarray
     scale: np.ndarray
     """[D] of e = u * scale + shift; the bias of `out` is part of `shift`, [D]."""
     shift: np.ndarray
@@ -67,6 +82,8 @@ class ForwardScratch(NamedTuple):
     """[R, D]"""
     mapped: np.ndarray
     """[R, D] h out^T."""
+    mask: np.ndarray
+    """[R * H] dropout mask of the attention weights."""
     product: np.ndarray
     """[D] h * a of a pair."""
     max_logit: np.ndarray
@@ -90,6 +107,8 @@ class BackwardScratch(NamedTuple):
     """[R, D] its gradient through `out`; zeros in a layer without a next u."""
     grad_wb: np.ndarray
     """[R, 2D]"""
+    mask: np.ndarray
+    """[R * H] dropout mask of the attention weights."""
     grad_map: np.ndarray
     """[2D, D] of a chunk."""
     grad_out: np.ndarray

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphgps_spse.ops.chunks import Chunk
+from graphgps_spse.ops.cpu_dropout import draw_mask, drop
 from graphgps_spse.ops.numba_kernels import add_product, exp, jit, multiply, part
 
 
@@ -35,29 +36,27 @@ def grit_kernels(dim_head: int, num_heads: int) -> GritKernels:
 
 def _forward_kernel(dim_head: int, num_heads: int) -> Any:
     attend, update = _attend_kernel(dim_head, num_heads), _update_kernel(dim_head, num_heads)
+    D, H = dim_head * num_heads, num_heads
 
     @jit
-    def forward(
-        share, chunks, rows, nodes, u, weights, clamp, attention, pair_mask, sums, u_next, mean, square, scratch
-    ):
+    def forward(share, chunks, rows, nodes, u, weights, clamp, attention, masks, sums, u_next, mean, square, scratch):
         """Write attention weights, sums over keys, the next u and its column statistics for a share.
 
         share: Share. chunks: [C, 4]. rows: QueryRows. nodes: NodeArrays. u: [P, D]. weights: Weights.
-        clamp: bound of the logits. attention: Attention, of which `mask` is read and the rest written. pair_mask:
-        [P, D] dropout mask of h in the update, or [0, D] for no dropout. sums: Sums, written. u_next: [P, D] written,
-        or [0, D] where `weights.out` has no rows. mean, square: [C, D] zeros; on return, column means and sums of
-        squared deviations of each chunk's rows of u_next. scratch: ForwardScratch.
+        clamp: bound of the logits. attention: Attention, written. masks: Masks. sums: Sums, written. u_next: [P, D]
+        written, or [0, D] where `weights.out` has no rows. mean, square: [C, D] zeros; on return, column means and sums
+        of squared deviations of each chunk's rows of u_next. scratch: ForwardScratch.
         """
         for c in range(share.first, share.last):
             chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
             num_rows = chunk.stop - chunk.start
             wb, h, mapped = scratch.wb[:num_rows], scratch.h[:num_rows], scratch.mapped[:num_rows]
-            multiply(u[chunk.start : chunk.stop], weights.map.T, wb)
+            multiply(u[chunk.start : chunk.stop], weights.map_t, wb)
+            draw_mask(masks.attention, chunk.start * H, 1, num_rows * H, scratch.mask)
             attend(chunk, rows, nodes, wb, weights.map_bias, weights.logit, clamp, attention, h, sums, scratch)
             if len(weights.out):
-                if len(pair_mask):
-                    h *= pair_mask[chunk.start : chunk.stop]
-                multiply(h, weights.out.T, mapped)
+                drop(masks.pair, chunk.start * D, h.ravel())
+                multiply(h, weights.out_t, mapped)
                 update(chunk, mapped, u, weights.scale, weights.shift, u_next, mean[c], square[c])
 
     return forward
@@ -67,17 +66,18 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
     update_backward = _update_backward_kernel(dim_head, num_heads)
     attend_backward = _attend_backward_kernel(dim_head, num_heads)
     residual_backward = _residual_backward_kernel(dim_head, num_heads)
+    D, H = dim_head * num_heads, num_heads
 
     @jit
     def backward(
-        share, chunks, rows, nodes, u, weights, attention, pair_mask, grad_sums, update, grad_u, grad_nodes, late,
+        share, chunks, rows, nodes, u, weights, attention, masks, grad_sums, update, grad_u, grad_nodes, late,
         grad_weights, scratch,
     ):  # fmt: skip
         """Write or add up the gradients of what `forward` reads, for a share.
 
-        attention: Attention of the forward pass. grad_sums: Sums. update: Update. grad_u: [P, D] written.
-        grad_nodes: NodeArrays, of which q is written and k and v are added to. late: LateKeys, added to.
-        grad_weights: WeightGradients, added to. scratch: BackwardScratch. The rest is as for `forward`.
+        attention: Attention of the forward pass. masks: those of the forward pass. grad_sums: Sums. update: Update.
+        grad_u: [P, D] written. grad_nodes: NodeArrays, of which q is written and k and v are added to. late: LateKeys,
+        added to. grad_weights: WeightGradients, added to. scratch: BackwardScratch. The rest is as for `forward`.
         """
         s, has_next = share.number, len(weights.out) > 0
         for c in range(share.first, share.last):
@@ -87,12 +87,12 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
                 u[chunk.start : chunk.stop], scratch.wb[:num_rows], scratch.h[:num_rows], scratch.grad_h[:num_rows]
             )  # fmt: skip
             grad, grad_wb = scratch.grad[:num_rows], scratch.grad_wb[:num_rows]
-            multiply(x, weights.map.T, wb)
+            multiply(x, weights.map_t, wb)
+            draw_mask(masks.attention, chunk.start * H, 1, num_rows * H, scratch.mask)
             if has_next:
                 update_backward(chunk, update, u, grad, grad_weights.shift[s], grad_weights.scale[s])
                 multiply(grad, weights.out, grad_h)
-                if len(pair_mask):
-                    grad_h *= pair_mask[chunk.start : chunk.stop]
+                drop(masks.pair, chunk.start * D, grad_h.ravel())
             else:
                 grad[:] = 0
                 grad_h[:] = 0
@@ -103,8 +103,7 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
             )  # fmt: skip
             add_product(grad_wb.T, x, scratch.grad_map, grad_weights.map[s])
             if has_next:
-                if len(pair_mask):
-                    h *= pair_mask[chunk.start : chunk.stop]
+                drop(masks.pair, chunk.start * D, h.ravel())
                 add_product(grad.T, h, scratch.grad_out, grad_weights.out[s])
             multiply(grad_wb, weights.map, h)
             residual_backward(chunk, h, grad, weights.scale, grad_u)
@@ -120,18 +119,18 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
         """Write h, attention weights and both sums for the queries of a chunk.
 
         chunk: Chunk. rows: QueryRows. nodes: NodeArrays. wb: [R, 2D] w and b of the chunk without their bias, [2D].
-        a: [D] weights of the logits. clamp: bound of the logits. attention: Attention, of which `mask` is read and the
-        rest written. h: [R, D] written. sums: Sums, written. scratch: ForwardScratch.
+        a: [D] weights of the logits. clamp: bound of the logits. attention: Attention, written. h: [R, D] written.
+        sums: Sums, written. scratch: ForwardScratch, whose `mask` is drawn.
         """
         q, k, v = nodes
-        alpha, clamped, mask = attention
-        value, pair = sums
-        product, max_logit, total, weight = scratch.product, scratch.max_logit, scratch.total, scratch.weight
+        alpha, clamped = attention
+        product, max_logit, total = scratch.product, scratch.max_logit, scratch.total
+        weight, mask = scratch.weight, scratch.mask
         zero, one = q.dtype.type(0), q.dtype.type(1)
         limit = q.dtype.type(clamp)
         for i in range(chunk.first, chunk.last):
             f, n, p = rows.first_key[i], rows.num_keys[i], rows.first_row[i]
-            qi, oi, ti = q[i], value[i], pair[i]
+            qi, oi, ti = q[i], sums.value[i], sums.pair[i]
             for head in range(H):
                 max_logit[head] = -limit
                 total[head] = zero
@@ -170,10 +169,11 @@ def _attend_kernel(dim_head: int, num_heads: int) -> Any:
                 oi[d] = zero
                 ti[d] = zero
             for j in range(n):
-                x, m, e, vj = alpha[p + j], mask[p + j], h[p - chunk.start + j], v[f + j]
+                r = p - chunk.start + j
+                x, e, vj = alpha[p + j], h[r], v[f + j]
                 for head in range(H):
                     x[head] *= total[head]
-                    weight[head] = x[head] * m[head]
+                    weight[head] = x[head] * mask[r * H + head]
                 for c in range(C):
                     for head in range(H):
                         oi[c * H + head] += weight[head] * vj[c * H + head]
@@ -268,13 +268,13 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
         of the forward pass. grad_sums: Sums. grad_h: [R, D] gradient from the update of pairs. h: [R, D] written.
         grad_nodes: NodeArrays, of which q is written and k and v are added to, but `late` for a graph that begins
         before the share. grad_wb: [R, 2D] written; its first half holds the signed roots until their gradient takes
-        their place. grad_bias: [2D], grad_a: [D], added to. scratch: BackwardScratch.
+        their place. grad_bias: [2D], grad_a: [D], added to. scratch: BackwardScratch, whose `mask` is drawn.
         """
         q, k, v = nodes
-        alpha, clamped, mask = attention
+        alpha, clamped = attention
         grad_q, grad_k, grad_v = grad_nodes
         product, gs, gq, mean = scratch.product, scratch.grad_s, scratch.grad_q, scratch.mean
-        weight, grad_logit = scratch.weight, scratch.grad_logit
+        weight, grad_logit, mask = scratch.weight, scratch.grad_logit, scratch.mask
         late_k, late_v = late.k[share.number], late.v[share.number]
         zero, half = q.dtype.type(0), q.dtype.type(0.5)
         for i in range(chunk.first, chunk.last):
@@ -287,7 +287,7 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
             for j in range(n):
                 r = p - chunk.start + j
                 kj, vj, w, b, e, root = k[f + j], v[f + j], wb[r, :D], wb[r, D:], h[r], grad_wb[r, :D]
-                gx, x, m = grad_logit[j], alpha[p + j], mask[p + j]
+                gx, x = grad_logit[j], alpha[p + j]
                 for d in range(D):
                     s = (qi[d] + kj[d]) * (w[d] + bias[d])
                     y = np.sqrt(abs(s))
@@ -303,19 +303,19 @@ def _attend_backward_kernel(dim_head: int, num_heads: int) -> Any:
                     for head in range(H):
                         gx[head] += product[c * H + head]
                 for head in range(H):
-                    gx[head] *= m[head]
+                    gx[head] *= mask[r * H + head]
                     mean[head] += x[head] * gx[head]
             for d in range(D):
                 gq[d] = zero
             for j in range(n):
                 r = p - chunk.start + j
                 kj, w, e, ge = k[f + j], wb[r, :D], h[r], grad_h[r]
-                gx, x, m, cut = grad_logit[j], alpha[p + j], mask[p + j], clamped[p + j]
+                gx, x, cut = grad_logit[j], alpha[p + j], clamped[p + j]
                 root, gz, gk, gv = grad_wb[r, :D], grad_wb[r, D:], to_k[own + j], to_v[own + j]
                 for head in range(H):
                     y = x[head] * (gx[head] - mean[head])
                     gx[head] = zero if cut[head] else y
-                    weight[head] = x[head] * m[head]
+                    weight[head] = x[head] * mask[r * H + head]
                 for c in range(C):
                     for head in range(H):
                         gv[c * H + head] += weight[head] * go[c * H + head]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import splitmix
 import torch
 from dense_gps import dense_csa
 from model_graphs import (
@@ -19,7 +20,8 @@ from small_configs import CSA_VARIANTS, csa_config
 
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import build_model
-from graphgps_spse.ops.chromatic_attention import cpu
+from graphgps_spse.ops import cpu_dropout
+from graphgps_spse.ops.chromatic_attention import cpu, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
@@ -65,7 +67,8 @@ def test_fused_attention_equals_finite_differences():
     assert torch.autograd.gradcheck(output, values, eps=1e-7, atol=1e-4, rtol=1e-4)
 
 
-def test_equal_dropout_masks_give_equal_results_whatever_the_kernels():
+def test_equal_dropout_masks_give_equal_results_whatever_the_kernels(monkeypatch):
+    splitmix.use_splitmix_masks(monkeypatch, reference)
     batch, outputs, grads = random_graphs().batch(range(len(SIZES))), [], []
     for kernels in ("fused", "plain"):
         model = small_model(kernels=kernels, dropout=0.3, attn_dropout=0.4).train()
@@ -78,15 +81,17 @@ def test_equal_dropout_masks_give_equal_results_whatever_the_kernels():
 
 
 def test_dropout_of_a_pair_is_shared_by_its_channels(kernels, monkeypatch):
-    """With every pair dropped but those of one receiver, the others receive nothing but the output map's bias."""
-    model, batch = small_model(kernels=kernels, attn_dropout=0.5).train(), random_graphs((4,)).batch([0])
+    """A receiver all of whose pairs are dropped receives nothing but the output map's bias."""
+    for module in (cpu_dropout, splitmix):
+        monkeypatch.setattr(module, "draw_dropout_seed", lambda count, device: torch.tensor([3]))
+    splitmix.use_splitmix_masks(monkeypatch, reference)
+    model, batch = small_model(kernels=kernels, attn_dropout=0.8).train(), random_graphs((4,)).batch([0])
     attention, received = model.layers[0].attention, []
     attention.out.register_forward_hook(lambda module, given, out: received.append(given[0]))
-    keep = torch.zeros(16, 1, dtype=torch.float64)
-    keep[4:8] = 0.75  # receiver 1
-    monkeypatch.setattr(torch.Tensor, "uniform_", lambda self: self.copy_(keep))
     model(batch)
-    assert received[0][[0, 2, 3]].eq(0).all() and received[0][1].ne(0).all()
+    receives = splitmix.splitmix_mask(3, 4, 4, 0.8).ne(0).any(1)
+    assert receives.any() and not receives.all()
+    assert received[0][~receives].eq(0).all() and received[0][receives].ne(0).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -19,12 +19,13 @@ from model_graphs import (
     shaken,
 )
 from small_configs import grit_config
+from splitmix import use_splitmix_masks
 
 from graphgps_spse.config import default_tree
 from graphgps_spse.data.base import GraphBatch, InputSpec
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import build_model, count_parameters, describe_modules
-from graphgps_spse.ops.grit_pairs import cpu
+from graphgps_spse.ops.grit_pairs import cpu, reference
 
 ENCODING = ENCODINGS["RRWP"]
 
@@ -96,7 +97,8 @@ def test_fused_gradients_equal_finite_differences(fast):
     assert torch.autograd.gradcheck(output, values, eps=1e-7, atol=1e-7, rtol=1e-4, fast_mode=fast)
 
 
-def test_equal_dropout_masks_give_equal_results_whatever_the_kernels():
+def test_equal_dropout_masks_give_equal_results_whatever_the_kernels(monkeypatch):
+    use_splitmix_masks(monkeypatch, reference)
     batch, outputs, grads = random_graphs(SIZES).batch(range(len(SIZES))), [], []
     for kernels in ("fused", "plain"):
         model = small_model(kernels=kernels, dropout=0.3, attn_dropout=0.4).train()
