@@ -1,0 +1,55 @@
+"""The tables of benchmarks/README.md have the figures of the records."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")] for line in (FOLDER / "README.md").read_text().splitlines()
+]
+
+
+def records(name: str) -> dict[tuple, dict]:
+    found = json.loads((FOLDER / "results" / name).read_text())["results"]
+    return {(f"{r['model']} {r['data']} {r['batch_size']}", r.get("allocator")): r["runs"] for r in found}
+
+
+def numbers(cell: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", cell.replace(", ", " "))]
+
+
+def close(value: float) -> object:
+    """Equal to the last digit that a table shows: three digits, or two decimal places of a ratio."""
+    return pytest.approx(value, rel=5e-3, abs=5.1e-3)
+
+
+def test_training_steps():
+    found = {key: row for row in ROWS if len(row) >= 6 and (key := (row[0], row[1])) in records("training.json")}
+    assert found.keys() == records("training.json").keys()
+    for key, runs in records("training.json").items():
+        times = [run["step_cpu_ms"] for run in runs.values()]
+        row = found[key]
+        shown = [x for cell in row[2:-2] for x in numbers(cell)]
+        assert shown[: len(times)] == [pytest.approx(time, rel=5e-3, abs=0.51) for time in times], key
+        assert numbers(row[-2]) == [close(time / times[0]) for time in times[1:]], key
+        assert numbers(row[-1]) == [pytest.approx(run["peak_MiB"], abs=0.51) for run in runs.values()], key
+
+
+def test_steps_with_several_threads():
+    found = {row[0]: row for row in ROWS if len(row) == 8 and re.fullmatch(r"(GPS|CSA|GRIT) \d+", row[0])}
+    for (name, _), runs in records("threads.json").items():
+        row = found.pop(name.replace(" zinc", ""))
+        ours, official = (
+            [[runs[who][n][key] for n in "12"] for key in ("step_wall_ms", "fastest_wall_ms")]
+            for who in ("ours", "official")
+        )
+        shown = [x for cell in row[1:] for x in numbers(cell)]
+        gains = [ours[0][0] / ours[0][1], ours[1][0] / ours[1][1]]
+        ratios = [theirs / mine for mine, theirs in zip(ours[0] + ours[1], official[0] + official[1])]
+        times = [pytest.approx(time, abs=0.51) for time in ours[0] + official[0]]
+        expected = [*times[:2], *map(close, gains), *times[2:], close(official[0][0] / official[0][1])]
+        assert shown == [*expected, *map(close, ratios)], name
+    assert not found
