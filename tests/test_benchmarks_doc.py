@@ -53,3 +53,15 @@ def test_steps_with_several_threads():
         expected = [*times[:2], *map(close, gains), *times[2:], close(official[0][0] / official[0][1])]
         assert shown == [*expected, *map(close, ratios)], name
     assert not found
+
+
+def test_memory():
+    found = json.loads((FOLDER / "results/memory.json").read_text())["configurations"]
+    rows = {row[0]: row for row in ROWS if row[0] in found and len(row) == 7}
+    assert rows.keys() == found.keys()
+    for name, record in found.items():
+        batch, pairs, predicted, measured, ratio, gpu = (numbers(cell)[0] for cell in rows[name][1:])
+        assert (batch, pairs) == (record["batch_size"], record["pairs"])
+        for shown, key in ((predicted, "predicted"), (measured, "measured"), (gpu, "predicted_gpu")):
+            assert shown == pytest.approx(record[key] / 2**20, abs=0.51), name
+        assert ratio == close(record["predicted"] / record["measured"])
