@@ -1,6 +1,5 @@
 """GRIT's attention (Ma et al. 2023): the weights of one layer. ops/grit_pairs computes attention and pair update."""
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,8 +28,8 @@ class GritAttention(nn.Module):
         self.pair = nn.Linear(dim, 2 * dim)
         self.logit = nn.Parameter(torch.empty(dim_head, num_heads, 1))
         self.mix = nn.Parameter(torch.empty(dim_head, num_heads, dim_head))
-        self.register_buffer(
-            "same_head", torch.from_numpy(np.eye(num_heads, dtype=np.float32)[:, None]), persistent=False
+        self.register_buffer(  # torch.eye would import PyTorch's compiler on the device "meta"
+            "same_head", torch.zeros(num_heads, num_heads).fill_diagonal_(1).unsqueeze(1), persistent=False
         )
         for weight in (self.query.weight, self.key.weight, self.value.weight, self.pair.weight, self.logit, self.mix):
             nn.init.xavier_normal_(weight)
