@@ -26,7 +26,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def begin_worker() -> None:
-    """Prepare a forked process: it ends with its parent, and ignores the signals that stop a run.
+    """Prepare a process: it ends with its parent, and ignores the signals that stop a run.
+
+    A fork server, which is the parent of its processes, ends with the process that started it.
 
     Otherwise a killed run would leave processes behind that hold its locks.
     """
@@ -34,7 +36,8 @@ def begin_worker() -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     started_by = multiprocessing.parent_process()  # not os.getppid(), which has changed if the parent is gone already
-    parent = os.getppid() if started_by is None else started_by.pid
+    served = multiprocessing.get_start_method(allow_none=True) == "forkserver" and started_by is not None
+    parent = os.getppid() if started_by is None or (served and started_by.is_alive()) else started_by.pid
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -66,6 +66,27 @@ def test_a_loader_process_whose_parent_is_gone_before_it_begins_ends():
     assert late.stdout == ""
 
 
+READ = """
+import multiprocessing, sys
+sys.path.insert(0, sys.argv[1])
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv[2])
+    from test_loading import make_loader
+    loader = make_loader(num_workers=1, batch_size=4)
+    print(*(sum(1 for _ in loader.epoch(epoch)) for epoch in range(2)))
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
+def test_loader_processes_can_be_started_by_other_methods(tmp_path, method):
+    """The fork server is the default of Python 3.14."""
+    (tmp_path / "read.py").write_text(READ)
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+    words = [sys.executable, str(tmp_path / "read.py"), str(Path(__file__).parent), method]
+    found = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert found.stdout == "6 6\n", found.stderr
+
+
 class Slow(GraphDataset):
     """Its batches take for ever."""
 
