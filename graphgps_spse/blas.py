@@ -5,6 +5,9 @@ from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 
+_WITH_SMALL_PRODUCTS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+"""OpenBLAS's names of the processors for which it has code for small matrices."""
+
 
 class SingleThreadedBlas:
     """Limits BLAS and LAPACK to one thread while any thread of this process is inside `limit`."""
@@ -50,14 +53,11 @@ def largest_small_product() -> int:
     """Return the largest m * n * k for which SciPy's BLAS has code of its own for small matrices; 0 if it has none.
 
     OpenBLAS has it for x86 processors with AVX-512 (its kernel/x86_64/sgemm_small_kernel_permit_skylakex.c). There, one
-    multiplication took about two thirds of the time that it takes in a larger product (benchmarks/README.md).
+    multiplication took about two thirds of the time that it takes in a larger product (benchmarks/README.md). The
+    result is 0 if the process has loaded another BLAS as well, as nothing tells which one is SciPy's.
     """
     import scipy.linalg.cython_blas  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
     found = {library.get("architecture") for library in ThreadpoolController().select(user_api="blas").info()}
-    return 1_000_000 if found and found <= _SMALL_PRODUCTS else 0
-
-
-_SMALL_PRODUCTS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
-"""OpenBLAS's names of these processors."""
+    return 1_000_000 if found and found <= _WITH_SMALL_PRODUCTS else 0

@@ -26,18 +26,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 def begin_worker() -> None:
-    """Prepare a process: it ends with its parent, and ignores the signals that stop a run.
+    """Prepare a process of a run: it ends with the run, and ignores the signals that stop a run.
 
-    A fork server, which is the parent of its processes, ends with the process that started it.
-
-    Otherwise a killed run would leave processes behind that hold its locks.
+    Otherwise a killed run would leave processes behind that hold its locks. The parent of such a process is the run, or
+    a fork server, which ends with the run.
     """
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     started_by = multiprocessing.parent_process()  # not os.getppid(), which has changed if the parent is gone already
-    served = multiprocessing.get_start_method(allow_none=True) == "forkserver" and started_by is not None
-    parent = os.getppid() if started_by is None or (served and started_by.is_alive()) else started_by.pid
+    by_server = multiprocessing.get_start_method(allow_none=True) == "forkserver"
+    parent = os.getppid() if started_by is None or (by_server and started_by.is_alive()) else started_by.pid
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

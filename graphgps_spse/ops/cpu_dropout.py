@@ -28,15 +28,18 @@ def new_mask(rate: float, dtype: torch.dtype) -> Mask:
 
 
 @part
+def keeps(mask, number):
+    """Return whether the entry of this number is not 0."""
+    return mix_bits(mask.seed + np.uint64(number) * np.uint64(GOLDEN)) >> np.uint64(32) >= mask.bound
+
+
+@part
 def draw_mask(mask, number, step, width, entries):
     """Write the entries number, number + step ... of the mask to the first `width` of `entries`; 1 without dropout."""
-    one = entries.dtype.type(1)
+    zero, one = entries.dtype.type(0), entries.dtype.type(1)
     if mask.bound:
-        step_of_state = np.uint64(GOLDEN)
-        state, stride = mask.seed + np.uint64(number) * step_of_state, np.uint64(step) * step_of_state
         for i in range(width):
-            bits = mix_bits(state + np.uint64(i) * stride) >> np.uint64(32)
-            entries[i] = mask.kept if bits >= mask.bound else entries.dtype.type(0)
+            entries[i] = mask.kept if keeps(mask, number + i * step) else zero
     else:
         for i in range(width):
             entries[i] = one
@@ -46,8 +49,6 @@ def draw_mask(mask, number, step, width, entries):
 def drop(mask, number, values):
     """Multiply values, [n], with the entries number, number + 1 ... of the mask."""
     if mask.bound:
-        step_of_state = np.uint64(GOLDEN)
-        state = mask.seed + np.uint64(number) * step_of_state
+        zero = values.dtype.type(0)
         for i in range(len(values)):
-            bits = mix_bits(state + np.uint64(i) * step_of_state) >> np.uint64(32)
-            values[i] *= mask.kept if bits >= mask.bound else values.dtype.type(0)
+            values[i] *= mask.kept if keeps(mask, number + i) else zero

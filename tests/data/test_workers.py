@@ -19,6 +19,13 @@ from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import DataError, LoaderError
 from graphgps_spse.files import try_lock
 
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that imports the package."""
+    path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
 HOLD = """
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -33,9 +40,8 @@ next(batches)
 
 
 def test_a_killed_process_leaves_no_loader_process_that_holds_its_lock(tmp_path):
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
     words = [sys.executable, "-c", HOLD, str(tmp_path / "run.lock"), str(Path(__file__).parent)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout.readline() == "building\n"
         process.kill()
     with (tmp_path / "run.lock").open("a+") as lock:
@@ -59,9 +65,8 @@ os._exit(0)
 
 
 def test_a_loader_process_whose_parent_is_gone_before_it_begins_ends():
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
     late = subprocess.run(
-        [sys.executable, "-c", LATE], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
+        [sys.executable, "-c", LATE], capture_output=True, text=True, env=environment(), check=True
     )  # it waits for the pipe, which the loader process holds
     assert late.stdout == ""
 
@@ -81,9 +86,8 @@ if __name__ == "__main__":
 def test_loader_processes_can_be_started_by_other_methods(tmp_path, method):
     """The fork server is the default of Python 3.14."""
     (tmp_path / "read.py").write_text(READ)
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
     words = [sys.executable, str(tmp_path / "read.py"), str(Path(__file__).parent), method]
-    found = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    found = subprocess.run(words, capture_output=True, text=True, env=environment())
     assert found.stdout == "6 6\n", found.stderr
 
 

@@ -126,12 +126,8 @@ class _Derivative(torch.autograd.Function):
             *arrays(*((grad_next.contiguous(), u_next) if has_next else (none, none)), offset, slope)
         )
         num_shares = len(shares.shares)
-        sums = cpu_arrays.WeightGradients(
-            **{
-                name: numbers(u, num_shares, *getattr(weights, name).shape)
-                for name in cpu_arrays.WeightGradients._fields
-            }
-        )
+        summed = (weights.map, weights.map_bias, weights.logit, weights.out, weights.scale, weights.shift)
+        sums = cpu_arrays.WeightGradients(*(numbers(u, num_shares, *weight.shape) for weight in summed))
         late = cpu_arrays.LateKeys(*(numbers(u, num_shares, shares.most_late, dim) for _ in range(2)))
         u_array, grad_u_array = arrays(u, grad_u)
 
@@ -157,10 +153,8 @@ def _shares(layout: PairLayout, dim: int) -> Shares:
 def _weights(
     map_w: Tensor, map_b: Tensor, logit: Tensor, out_w: Tensor, scale: Tensor, shift: Tensor
 ) -> cpu_arrays.Weights:
-    transposed = (x.t().contiguous() for x in (map_w, out_w))
-    map_t, out_t = arrays(*transposed)
-    map_, bias, a, out, of_scale, of_shift = arrays(map_w, map_b, logit, out_w, scale, shift)
-    return cpu_arrays.Weights(map_, map_t, bias, a, out, out_t, of_scale, of_shift)
+    map_t, out_t = (x.t().contiguous() for x in (map_w, out_w))
+    return cpu_arrays.Weights(*arrays(map_w, map_t, map_b, logit, out_w, out_t, scale, shift))
 
 
 def _forward_scratch(u: Tensor, rows: int, heads: int) -> cpu_arrays.ForwardScratch:
