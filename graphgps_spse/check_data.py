@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, build_parts, walks_chunks
 from graphgps_spse.preparation import check_before_loading, check_memory_needs, compile_all_kernels
 from graphgps_spse.sizes import memory_of
-from graphgps_spse.step_memory import Rows, predict_step_memory
+from graphgps_spse.step_memory import Rows, StepMemory, predict_step_memory
 
 _TIMED_GRAPHS = (32, 8, 2, 1)  # sizes of samples for measurements of time
 _MEASURED_GRAPHS = (256, 128, 64, 32, 16, 8, 4, 2, 1)  # the same for memory
@@ -248,9 +248,32 @@ def _describe_memory(
         "edges); parameters, data and encodings are not included"
     )
     if predicted[largest] > free:
-        fitting = int(rows.pairs[largest] * free / predicted[largest])
         report.warnings.append(
             f"the largest batch needs about {as_size(predicted[largest])}, but {as_size(free)} are free on {device}; "
-            f"limit the pairs of a batch to at most train.batch_pairs={fitting}, or lower train.batch_size and raise "
-            "optim.batch_accumulation by the same factor"
+            + _how_to_fit(step, graphs, LoaderOptions.from_cfg(cfg), free)
         )
+
+
+def _how_to_fit(step: StepMemory, graphs: GraphDataset, options: LoaderOptions, free: float) -> str:
+    """Return which keys to lower so that each batch of the first epoch fits into the free memory."""
+    if step.fixed >= free:
+        return (
+            f"gradients and the optimiser's moments alone take {as_size(step.fixed)}; lower gt.dim_hidden, gt.layers "
+            "or gnn.dim_inner"
+        )
+    alone_G = step.of_batch(Rows(graphs.sizes_G.square(), graphs.sizes_G, graphs.edge_ptr.diff()))
+    graph, most = int(alone_G.argmax()), float(alone_G.max())
+    if most > free:
+        return (
+            f"graph {graph} has {int(graphs.sizes_G[graph]):,} nodes and takes about {as_size(most)} alone; "
+            "split or remove it, or lower gt.dim_hidden or gt.layers"
+        )
+    rows = rows_per_batch(graphs, options)
+    fitting, needed = int(rows.pairs.max()), step.of_batch(rows).max()
+    while needed > free and fitting > 1:  # with the limit, other graphs meet in a batch
+        fitting = max(1, int(fitting * min(0.95, (free - step.fixed) / (needed - step.fixed))))
+        needed = step.of_batch(rows_per_batch(graphs, replace(options, batch_pairs=fitting))).max()
+    return (
+        f"limit the pairs of a batch to at most train.batch_pairs={fitting}, or lower train.batch_size and raise "
+        "optim.batch_accumulation by the same factor"
+    )

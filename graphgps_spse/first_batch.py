@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.errors import ConfigError, short_message
 from graphgps_spse.memory import is_shortage
+from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero
 from graphgps_spse.ops.dispatch import choose
 from graphgps_spse.ops.triton_launch import launch_errors
 from graphgps_spse.registry import edge_encoders
@@ -127,7 +128,10 @@ def _compared(model: nn.Module, batch: GraphBatch, loss: Loss | None, device: to
     steps may fit.
     """
     try:
-        errors = compare(model, batch, loss, device, amp=amp)
+        if loss is None:
+            errors = compare(model, batch, None, device, amp=amp)
+        else:
+            errors = _compare_for_training(model, batch, loss, device, amp)
         right = are_right(errors, amp)
         if right and loss is not None:
             compute_with_dropout(model, batch, loss, device, amp)
@@ -146,6 +150,19 @@ def _compared(model: nn.Module, batch: GraphBatch, loss: Loss | None, device: to
         return {"kernels": "fused", "errors": errors}
     reason = f"the kernels are wrong on the first batch: {describe_errors(errors)}"
     return {"kernels": "plain", "reason": reason, "errors": errors}
+
+
+def _compare_for_training(
+    model: nn.Module, batch: GraphBatch, loss: Loss, device: torch.device, amp: str
+) -> dict[str, dict[str, float]]:
+    """Return the errors for predictions, for the gradient and for the worst gradient of one weight.
+
+    The weights of GRIT are others than those of the run. With the run's weights, rounding may be as large as the error
+    of a kernel that leaves a gradient out.
+    """
+    similar = deepcopy(model)
+    keep_roots_from_zero(similar)
+    return compare(similar, batch, loss, device, amp=amp, each_weight=True)
 
 
 def works(device: torch.device) -> bool:

@@ -11,14 +11,15 @@ from torch import nn
 from graphgps_spse.config import Config
 from graphgps_spse.cores import count_cores
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.loading import GraphLoader, check_number_of_workers
+from graphgps_spse.data.loading import GraphLoader, check_divisible, check_number_of_workers
 from graphgps_spse.data.opening import load_splits, require_splits, require_targets
 from graphgps_spse.data.resident import keep_on_device
 from graphgps_spse.encode import check_encodable
 from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.first_batch import check_categories, check_first_batch
-from graphgps_spse.models.build import prepare_kernels
+from graphgps_spse.models.build import has_kernels, prepare_kernels
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, Training, walks_chunks
 from graphgps_spse.reevaluation import check_best_epoch
@@ -125,14 +126,15 @@ def check_memory_needs(
         )
 
 
-def check_before_loading(cfg: Config, parts: Parts, device: torch.device) -> None:
-    """Raise ConfigError for what this machine cannot do: more loader processes, larger graphs, mixed precision."""
+def check_before_loading(cfg: Config, parts: Parts, device: torch.device, num_processes: int = 1) -> None:
+    """Raise ConfigError for what this run cannot do: loader processes, graphs, mixed precision, batches of pairs."""
     if cfg.dataset.format == "folder":
         _warn_of_other_directions(parts)
     nodes = getattr(parts.dataset, "mean_nodes", None)
     with cfg.locating():
         check_number_of_workers(cfg.num_workers, count_cores())
         check_amp(cfg.train.amp, device)
+        check_divisible(cfg.train.batch_pairs, num_processes)
         if nodes is not None:
             size, trains = min(cfg.train.batch_size, parts.dataset.num_graphs["train"]), cfg.train.mode == "custom"
             check_expected_batches(
@@ -173,6 +175,10 @@ def compile_all_kernels(cfg: Config, model: nn.Module) -> None:
     try:
         compile_kernels()
         with cfg.locating():
+            if cfg.train.kernels == "fused" and not has_kernels(model):
+                raise ConfigError(
+                    "train.kernels: fused, but no layer of this model has kernels; set it to auto or plain"
+                )
             prepare_kernels(model)
     finally:
         note.cancel()

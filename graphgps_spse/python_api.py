@@ -271,9 +271,9 @@ def _state_restored() -> Iterator[None]:
         with threads_restored():
             yield
     finally:
-        restore_rng(generators)
         if device is not None:
             torch.cuda.set_device(device)
+        restore_rng(generators)
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)

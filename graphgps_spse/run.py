@@ -86,12 +86,12 @@ def run(
     device, num_threads = set_up_machine(cfg, processes)
     parts = build_parts(cfg)
     processes.seed(cfg.seed)
-    check_before_loading(cfg, parts, device)
+    check_before_loading(cfg, parts, device, processes.count)
     training, splits = build_training(cfg, parts, path, device, display), dict[str, GraphDataset]()
     initial_weights = take_initial_weights(parts.model, training.init_from, path)
     opened = RunDir.open(path, cfg.to_dict(), extend=extend and not evaluates) if processes.is_first else RunDir(path)
     mode = deterministic_algorithms(training.options.deterministic, device)
-    with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size):
+    with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size, cfg.train.batch_pairs):
         if processes.broadcast(run_dir.is_finished) and not evaluates:
             with processes.main_process_first():
                 result = read_finished(run_dir.result_path, cfg)

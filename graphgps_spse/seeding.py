@@ -39,7 +39,7 @@ def seed_worker(worker_id: int) -> None:
 def capture_rng() -> dict[str, Any]:
     """Return the state of all global generators as plain types and tensors, for torch.load(weights_only=True)."""
     version, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    has_cuda = torch.cuda.is_available()
+    has_cuda = torch.cuda.is_initialized()  # otherwise, no GPU is in use, and none is opened
     return {
         "random": random.getstate(),
         "numpy": [str(version), np.asarray(keys).tolist(), int(position), int(has_gauss), float(gauss)],
@@ -59,8 +59,10 @@ def restore_rng(state: dict[str, Any]) -> None:
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_initialized():
         return
+    if not state["cuda"]:  # the first use of a GPU would have taken this seed
+        torch.cuda.manual_seed_all(torch.initial_seed())
     for device, saved in zip(range(torch.cuda.device_count()), state["cuda"]):  # there may be fewer devices now
         torch.cuda.set_rng_state(saved.cpu(), device)
     used = state.get("cuda_device", -1)  # absent in checkpoints of earlier versions

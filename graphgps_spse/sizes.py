@@ -124,7 +124,7 @@ def check_expected_batches(
 
 
 @contextmanager
-def explaining_shortage(splits: Mapping[str, GraphDataset], batch_size: int) -> Iterator[None]:
+def explaining_shortage(splits: Mapping[str, GraphDataset], batch_size: int, batch_pairs: int = 0) -> Iterator[None]:
     """Replace an out-of-memory error by one that names the keys to lower.
 
     `splits` may be filled inside the block. If memory runs out before, the message does not mention batches.
@@ -134,10 +134,12 @@ def explaining_shortage(splits: Mapping[str, GraphDataset], batch_size: int) -> 
     except (MemoryError, RuntimeError) as err:
         if not is_shortage(err):
             raise
-        raise ShortageError(explain_shortage(err, splits, batch_size)) from err
+        raise ShortageError(explain_shortage(err, splits, batch_size, batch_pairs)) from err
 
 
-def explain_shortage(err: BaseException, splits: Mapping[str, GraphDataset], batch_size: int) -> str:
+def explain_shortage(
+    err: BaseException, splits: Mapping[str, GraphDataset], batch_size: int, batch_pairs: int = 0
+) -> str:
     """Return one line with the size of the failed allocation, of batches and of graphs, and the keys to lower."""
     wanted = re.search(r"allocate (\d[\d.,]* *\w+)", str(err))
     told = f"out of memory{f' (while allocating {wanted[1]})' if wanted else ''}"
@@ -145,9 +147,11 @@ def explain_shortage(err: BaseException, splits: Mapping[str, GraphDataset], bat
         return f"{told} before the data were read. Use a smaller data set or a machine with more memory"
     largest = max(splits.values(), key=lambda graphs: int(graphs.sizes_G.max()))
     graph, size = int(largest.sizes_G.argmax()), int(largest.sizes_G.max())
+    limited = f" and at most {batch_pairs:,} pairs (train.batch_pairs)" if batch_pairs else ""
+    fewer_pairs = "lower train.batch_pairs" if batch_pairs else "limit train.batch_pairs"
     return (
-        f"{told}: batches have {batch_size} graphs (train.batch_size), and the largest graph, {largest.name}, "
+        f"{told}: batches have {batch_size} graphs (train.batch_size){limited}, and the largest graph, {largest.name}, "
         f"{largest.split} split, graph {graph}, has {size:,} nodes and {size**2:,} pairs. Lower train.batch_size and "
-        "raise optim.batch_accumulation by the same factor, limit train.batch_pairs, or lower gt.dim_hidden, gt.layers "
-        "or num_workers (each loader process also holds batches)"
+        f"raise optim.batch_accumulation by the same factor, {fewer_pairs}, or lower gt.dim_hidden, gt.layers or "
+        "num_workers (each loader process also holds batches)"
     )

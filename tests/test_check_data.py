@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.memory import Memory
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.parts import build_parts
+from graphgps_spse.step_memory import StepMemory
 
 script = load_script("check_data")
 
@@ -137,9 +139,9 @@ def test_large_targets_are_no_problem_where_they_are_standardised(config):
 def test_warnings_of_size(config, monkeypatch):
     monkeypatch.setattr(checks, "_LONG", -1.0)
     monkeypatch.setattr(checks, "_UNEVEN", 1.5)
-    memory = Memory(10**12, 1000, "this machine")
-    monkeypatch.setattr(checks, "find_memory", lambda: memory)
-    monkeypatch.setattr(checks, "memory_of", lambda device: memory)
+    monkeypatch.setattr(checks, "find_memory", lambda: Memory(10**12, 1000, "this machine"))
+    monkeypatch.setattr(checks, "memory_of", lambda device: Memory(10**12, 200_000, "this machine"))
+    monkeypatch.setattr(checks, "predict_step_memory", lambda *_, **__: StepMemory(100_000, 1000, 0, 0))
     text = "\n".join(check_data(config()))
     for words in (
         "the largest batch has 1.9 times the pairs of an average batch",
@@ -148,6 +150,47 @@ def test_warnings_of_size(config, monkeypatch):
         "are free on cpu; limit the pairs of a batch to at most train.batch_pairs=",
     ):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("free", "words"),
+    [
+        (90_000, "gradients and the optimiser's moments alone take 100 kB; lower gt.dim_hidden, gt.layers or"),
+        (190_000, "graph 0 has 10 nodes and takes about 200 kB alone; split or remove it"),
+        (200_000, "limit the pairs of a batch to at most train.batch_pairs=98"),
+        (203_999, "limit the pairs of a batch to at most train.batch_pairs="),
+    ],
+)
+def test_advice_for_batches_that_do_not_fit(config, monkeypatch, free, words):
+    """By the same prediction, each batch fits with the advice. The largest batch takes 204 kB, 100 kB of them fixed."""
+    step = StepMemory(100_000, 1000, 0, 0)
+    monkeypatch.setattr(checks, "memory_of", lambda device: Memory(10**12, free, "this machine"))
+    monkeypatch.setattr(checks, "predict_step_memory", lambda *_, **__: step)
+    text = "\n".join(check_data(config()))
+    assert words in text
+    if advice := re.search(r"train\.batch_pairs=(\d+)", text):
+        cfg = config(f"train.batch_pairs={advice[1]}")
+        graphs = build_parts(cfg).dataset.load()["train"]
+        assert step.of_batch(rows_per_batch(graphs, LoaderOptions.from_cfg(cfg))).max() <= free
+
+
+def test_advice_fits_for_graphs_of_many_sizes(config):
+    """Small graphs have more nodes and edges for each pair, and with a limit, other graphs meet in a batch."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(2, 40, 50)
+    ring = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], axis=1)
+    ptr = np.cumsum([0, *sizes])
+    arrays = {"node_ptr": ptr, "edge_ptr": ptr, "x": [0] * ptr[-1], "edge_index": ring, "y": np.arange(50.0)}
+    graphs = build_parts(config(**arrays)).dataset.load()["train"]
+    for seed in range(5):
+        step = StepMemory(1e5, *rng.uniform(10, 5000, 3))
+        options = LoaderOptions(batch_size=8, seed=seed)
+        largest = step.of_batch(rows_per_batch(graphs, options)).max()
+        for share in (0.6, 0.8, 0.95):
+            free = step.fixed + share * (largest - step.fixed)
+            advice = re.search(r"train\.batch_pairs=(\d+)", checks._how_to_fit(step, graphs, options, free))
+            limited = rows_per_batch(graphs, replace(options, batch_pairs=int(advice[1])))
+            assert step.of_batch(limited).max() <= free
 
 
 def test_sample_that_does_not_fit(config, monkeypatch):

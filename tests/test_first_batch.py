@@ -110,6 +110,23 @@ def test_a_wrong_gradient_of_one_weight_is_noticed(monkeypatch):
     assert errors["gradient"]["kernels"] < 0.1 and not are_right(errors, "off")
 
 
+def test_a_run_does_not_use_kernels_that_leave_out_the_gradient_of_one_weight(monkeypatch):
+    """In float32 and with fresh weights, where rounding makes up a part of GRIT's gradient."""
+    right, model, graphs = grit_cpu.grit_pairs, model_of().float(), random_graphs()
+
+    def without_gradient(given):
+        return right(given._replace(weights=given.weights._replace(logit_D=given.weights.logit_D.detach())))
+
+    batch = graphs.batch(range(len(SIZES))).cast(torch.float32)
+    monkeypatch.setattr(first_batch, "_batch_to_compare", lambda *_: batch)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    assert check_first_batch(model, graphs, [0], F.mse_loss, CPU, amp="off")["kernels"] == "fused"
+    monkeypatch.setattr(grit_cpu, "grit_pairs", without_gradient)
+    record = check_first_batch(model, graphs, [0], F.mse_loss, CPU, amp="off")
+    assert record["kernels"] == "plain" and "logit" in record["reason"] and kernels_of(model) == {"plain"}
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
 @pytest.mark.parametrize("fault", ["different", "failing", "headers", "library"])
 def test_a_run_goes_on_without_kernels_that_fail(fault, monkeypatch, caplog):
     errors = {

@@ -24,7 +24,7 @@ def test_state_survives_a_file(tmp_path):
 def test_states_of_devices_that_are_not_here_are_left_out(monkeypatch):
     """A run that saw four GPUs goes on where there is one."""
     state, found = capture_rng() | {"cuda": [torch.full((16,), k, dtype=torch.uint8) for k in range(4)]}, {}
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda new, device: found.update({device: new[0].item()}))
     restore_rng(state)
@@ -35,12 +35,38 @@ def test_the_generator_of_the_gpu_of_a_run_goes_on_on_another_gpu(monkeypatch):
     """A run on cuda:2 is resumed on cuda:1."""
     state = capture_rng() | {"cuda": [torch.full((16,), k, dtype=torch.uint8) for k in range(4)], "cuda_device": 2}
     found = {}
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda new, device: found.update({device: new[0].item()}))
     restore_rng(state)
     assert found == {0: 0, 1: 2}
+
+
+def test_a_gpu_that_is_not_in_use_is_not_opened(monkeypatch):
+    """A run on the CPU of a machine with a GPU takes no memory of the GPU, also if it continues a run on a GPU."""
+
+    def opened(*_):
+        raise AssertionError("a GPU was opened")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    for name in ("get_rng_state_all", "current_device", "set_rng_state", "manual_seed_all"):
+        monkeypatch.setattr(torch.cuda, name, opened)
+    state = capture_rng()
+    assert (state["cuda"], state["cuda_device"]) == ([], -1)
+    restore_rng(state | {"cuda": [torch.zeros(16, dtype=torch.uint8)], "cuda_device": 0})
+
+
+def test_a_gpu_that_was_not_in_use_has_the_seed_of_the_cpu(monkeypatch):
+    torch.manual_seed(5)
+    state, found = capture_rng(), []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", found.append)
+    torch.manual_seed(6)
+    found.clear()
+    restore_rng(state)
+    assert found == [5]
 
 
 def test_seeds_differ_by_purpose_and_repeat():

@@ -251,6 +251,9 @@ def test_what_a_shortage_says():
             f"out of memory (while allocating {wanted}): batches have 32 graphs (train.batch_size), "
         )
         assert "mine, train split, graph 1, has 40 nodes and 1,600 pairs" in told and "optim.batch_accumulation" in told
+    told = explain_shortage(MemoryError(), splits, 32, 5_000)
+    assert "32 graphs (train.batch_size) and at most 5,000 pairs (train.batch_pairs)" in told
+    assert "lower train.batch_pairs" in told and "limit" not in told
     assert explain_shortage(MemoryError(), {}, 32).startswith("out of memory before the data were read")
 
 

@@ -1,5 +1,6 @@
 """Batch loaders. The order of graphs depends on seed and epoch only, so a run can resume at any batch."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from graphgps_spse.errors import ConfigError, DataError, SPSEError
 from graphgps_spse.options import Options, option
 from graphgps_spse.seeding import derive_seed
 
+log = logging.getLogger(__name__)
+
 
 class BatchOptions(Options, section="train"):
     """Batches of every split."""
@@ -24,7 +27,7 @@ class BatchOptions(Options, section="train"):
     batch_pairs: int = option(
         0,
         "node pairs in a batch, at most, for graphs of very different sizes; a batch then ends before train.batch_size "
-        "graphs, or is one graph with more pairs; 0: not limited",
+        "graphs, or is one graph with more pairs; for runs on one process; 0: not limited",
         at_least=0,
         at_most=1 << 40,
     )
@@ -50,6 +53,15 @@ def check_number_of_workers(num_workers: int, num_cores: int) -> None:
     if num_workers > most:
         raise ConfigError(
             f"num_workers: {num_workers:,} loader processes are too many for {num_cores} CPU cores. Set {most} or less"
+        )
+
+
+def check_divisible(batch_pairs: int, num_parts: int) -> None:
+    """Raise ConfigError for batches limited by pairs in a run on several processes: some batches have few graphs."""
+    if batch_pairs and num_parts > 1:
+        raise ConfigError(
+            f"train.batch_pairs: {batch_pairs}, but a batch of few graphs cannot be divided among {num_parts} "
+            "processes; set it to 0, or use one process"
         )
 
 
@@ -152,11 +164,7 @@ class GraphLoader:
         num_parts: int = 1,
         batch_pairs: int = 0,
     ) -> None:
-        if batch_pairs and num_parts > 1:
-            raise ConfigError(
-                f"train.batch_pairs: {batch_pairs}, but a batch of few graphs cannot be divided among {num_parts} "
-                "processes; set it to 0, or use one process"
-            )
+        check_divisible(batch_pairs, num_parts)
         self.num_graphs, self.batch_size, self.worker_timeout = len(graphs), batch_size, worker_timeout
         self._order = BatchOrder(graphs.sizes_G, batch_size, seed, shuffle, batch_pairs)
         self._view, self._pin_memory = BatchView(graphs, part, num_parts), pin_memory
@@ -242,6 +250,8 @@ class LoaderOptions:
         `resident`: the splits are on the device already, so no processes build batches. `pin_memory`: batches of the
         CPU are put into page-locked memory.
         """
+        if resident and self.num_workers:
+            log.info("num_workers: none are started, as the device of the splits builds the batches")
         return {
             split: GraphLoader(
                 graphs,

@@ -37,6 +37,11 @@ def prepare_kernels(model: nn.Module) -> None:
             prepare_operation(*kernel_use())
 
 
+def has_kernels(model: nn.Module) -> bool:
+    """Return whether a layer of the model has kernels of its own, whatever the device."""
+    return any(hasattr(module, "kernel_use") for module in model.modules())
+
+
 def count_parameters(model: nn.Module) -> int:
     """Return the number of learned values, those that only count and are never read included."""
     return sum(p.numel() for p in model.parameters())

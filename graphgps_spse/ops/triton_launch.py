@@ -17,6 +17,8 @@ FORWARD_VALUES, BACKWARD_VALUES = 1024, 1024
 FORWARD_WARPS, BACKWARD_WARPS = 4, 8
 WIDE = 128
 """Values of a padded row from which on the kernels have more warps or smaller tiles."""
+MAX_WARPS = 32
+"""Of a program: a GPU runs at most 1,024 threads as one block."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _installed = {"triton": False}
 
@@ -98,7 +100,7 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 
 def forward_tile(columns: HeadColumns) -> tuple[int, int]:
     """Return keys of a tile, and warps, of a forward kernel of attention."""
-    return rows_for(columns.padded, FORWARD_VALUES), FORWARD_WARPS * max(1, columns.padded // WIDE)
+    return rows_for(columns.padded, FORWARD_VALUES), min(MAX_WARPS, FORWARD_WARPS * max(1, columns.padded // WIDE))
 
 
 def backward_tile(columns: HeadColumns, dtype: torch.dtype) -> tuple[int, int]:

@@ -85,6 +85,27 @@ def test_tiles_end_within_and_between_graphs(monkeypatch):
         assert_like_the_reference(*layer_input((1, 3, 4), 3, 2))
 
 
+@pytest.mark.parametrize("first", [1, 3, 4])
+def test_statistics_of_many_blocks_are_merged_in_two_steps(first, monkeypatch):
+    """29 pairs in 15 blocks of two; the last block, and the last program, have fewer."""
+    monkeypatch.setattr(cuda, "UPDATE_VALUES", 16)
+    monkeypatch.setattr(cuda, "MERGED_FIRST", first)
+    monkeypatch.setattr(cuda.merge_blocks, "__defaults__", (2,))
+    monkeypatch.setattr(cuda, "MERGED_VALUES", 16)
+    assert_like_the_reference(*layer_input((2, 3, 4), 3, 2))
+
+
+def test_rows_that_are_not_contiguous():
+    """Columns of a wider array, a broadcast row, every other value: as the reference reads them."""
+    given, leaves = layer_input((1, 3), 3, 2)
+    wide = torch.randn(10, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    row, logit = wide[:1, :6], wide[0, ::2]
+    for u_PD in (wide[:, ::2], wide[:, 6:], row.expand(10, 6)):
+        pairs = PairStream(u_PD, wide[1, ::2], wide[2, 1::2])
+        strided = given._replace(pairs=pairs, weights=given.weights._replace(logit_D=logit))
+        assert_like_the_reference(strided, [wide, *leaves[3:6]])
+
+
 def test_dropout_comes_from_the_generator_of_torch():
     """And attention weights and hidden features have a seed each."""
     given, _ = layer_input((3,), 3, 2)

@@ -22,6 +22,13 @@ def test_columns_are_padded_to_powers_of_two():
     assert rows_for(columns.padded, 1024) == 16 and rows_for(4096, 1024) == 1
 
 
+def test_a_program_has_at_most_as_many_threads_as_a_gpu_runs():
+    """For width 2,048, 64 warps would be 2,048 threads."""
+    assert triton_launch.forward_tile(HeadColumns.of(256, 2)) == (4, 8)
+    assert triton_launch.forward_tile(HeadColumns.of(2048, 2)) == (1, 32)
+    assert [attention._warps(width) for width in (16, 64, 2048)] == [2, 4, 32]
+
+
 def test_sums_of_narrow_types_are_in_float32():
     kept = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     assert [accumulator(dtype) for dtype in kept] == [torch.float32] * 3 + [torch.float64]
@@ -68,9 +75,9 @@ def test_kernels_are_not_compiled_again_for_the_sizes_of_a_batch():
     from graphgps_spse.ops.chromatic_attention import triton_kernels as of_chromatic
     from graphgps_spse.ops.grit_pairs import triton_kernels as of_grit
 
-    sizes = ("num_nodes", "num_pairs", "num_blocks")
+    sizes = ("num_nodes", "num_pairs", "num_blocks", "num_rows", "num_merged")
     kernels = [k for m in (of_chromatic, of_grit) for k in vars(m).values() if hasattr(k, "arg_names")]
-    assert sum(name in sizes for kernel in kernels for name in kernel.arg_names) == 6
+    assert sum(name in sizes for kernel in kernels for name in kernel.arg_names) == 8
     for kernel in kernels:
         compiled = JITFunction(kernel.fn, **kernel.kwargs)  # the tests interpret kernels
         assert [p.name for p in compiled.params if p.do_not_specialize] == [n for n in sizes if n in kernel.arg_names]

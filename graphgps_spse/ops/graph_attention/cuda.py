@@ -19,6 +19,7 @@ from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
 from graphgps_spse.ops.graph_attention.node_blocks import NodeBlocks
 from graphgps_spse.ops.triton_launch import (
+    MAX_WARPS,
     accumulator,
     dropout_bound,
     on_its_device,
@@ -109,7 +110,7 @@ def _constants(y: Tensor, lse: Tensor, rate: float) -> dict[str, Any]:
 
 
 def _warps(padded_dim_head: int) -> int:
-    return NUM_WARPS if padded_dim_head < WIDE else NUM_WARPS * max(2, padded_dim_head // WIDE)
+    return NUM_WARPS if padded_dim_head < WIDE else min(MAX_WARPS, NUM_WARPS * max(2, padded_dim_head // WIDE))
 
 
 def _attended(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:

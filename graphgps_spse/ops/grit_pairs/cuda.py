@@ -39,6 +39,8 @@ __all__ = ["grit_pairs", "key_tiles", "unsupported"]
 
 UPDATE_VALUES, MERGED_VALUES, UPDATE_WARPS = 2048, 2048, 4
 """Values of a tile and warps, which keep the kernels of the update within the registers of a multiprocessor."""
+MERGED_AT_ONCE, MERGED_FIRST = 1024, 256
+"""Blocks whose statistics one program merges at most, and blocks that a program merges first if there are more."""
 BACKWARD_REGISTERS = {4: 168}
 """Bound of the registers of a thread in the backward kernel of attention, by warps: three programs of 4 warps run side
 by side. Without a bound, the compiler spills a few registers to run four."""
@@ -46,7 +48,9 @@ by side. Without a bound, the compiler spills a few registers to run four."""
 
 def grit_pairs(given: GritInput) -> GritOutput:
     """Return one layer's output. Tensors of one floating-point type, or those of automatic mixed precision."""
-    u_PD, scale_D, shift_D = given.pairs
+    # Kernels read rows as contiguous.
+    u_PD, scale_D, shift_D = (None if x is None else x.contiguous() for x in given.pairs)
+    assert u_PD is not None
     weights, layout = given.weights, given.layout
     map_WD, map_bias_W = weights.map_WD, weights.map_bias_W
     if scale_D is not None and shift_D is not None:  # the map of u that equals the map of e = u * scale + shift
@@ -58,8 +62,8 @@ def grit_pairs(given: GritInput) -> GritOutput:
     rates = given.attention_dropout_rate, given.pair_dropout_rate
     seeds = draw_dropout_seed(2, u_PD.device) if any(rates) else None
     h_PD, value_ND, pair_ND, _ = _attend(
-        wb_PW, *nodes, weights.logit_D, seeds, layout.query_rows_3N, *layout.key_tiles(tile), given.num_heads,
-        given.clamp, *rates,
+        wb_PW, *nodes, weights.logit_D.contiguous(), seeds, layout.query_rows_3N, *layout.key_tiles(tile),
+        given.num_heads, given.clamp, *rates,
     )  # fmt: skip
     if weights.out_DD is None or weights.out_bias_D is None:
         return GritOutput(value_ND, pair_ND, None, None, None)
@@ -138,11 +142,32 @@ def _update(
             HAS_STATISTICS=with_statistics, ACC=triton_type(statistics), num_warps=UPDATE_WARPS,
         )  # fmt: skip
     if num_pairs and with_statistics:
-        triton_kernels.merge_statistics[(1,)](
-            parts, statistics, num_pairs, num_blocks, D=dim, DP=padded, ROWS=rows,
-            TILE=rows_for(padded, MERGED_VALUES), ACC=triton_type(statistics), num_warps=UPDATE_WARPS,
-        )  # fmt: skip
+        statistics = merge_blocks(parts, num_pairs, rows)
     return out, statistics
+
+
+def merge_blocks(parts: Tensor, num_pairs: int, num_rows: int, at_once: int = MERGED_AT_ONCE) -> Tensor:
+    """Return means and biased variances of the columns, [2, D], of P rows from those of blocks of `num_rows` rows.
+
+    parts: [blocks, 2, D] of the kernel `update`. One program merges `at_once` blocks at most, as it is alone on the
+    GPU. Of more blocks, several programs merge MERGED_FIRST each before.
+    """
+    from graphgps_spse.ops.grit_pairs import triton_kernels
+
+    num_blocks, _, dim = parts.shape
+    padded = power_of_two(dim)
+    options = {"D": dim, "DP": padded, "TILE": rows_for(padded, MERGED_VALUES), "ACC": triton_type(parts)}
+    options |= {"num_warps": UPDATE_WARPS}
+    if num_blocks > at_once:
+        sizes = (num_pairs, num_blocks, num_rows, MERGED_FIRST)
+        num_blocks, num_rows = -(-num_blocks // MERGED_FIRST), num_rows * MERGED_FIRST
+        merged = parts.new_empty(num_blocks, 2, dim)
+        triton_kernels.merge_statistics[(num_blocks,)](parts, merged, *sizes, IS_LAST=False, **options)
+        parts = merged
+    statistics = parts.new_empty(2, dim)
+    sizes = (num_pairs, num_blocks, num_rows, num_blocks)
+    triton_kernels.merge_statistics[(1,)](parts, statistics, *sizes, IS_LAST=True, **options)
+    return statistics
 
 
 @torch.library.custom_op("graphgps_spse::grit_update_backward", mutates_args=())

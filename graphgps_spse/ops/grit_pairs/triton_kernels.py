@@ -174,32 +174,39 @@ def update(
         tl.store(parts + block * 2 * D + D + d, tl.sum(x * x, axis=0), mask=real)
 
 
-@triton.jit(do_not_specialize=["num_pairs", "num_blocks"])
+@triton.jit(do_not_specialize=["num_pairs", "num_blocks", "num_rows", "num_merged"])
 def merge_statistics(
-    parts, statistics, num_pairs, num_blocks,
-    D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
+    parts, merged, num_pairs, num_blocks, num_rows, num_merged,
+    D: tl.constexpr, DP: tl.constexpr, TILE: tl.constexpr, IS_LAST: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Column means and biased variances from those of the blocks of `update` (Chan et al. 1983).
+    """Column statistics of `num_merged` blocks of rows from those of each block (Chan et al. 1983).
 
-    parts: [blocks, 2, D] of `update`. statistics: [2, D] written. num_pairs: P. num_blocks: blocks of ROWS pairs.
+    parts: [blocks, 2, D], column means, and sums of squared deviations from them. num_pairs: P, the rows of all blocks.
+    num_blocks: blocks of `num_rows` rows; the last one may have fewer. merged: [programs, 2, D] written, the same of
+    the blocks of this program; with IS_LAST, biased variances in place of sums of squares.
     """
+    program = tl.program_id(0).to(tl.int64)
+    first, last = program * num_merged, tl.minimum((program + 1) * num_merged, num_blocks)
+    total = tl.minimum(num_pairs, last * num_rows) - first * num_rows
     d, real = tl.arange(0, DP), tl.arange(0, DP) < D
     mean, squares = tl.zeros([DP], ACC), tl.zeros([DP], ACC)
-    for b0 in range(0, num_blocks, TILE):
-        b = (b0 + tl.arange(0, TILE)).to(tl.int64)
-        there = (b < num_blocks)[:, None] & real[None, :]
-        count = tl.minimum(num_pairs - b * ROWS, ROWS).to(ACC)[:, None]
+    for b0 in range(first, last, TILE):
+        b = b0 + tl.arange(0, TILE)
+        there = (b < last)[:, None] & real[None, :]
+        count = tl.minimum(num_pairs - b * num_rows, num_rows).to(ACC)[:, None]
         mean += tl.sum(tl.load(parts + b[:, None] * 2 * D + d[None, :], mask=there, other=0) * count, axis=0)
-    mean = mean / num_pairs
-    for b0 in range(0, num_blocks, TILE):
-        b = (b0 + tl.arange(0, TILE)).to(tl.int64)
-        there = (b < num_blocks)[:, None] & real[None, :]
-        count = tl.minimum(num_pairs - b * ROWS, ROWS).to(ACC)[:, None]
+    mean = mean / total
+    for b0 in range(first, last, TILE):
+        b = b0 + tl.arange(0, TILE)
+        there = (b < last)[:, None] & real[None, :]
+        count = tl.minimum(num_pairs - b * num_rows, num_rows).to(ACC)[:, None]
         off = tl.load(parts + b[:, None] * 2 * D + d[None, :], mask=there, other=0) - mean[None, :]
         own = tl.load(parts + b[:, None] * 2 * D + D + d[None, :], mask=there, other=0)
         squares += tl.sum(tl.where(there, own + off * off * count, 0.0), axis=0)
-    tl.store(statistics + d, mean, mask=real)
-    tl.store(statistics + D + d, squares / num_pairs, mask=real)
+    if IS_LAST:
+        squares = squares / total
+    tl.store(merged + program * 2 * D + d, mean, mask=real)
+    tl.store(merged + program * 2 * D + D + d, squares, mask=real)
 
 
 @triton.jit(do_not_specialize=["num_pairs"])
