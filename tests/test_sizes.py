@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,31 @@ def test_models_keep_at_least_what_they_say_of_each_pair(tiny, words):
     graphs = parts.dataset.load()["train"]
     said = parts.model.values_kept_of_pair
     assert 0 < 4 * said * int(graphs.sizes_G.square().sum()) <= measure_peak(parts, graphs, torch.device("cpu"))
+
+
+MANY = {
+    "GRIT": ["gt.layers=10", "gt.n_heads=12"],
+    "CSA": [*MODELS["CSA"], "gt.layers=30"],
+    "PPGT": ["model.type=PPGT", "gt.layers=10", "gt.n_heads=12"],
+    "Graphormer": [
+        "posenc_SPSE.node_pe=none",
+        "model.type=Graphormer",
+        "graphormer.num_layers=10",
+        "graphormer.embed_dim=12",
+        "graphormer.num_heads=12",
+    ],
+}
+
+
+@pytest.mark.parametrize("words", MANY.values(), ids=MANY)
+def test_models_of_many_layers_and_heads_keep_at_least_what_they_say(tiny, words):
+    """Of two sizes of a graph, so that what does not depend on pairs is left out, but for a few percent."""
+    parts = build_parts(tiny.config(*words))
+    y = parts.dataset.load()["train"].y[:1]
+    small, large = (
+        measure_peak(parts, replace(graphs_of(size), y=y), torch.device("cpu")) for size in (150, 300)
+    )  # fmt: skip
+    assert 0 < 4 * parts.model.values_kept_of_pair * (300**2 - 150**2) <= large - small
 
 
 class Keeper(nn.Module):

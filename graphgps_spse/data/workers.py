@@ -29,14 +29,22 @@ def begin_worker() -> None:
     """Prepare a process of a run: it ends with the run, and ignores the signals that stop a run.
 
     Otherwise a killed run would leave processes behind that hold its locks. The parent of such a process is the run, or
-    a fork server, which ends with the run.
+    a fork server, which lives as long as its children.
     """
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     started_by = multiprocessing.parent_process()  # not os.getppid(), which has changed if the parent is gone already
-    by_server = multiprocessing.get_start_method(allow_none=True) == "forkserver"
-    parent = os.getppid() if started_by is None or (by_server and started_by.is_alive()) else started_by.pid
+    parent = os.getppid() if started_by is None else started_by.pid
+    is_from_server = multiprocessing.get_start_method(allow_none=True) == "forkserver" and os.getppid() != parent
+    if started_by is not None and is_from_server:
+
+        def end_with_run() -> None:
+            started_by.join()
+            os._exit(1)
+
+        threading.Thread(target=end_with_run, daemon=True).start()
+        return
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -76,6 +84,9 @@ def loader_context() -> BaseContext:
         def Event(self) -> _Flag:
             return _Flag(usual)
 
+        def __reduce__(self) -> Any:  # a class in a function cannot be pickled
+            return loader_context, ()
+
     return LoaderContext()
 
 
@@ -102,17 +113,24 @@ def batches_of(loader: DataLoader, timeout: float) -> Iterator[Any]:
 
 
 def _start(loader: DataLoader) -> Iterator[Any]:
-    """Return iter(loader) without PyTorch's handler of SIGCHLD.
+    """Return iter(loader) without PyTorch's handler of SIGCHLD, and without this process's end of the batches' pipe.
 
-    The handler would raise at any point of the program, such as in the middle of an optimiser step.
+    The handler would raise at any point of the program, such as in the middle of an optimiser step. With the end of the
+    pipe open, this process would wait for ever for the rest of a batch whose worker was killed while it sent it.
     """
     if threading.current_thread() is not threading.main_thread():  # PyTorch sets no handler in other threads
-        return iter(loader)
+        return _without_writer(iter(loader))
     before = signal.getsignal(signal.SIGCHLD)
     try:
-        return iter(loader)
+        return _without_writer(iter(loader))
     finally:
         signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
+
+
+def _without_writer(iterator: Any) -> Iterator[Any]:
+    if not iterator._pin_memory:  # otherwise, PyTorch's own thread needs it to end
+        iterator._worker_result_queue._writer.close()
+    return iterator
 
 
 @contextmanager

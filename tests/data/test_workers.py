@@ -2,8 +2,10 @@
 
 import gc
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.synchronize
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -27,28 +29,31 @@ def environment() -> dict[str, str]:
 
 
 HOLD = """
-import sys
+import multiprocessing, os, sys
 sys.path.insert(0, sys.argv[2])
 from test_workers import Slow, of_kind
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.files import try_lock
-lock = open(sys.argv[1], "a+")
-assert try_lock(lock)
-batches = GraphLoader(of_kind(Slow), batch_size=4, seed=0, shuffle=True, num_workers=2).epoch(0)
-next(batches)
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv[3])
+    lock = open(sys.argv[1], "a+")
+    assert try_lock(lock)
+    batches = GraphLoader(of_kind(Slow), batch_size=4, seed=0, shuffle=True, num_workers=2).epoch(0)
+    next(batches)
 """
 
 
-def test_a_killed_process_leaves_no_loader_process_that_holds_its_lock(tmp_path):
-    words = [sys.executable, "-c", HOLD, str(tmp_path / "run.lock"), str(Path(__file__).parent)]
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_killed_process_leaves_no_loader_process_that_holds_its_lock(tmp_path, method):
+    """PyTorch's own watch waits until the batch is built, for ever."""
+    (tmp_path / "hold.py").write_text(HOLD)
+    words = [sys.executable, str(tmp_path / "hold.py"), str(tmp_path / "run.lock"), str(Path(__file__).parent), method]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout.readline() == "building\n"
         process.kill()
+        process.communicate(timeout=60)  # until no process is left that could write
     with (tmp_path / "run.lock").open("a+") as lock:
-        deadline = time.monotonic() + 300
-        while try_lock(lock) is False:
-            assert time.monotonic() < deadline, "PyTorch's own watch waits until the batch is built, for ever"
-            time.sleep(0.01)
+        assert try_lock(lock)
 
 
 LATE = """
@@ -113,6 +118,19 @@ class Unreadable(GraphDataset):
         raise OSError(5, "Input/output error", "shard-0.arrow")
 
 
+class KilledWhileItSends(GraphDataset):
+    """Its batches are larger than a pipe holds, and the third one kills the process while the second one is sent."""
+
+    num_built = 0
+
+    def batch(self, indices):
+        self.num_built += 1
+        if self.num_built == 3:
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return bytes(1_000_000)
+
+
 class KilledWithLocks(GraphDataset):
     """Its batches kill the process that builds them, while it holds the locks of all its events."""
 
@@ -168,6 +186,36 @@ def test_a_loader_process_that_is_killed_while_it_holds_locks_stops_no_other_pro
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     assert "was killed by SIGKILL" in str(lost)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_loader_process_that_is_killed_while_it_sends_a_batch_is_noticed(num_workers):
+    """At the latest after `worker_timeout`: another loader process may keep the pipe open."""
+
+    def give_up(number, frame):
+        pytest.fail("the loader waits for ever for the rest of a batch")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    try:
+        graphs, others = of_kind(KilledWhileItSends), set(multiprocessing.active_children())
+        batches = GraphLoader(
+            graphs, batch_size=1, seed=0, shuffle=True, num_workers=num_workers, worker_timeout=3
+        ).epoch(0)  # fmt: skip
+        next(batches)
+        ends = [process.sentinel for process in set(multiprocessing.active_children()) - others]
+        multiprocessing.connection.wait(ends)  # one kills itself
+        with pytest.raises(LoaderError):
+            next(batches), next(batches)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_loaders_can_be_pickled():
+    """With their loader processes not started yet."""
+    loader = pickle.loads(pickle.dumps(make_loader(num_workers=1, batch_size=4)))
+    assert sum(1 for _ in loader.epoch(0)) == 6
 
 
 def test_a_loader_process_that_hangs_is_given_up():
