@@ -6,10 +6,11 @@
     python benchmarks/study_tables.py benchmarks/results/cycles.json --figure docs/pictures/cycles.png
 
 The first table of a study has the test scores, mean ± sample standard deviation over seeds, and the number of seeds.
-The second has the comparisons of the design: the difference, Hedges' g, the p-values of Student's, Welch's and the
-paired t-test, and Welch's with Holm's correction over all comparisons of the study. A complete study of several data
-sets ends with mean ranks, Friedman's test and Nemenyi's critical difference at 0.05. The study of cycles adds the
-scores by cycle length. Its figure has the score of each seed, and the learning curves on validation.
+The second has the comparisons of the design: the difference with Welch's 95 % interval, Hedges' g, the p-values of
+Student's, Welch's and the paired t-test, and Welch's with Holm's correction over all comparisons of the study. A
+complete study of several data sets ends with mean ranks, Friedman's test and Nemenyi's critical difference at 0.05. The
+study of cycles adds the scores by cycle length. Its figure has the score of each seed, and the learning curves on
+validation.
 """
 
 import argparse
@@ -301,7 +302,8 @@ def tables(record: Mapping[str, Any], study: Study) -> Iterator[str]:
         for cell in study.cells
     ]
     yield "\n".join(markdown_table(head, [row for row in rows if any(text != "-" for text in row[1:])]))
-    head = ["data set", "comparison", "seeds", "difference", "g", "student", "welch", "paired", "holm", "finding"]
+    head = ["data set", "comparison", "seeds", "difference", "95 % interval", "g", "student", "welch", "paired", "holm"]
+    head.append("finding")
     compared = [_line(row, study.suffix) for row in compare(scores, study)]
     if compared:
         yield "\n".join(markdown_table(head, compared))
@@ -380,11 +382,14 @@ def _draw_cell(
 def _line(row: Row, suffix: str) -> Sequence[str]:
     found = row.comparison
     p_values = (found.student_p, found.welch_p, found.paired_p, row.p_holm)
+    assert found.interval is not None, "there is an interval where there is a p-value"
+    low, high = found.interval
     return [
         row.dataset,
         f"{row.first.removesuffix(suffix)} - {row.second.removesuffix(suffix)}",
         f"{found.n[1]}, {found.n[0]}",
         f"{found.difference:+.4f}",
+        f"{low:+.4f} to {high:+.4f}",
         f"{found.hedges_g:+.2f}",
         *map(format_p, p_values),
         row.verdict,

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 from records import record as run_record
 from records import write_run
+from scipy.stats import beta
 from scripts_at import load_script
 
 from graphgps_spse.baselines.records import Baseline, experiment
 from graphgps_spse.baselines.trees import TreeOptions
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import DataError
+from graphgps_spse.reports.markdown import format_p
 from graphgps_spse.reports.paper import COLUMNS
 from graphgps_spse.reports.published_baselines import published_baselines_text
-from graphgps_spse.reports.stats import holm
+from graphgps_spse.reports.stats import compare_scores, detectable_effect, holm, summarize
 from graphgps_spse.results import hash_config
 
 ROOT = Path(__file__).parents[1]
@@ -361,3 +363,65 @@ def test_recorded_trees_can_be_continued_with_further_seeds(name, dataset, featu
     baseline = Baseline("LightGBM", "trees", features, {**vars(TreeOptions()), "features": features}, {})
     cells = json.loads((RECORDS.parent / "molecules.json").read_text())
     assert hash_config(experiment(cfg, baseline)) == cells[f"{dataset}/{features}"]["config_hash"]
+
+
+def clopper_pearson(found, total):
+    return [
+        round(100 * x) for x in (beta.ppf(0.025, found, total - found + 1), beta.ppf(0.975, found + 1, total - found))
+    ]
+
+
+def test_what_the_text_says_of_both_statistics_and_of_early_stops():
+    text = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    both, early, ranges = [], [], []
+    for model in ("GPSModel", "CSAModel", "GritTransformer"):
+        pairs = json.loads((RECORDS.parent / "brec" / f"{model}-SPSE-0.json").read_text())["pairs"]
+        regular = [pairs[str(number)] for number in range(110, 160)]
+        lost = [pair for pair in regular if not pair["distinguished"]]
+        both.append(sum(pair["distinguished"] and pair["released_between"] > 72.34 for pair in regular))
+        early.append((sum(pair["epochs"] < 20 for pair in lost), len(lost)))
+        ranges.append("{} to {} %".format(*clopper_pearson(50 - len(lost), 50)))
+    assert "the three models distinguish {}, {} and {}.".format(*both) in text
+    assert early == [(17, 22), (26, 31), (27, 32)]
+    assert f"{ranges[0]} of the pairs for GPS, {ranges[1]} for CSA and {ranges[2]} for GRIT" in text
+
+
+def test_what_the_text_says_of_csl_and_exp():
+    for encoding in ("RRWP", "SPSE"):
+        assert [refined("csl", encoding, k) for k in (2, 3, 4)] == [17, 35, 45]
+        assert [refined("exp", encoding, k) for k in (2, 3)] == [0, 600]
+    for name in ("csl", "exp"):
+        for k in range(2, 21):
+            assert refined(name, "RRWP", k) == refined(name, "SPSE", k)
+
+
+def test_what_the_text_says_of_power():
+    """Steps of Holm's correction, and the effect in deviations that ten seeds find with probability 0.8."""
+    for tests, effect in ((1, 1.3), (12, 1.9), (30, 2.1)):
+        assert round(detectable_effect(10, 10, level=0.05 / tests), 1) == effect
+    cells = json.loads((RECORDS.parent / "blocks.json").read_text())
+    pooled = {}
+    for model, other in (("GPS", "dag"), ("GPS", "RRWP"), ("GRIT", "dag"), ("GRIT", "RRWP")):
+        pair = [cells[f"CLUSTER-generated/{model}-{name}"]["scores"].values() for name in ("SPSE", other)]
+        variances = [summarize([seed["test"] for seed in seeds]).std ** 2 for seeds in pair]
+        pooled[model, other] = detectable_effect(10, 10, level=0.05 / 12) * math.sqrt(sum(variances) / 2)
+    assert [round(value, 2) for value in pooled.values()] == [0.07, 0.10, 0.03, 0.04]
+
+
+def test_what_the_text_says_of_validation():
+    page = (ROOT / "docs" / "results.md").read_text()
+    rows = re.findall(r"^\| (ESOL|FreeSolv|BACE) \| (\S+) - (\S+)" + 4 * r" \| (\S+)" + r" \|$", page, re.M)
+    assert len(rows) == 6
+    cells = json.loads((RECORDS.parent / "molecules.json").read_text())
+    for dataset, first, second, *shown in rows:
+        for split, difference, p in (("val", *shown[:2]), ("test", *shown[2:])):
+            seeds = [cells[f"{dataset}/{cell}-raw_norm_typenone"]["scores"] for cell in (second, first)]
+            before, after = ({seed: score[split] for seed, score in scores.items()} for scores in seeds)
+            found = compare_scores(before, after)
+            assert (f"{found.difference:+.3f}", format_p(found.welch_p)) == (difference, p)
+
+
+def test_what_the_text_says_of_errors_after_longer_training():
+    cells = json.loads((RECORDS.parent / "cycles_longer.json").read_text())
+    errors = {name: 1 - summarize([s["test"] for s in cell["scores"].values()]).mean for name, cell in cells.items()}
+    assert errors["Cycles/CSA-RWSE-1"] / errors["Cycles/CSA-SPSE-1"] == pytest.approx(40, abs=2)
