@@ -19,7 +19,7 @@ def splitmix_mask(seed: int, rows: int, columns: int, rate: float) -> Tensor:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     words = (x ^ (x >> np.uint64(31))) >> np.uint64(32)
-    return torch.from_numpy(np.where(words < rate * 2**32, 0, 1 / (1 - rate)).reshape(rows, columns))
+    return torch.from_numpy(np.where(words < round(rate * 2**32), 0, 1 / (1 - rate)).reshape(rows, columns))
 
 
 def drawn_mask(rows: int, columns: int, rate: float, like: Tensor) -> Tensor:

@@ -38,15 +38,18 @@ class Shares:
     """The chunks of a batch, about equal in length, and the shares. Neither depends on the number of threads."""
 
     def __init__(self, layout: PairLayout, max_rows: int) -> None:
-        """A chunk has at most `max_rows` pair rows, or twice the longest query if that is more."""
+        """A chunk has at most `max_rows` pair rows, or less than twice the longest query if that query has more."""
         rows, longest = layout.query_rows, max(layout.sizes)
         ends, number, num_shares = np.append(rows.first_row, layout.num_pairs), 1, 1
         if layout.num_pairs > max_rows:
             number = -(-layout.num_pairs // max(max_rows - longest, longest))
             num_shares = MOST_SHARES if number >= MOST_SHARES else FEWEST_SHARES
             number = num_shares * -(-number // num_shares)
-        goals = np.arange(number + 1) * layout.num_pairs // number
-        queries = np.unique(np.searchsorted(ends, goals, side="right") - 1)
+        if layout.num_pairs > max_rows >= longest > max_rows - longest:
+            queries = _filled(ends, max_rows)  # chunks of equal length would have up to two of the longest queries
+        else:
+            goals = np.arange(number + 1) * layout.num_pairs // number
+            queries = np.unique(np.searchsorted(ends, goals, side="right") - 1)
         bounds, number = ends[queries], len(queries) - 1
         self.chunks_C4 = np.stack([queries[:-1], queries[1:], bounds[:-1], bounds[1:]], axis=1)
         """First and last query, first and last pair row of each chunk, int64; the last ones are excluded."""
@@ -71,6 +74,17 @@ class Shares:
     def most_late(self) -> int:
         """Nodes of the largest graph of `late_S2`, at least 1."""
         return max(1, int(self.late_S2[:, 1].max()))
+
+
+def _filled(ends: np.ndarray, max_rows: int) -> np.ndarray:
+    """Return the first query of each chunk, and the end of the last one, if each chunk takes what fits into it.
+
+    ends: first pair row of each query, and the number of rows. No query has more than `max_rows`.
+    """
+    queries = [0]
+    while queries[-1] < len(ends) - 1:
+        queries.append(int(np.searchsorted(ends, ends[queries[-1]] + max_rows, side="right")) - 1)
+    return np.array(queries)
 
 
 def rows_of_chunks(layout: PairLayout, product: int, default: int) -> int:

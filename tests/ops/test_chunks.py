@@ -16,7 +16,19 @@ def test_chunks_cover_every_query_once_and_are_bounded(max_rows):
     first, last, start, stop = shares.chunks_C4.T
     assert first[0] == 0 and last[-1] == layout.num_nodes and (first[1:] == last[:-1]).all() and (first < last).all()
     assert (start == ends[first]).all() and (stop == ends[last]).all()
-    assert shares.max_rows == (stop - start).max() <= max(max_rows, 2 * max(SIZES))
+    assert shares.max_rows == (stop - start).max() <= (max_rows if max(SIZES) <= max_rows else 2 * max(SIZES))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_chunk_is_longer_than_asked_where_the_longest_query_fits(seed):
+    """Also if the longest query has more than half of the rows."""
+    sizes = np.random.default_rng(seed).integers(50, 123, 40).tolist()
+    shares = Shares(PairLayout(tuple(sizes)), 122)
+    first, last, start, stop = shares.chunks_C4.T
+    assert (stop - start).max() <= 122 and len(shares.shares) == MOST_SHARES
+    assert first[0] == 0 and last[-1] == sum(sizes) and (first[1:] == last[:-1]).all()
+    rows = [stop[share.last - 1] - start[share.first] for share in shares.shares]
+    assert max(rows) < 1.3 * np.mean(rows)
 
 
 @pytest.mark.parametrize("max_rows", [1, 2, 7, 20, 60, 151, 152, 1000])
