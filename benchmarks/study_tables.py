@@ -119,6 +119,12 @@ def zinc() -> Study:
     return Study(("ZINC",), cells, compared, min_seeds=5, record="zinc_short.json")
 
 
+def zinc_bonds() -> Study:
+    """Return the study of GPS on ZINC with and without encodings of pairs. The record is that of `zinc`."""
+    cells = ("GPS-bonds", "GPS-RRWP", "GPS-SPSE")
+    return Study(("ZINC",), cells, tuple((cell, cells[0]) for cell in cells[1:]), min_seeds=5, record="zinc_short.json")
+
+
 STUDIES = {
     "trees of peptides": Study(("Peptides-func",), TREES, TREE_COMPARISONS),
     "trees of molecules": Study(MOLECULENET, TREES, TREE_COMPARISONS, ranked=TREES),
@@ -134,6 +140,7 @@ STUDIES = {
     "cycles, longer": cycles(("CSA",), (1,), "cycles_longer.json"),
     "dense graphs": blocks(),
     "ZINC, short schedule": zinc(),
+    "ZINC, GPS without pairs": zinc_bonds(),
 }
 
 Scores = Mapping[tuple[str, str], Mapping[int, float]]
