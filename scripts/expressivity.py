@@ -166,9 +166,14 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def draw(record: dict[str, Any], path: Path) -> None:
-    """Draw the pairs distinguished by refinement against K. Open circles: not all pairs are counted up to K."""
+def draw(record: dict[str, Any], path: Path, line: tuple[str, float] | None = None) -> None:
+    """Draw the pairs distinguished by refinement against K. Open circles: not all pairs are counted up to K.
+
+    `line`: name and height of a dotted line, such as a bound that does not depend on K.
+    """
     from matplotlib.figure import Figure
+
+    from graphgps_spse.reports.figures import OTHER_COLOURS, PATHS_COLOUR, WALKS_COLOUR
 
     drawn = ("RWSE", "RRWP", "non-backtracking walks", "homomorphisms", "cycles through nodes")
     curves: dict[tuple, list[str]] = {}  # equal curves are drawn once, with all their names
@@ -180,13 +185,18 @@ def draw(record: dict[str, Any], path: Path) -> None:
             curves.setdefault(tuple(curve), []).append(name)
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots()
-    highest_first = sorted(curves.items(), key=lambda item: -item[0][-1][1])
-    for curve, names in highest_first:
+    highest_first, others = sorted(curves.items(), key=lambda item: -item[0][-1][1]), iter(OTHER_COLOURS)
+    for place, (curve, names) in enumerate(highest_first):
         lengths, separated, whole = zip(*curve)
-        (line,) = axes.plot(lengths, separated, linewidth=1.5, label=" and ".join(names))
-        fills = [line.get_color() if is_whole else "white" for is_whole in whole]
-        axes.scatter(lengths, separated, s=25, c=fills, edgecolors=line.get_color(), zorder=3)
-    axes.set(xlabel="K, the longest walk, path or cycle in edges", ylabel="pairs distinguished", xticks=range(2, 21, 2))
+        colour = {"SPSE": PATHS_COLOUR, "RRWP": WALKS_COLOUR}.get(names[0]) or next(others)
+        width = 1.5 + 0.8 * (len(highest_first) - place - 1)  # curves that coincide stay visible
+        axes.plot(lengths, separated, linewidth=width, color=colour, label=" and ".join(names))
+        fills = [colour if is_whole else "white" for is_whole in whole]
+        axes.scatter(lengths, separated, s=25, c=fills, edgecolors=colour, zorder=3)
+    if line is not None:
+        axes.axhline(line[1], color="black", linestyle=":", linewidth=1.2, label=line[0])
+    label = "K, the longest walk or path in edges (of cycles: K + 1 edges)"
+    axes.set(xlabel=label, ylabel="pairs distinguished", xticks=range(2, 21, 2))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -200,6 +210,12 @@ def read_categories(path: Path) -> list[str]:
             return [row["paper_category"] for row in csv.DictReader(file)]
     except (OSError, UnicodeDecodeError, csv.Error, KeyError) as err:
         raise DataError(f"{path} cannot be read as a CSV with a column paper_category: {err!r}") from err
+
+
+def _named_number(text: str) -> tuple[str, float]:
+    """Read NAME=NUMBER."""
+    name, _, number = text.rpartition("=")
+    return name, float(number)  # argparse reports a ValueError with the text
 
 
 def main() -> int:
@@ -219,6 +235,7 @@ def main() -> int:
         help="only compare each graph with a relabeling of itself, up to length K",
     )
     parser.add_argument("--out", type=Path, metavar="NAME", help="write NAME.json and NAME.png; with --table, NAME.png")
+    parser.add_argument("--line", type=_named_number, metavar="NAME=NUMBER", help="a dotted line in the figure")
     parser.add_argument("--table", type=Path, metavar="RECORD", help="print the table of an existing record")
     asked = parser.parse_args()
     if (asked.graphs is None) == (asked.table is None):
@@ -240,7 +257,7 @@ def main() -> int:
             except (OSError, ValueError, KeyError, TypeError) as err:
                 raise DataError(f"{asked.table} cannot be read as a record: {err!r}") from err
             if asked.out is not None:
-                draw(stored, asked.out.with_suffix(".png"))
+                draw(stored, asked.out.with_suffix(".png"), asked.line)
             return
         graphs, started = read_graphs(asked.graphs), time.perf_counter()
         if asked.relabel:
@@ -262,7 +279,7 @@ def main() -> int:
         if asked.out is not None:
             write_json(asked.out.with_suffix(".json"), record)
             if "rows" in record:
-                draw(record, asked.out.with_suffix(".png"))
+                draw(record, asked.out.with_suffix(".png"), asked.line)
 
     return run_command(work)
 
