@@ -174,8 +174,9 @@ def test_what_the_text_says_of_unfinished_studies():
         assert found == pytest.approx([0.021, high], abs=5e-4)
         assert list(first.values()) == [[1, 1]] * 6
     second = [values for values in final_p_values("transformers, second design", 50).values() if values[0] <= 0.05]
-    assert sorted(high for _, high in second)[:3] == pytest.approx([0.005, 0.0074, 0.0089], abs=1e-4)
-    assert sorted(second)[3:] == [pytest.approx(x, abs=5e-4) for x in ([0.043, 0.074], [0.048, 0.084])]
+    assert sorted(high for _, high in second) == pytest.approx([1.6e-6, 0.0049, 0.0073, 0.0087], rel=0.02)
+    others = [values[0] for values in final_p_values("transformers, second design", 50).values() if values[0] > 0.05]
+    assert sorted(others)[:3] == pytest.approx([0.057, 0.064, 0.142], abs=5e-4)
     assert max(high for _, high in final_p_values("cycles", 6).values()) < 0.0013
     highest = [high for _, high in final_p_values("ZINC, short schedule", 4).values()]
     assert highest == pytest.approx([2.47e-4, 6.84e-4], rel=0.01)
