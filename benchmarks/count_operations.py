@@ -10,8 +10,10 @@ CUDA devices; both on the same batch. The optimiser and gradient clipping add th
 
 From the same count follows a prediction for an H100, which was not measured: an operation takes as long as its launch,
 as moving its arguments and results through memory, or as its floating-point operations, whichever is longest. `bytes`
-and `flop` are sums over all operations; `flop` does not count what Triton kernels compute. The host must launch as
-fast as that, and nothing stays in caches.
+and `flop` are sums over all operations; `flop` does not count what Triton kernels compute. The host must launch as fast
+as that, and nothing stays in caches.
+
+`before_kernels` of an existing record, which counts the code before there were kernels, is kept.
 """
 
 import argparse
@@ -100,7 +102,8 @@ def main(words: list[str] | None = None) -> int:
                 records[f"{name}-zinc"][kind] = count(model, batch)
             print(name, kind, records[f"{name}-zinc"][kind], flush=True)
     about = environment() | {"torch": version("torch")}
-    record = {"environment": about, "batch_size": BATCH_SIZE, "models": records}
+    before = json.loads(arguments.out.read_text()).get("before_kernels", {}) if arguments.out.exists() else {}
+    record = {"environment": about, "batch_size": BATCH_SIZE, "models": records, "before_kernels": before}
     arguments.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0
 

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")] for line in (FOLDER / "README.md").read_text().splitlines()
-]
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+ROWS = [cells_of(line) for line in (FOLDER / "README.md").read_text().splitlines()]
 
 
 def records(name: str) -> dict[tuple, dict]:
@@ -65,3 +69,28 @@ def test_memory():
         for shown, key in ((predicted, "predicted"), (measured, "measured"), (gpu, "predicted_gpu")):
             assert shown == pytest.approx(record[key] / 2**20, rel=0, abs=0.51), name
         assert ratio == close(record["predicted"] / record["measured"])
+
+
+def test_operations_of_a_step_on_a_gpu():
+    record = json.loads((FOLDER / "results/gpu_operations.json").read_text())
+    before = record["before_kernels"]
+    page = (FOLDER.parent / "docs" / "gpu.md").read_text()
+    shown = {row[0]: row[1:] for row in ROWS if len(row) == 4 and f"{row[0]}-zinc" in before}
+    predicted = {row[0]: row[1:] for line in page.splitlines() if len(row := cells_of(line)) == 7}
+    for name, ways in record["models"].items():
+        (model, _), both = name.split("-"), [ways[kind]["forward_and_backward"] for kind in ("plain", "kernels")]
+        same = both[0] == both[1]  # no kernels
+        with_kernels, model = ways["kernels"], {"GNNPlus": "GNN+"}.get(model, model)
+        assert predicted[model] == [
+            f"{both[0]:,}",
+            "none" if same else f"{both[1]:,}",
+            f"{with_kernels['bytes'] / 1e9:.2f} GB",
+            f"{with_kernels['flop'] / 1e9:.1f} G",
+            f"{with_kernels['predicted_ms']:.1f} ms",
+            str(with_kernels["predicted_steps_per_second"]),
+        ], model
+        if not same:
+            assert shown.pop(model) == [f"{number:,}" for number in (before[name], *both)]
+            share = f"{100 * both[1] / before[name]:.0f} %"
+            assert f"{share} ({model})" in page
+    assert not shown and 100 * record["models"]["GRIT-zinc"]["kernels"]["forward_and_backward"] <= 60 * 1901
