@@ -7,6 +7,7 @@ compared in their place, and those of GPUs are interpreted and compiled.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,8 @@ class GpuReport:
 def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) -> Iterator[str]:
     """Check the configurations `files` on `device`; yield lines and fill the report."""
     report.environment |= describe_environment(device, torch.get_num_threads())
-    triton = "installed" if find_spec("triton") else "missing"
-    report.environment |= {"cuda": torch.version.cuda or "", "triton": triton}
+    triton = version("triton") if find_spec("triton") else "missing"
+    report.environment |= {"cuda": torch.version.cuda or "", "driver": _cuda_of_driver(device), "triton": triton}
     yield f"device: {report.environment['device']}, torch {torch.__version__}, Triton {triton}"
     if device.type == "cuda" and (reason := why_no_triton()):
         report.failures.append(f"there are no kernels to check: {reason}")
@@ -75,6 +76,14 @@ def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) ->
     yield from (f"wrong: {words}" for words in report.failures)
     if report.failures:
         yield "train.kernels=plain switches the kernels off; please report this table"
+
+
+def _cuda_of_driver(device: torch.device) -> str:
+    """Return the newest version of CUDA that the driver supports, e.g. "13.0"; empty without a GPU of NVIDIA."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return ""
+    number = getattr(torch._C, "_cuda_getDriverVersion")()  # noqa: B009  (absent in builds for the CPU)
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def interpret(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
     Rows have the configuration, and relative errors or the reason why the interpreter failed.
     """
     ran = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", INTERPRET, *map(str, _one_of_each(files))],
+        [sys.executable, "-W", "ignore", "-c", INTERPRET, *map(str, one_of_each(files))],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         stdout=subprocess.PIPE,
         text=True,
@@ -61,7 +61,7 @@ def interpret(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
         yield {"configuration": "the interpreter", "failure": f"ended with {ran.returncode}", "errors": {}}
 
 
-def _one_of_each(files: Sequence[Path]) -> list[Path]:
+def one_of_each(files: Sequence[Path]) -> list[Path]:
     """Return one file for each model, width and number of heads that has kernels."""
     found: dict[tuple[str, int, int], Path] = {}
     for file in files:
@@ -105,7 +105,7 @@ def compile_all(files: Sequence[Path]) -> Iterator[tuple[str, list[dict[str, Any
 
     Yield for each kind of layer its name, the resources of the kernels, and the kernels that spill registers.
     """
-    for file in _one_of_each(files):
+    for file in one_of_each(files):
         cfg = load_config(file)
         name, compile_kernels = COMPILE[cfg.model.type]
         dim, heads = dim_and_heads(cfg)

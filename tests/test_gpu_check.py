@@ -14,6 +14,8 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import DataError
 from graphgps_spse.gpu_check import check_configuration
+from graphgps_spse.gpu_kernels_on_cpu import dim_and_heads, one_of_each
+from graphgps_spse.ops.ahead_of_time import COMPILE
 from graphgps_spse.parts import build_parts
 from graphgps_spse.random_batches import random_batch, random_graphs_of
 
@@ -210,3 +212,21 @@ def test_a_step_that_does_not_repeat_its_bits_is_noticed():
 
 def _spec() -> DatasetSpec:
     return DatasetSpec("Named", "graph", "any", 1, 0, "mae", InputSpec("types", 3), InputSpec("none", 0))
+
+
+def test_all_shipped_sizes_of_layers_are_checked():
+    """One configuration for each; `check_gpu.py` without --cfg takes them."""
+    kernels = json.loads((ROOT / "benchmarks/results/gpu_kernels.json").read_text())["kernels"]
+    sizes = []
+    for file in one_of_each(load_script("check_gpu").shipped()):
+        cfg = load_config(file)
+        sizes.append((cfg.model.type, COMPILE[cfg.model.type][0], *dim_and_heads(cfg)))
+    assert len(set(sizes)) == len(sizes)
+    assert {size[1:] for size in sizes} == {(k["operation"], k["width"], k["heads"]) for k in kernels}
+
+
+def test_the_version_of_the_driver(monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: 12080, raising=False)
+    assert gpu_check._cuda_of_driver(torch.device("cuda:0")) == "12.8"
+    assert gpu_check._cuda_of_driver(torch.device("cpu")) == ""
