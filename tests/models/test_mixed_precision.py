@@ -1,4 +1,4 @@
-"""Automatic mixed precision: every model, in bfloat16 on the CPU, by the policy of docs/gpu.md."""
+"""Automatic mixed precision: every model, in bfloat16 and float16 on the CPU, by the policy of docs/gpu.md."""
 
 from collections import defaultdict
 
@@ -9,11 +9,11 @@ from test_every_model import CASES
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from graphgps_spse.training.evaluation import forward_batch
+from graphgps_spse.training.evaluation import AMP_DTYPES, forward_batch
 
 CPU = torch.device("cpu")
 NARROW = {"mm", "addmm", "bmm", "baddbmm"}
-"""Operations that mixed precision is for: some of them, at least, read bfloat16."""
+"""Operations that mixed precision is for: some of them, at least, read the narrow type."""
 WIDE = {
     "_softmax",
     "_log_softmax",
@@ -58,13 +58,14 @@ def step(case, amp):
     return loss.detach(), gradients, model, types.read
 
 
+@pytest.mark.parametrize("amp", ["bf16", "fp16"])
 @pytest.mark.parametrize("name", CASES)
-def test_bfloat16_follows_the_policy(name):
-    case = CASES[name]._replace(kernels="plain")
+def test_narrow_types_follow_the_policy(name, amp):
+    case, narrow = CASES[name]._replace(kernels="plain"), AMP_DTYPES[amp]
     exact, _, _, _ = step(case, "off")
-    loss, gradients, model, read = step(case, "bf16")
+    loss, gradients, model, read = step(case, amp)
     assert loss.dtype == torch.float32 and float((loss - exact).abs() / exact) < 0.05
     assert all(bool(g.isfinite().all()) and g.dtype == torch.float32 for g in gradients.values())
-    assert all(b.dtype != torch.bfloat16 and bool(b.isfinite().all()) for b in model.buffers())
-    assert any(torch.bfloat16 in read[name] for name in NARROW)
-    assert not {name for name in WIDE if torch.bfloat16 in read[name]}
+    assert all(b.dtype != narrow and bool(b.isfinite().all()) for b in model.buffers())
+    assert any(narrow in read[name] for name in NARROW)
+    assert not {name for name in WIDE if narrow in read[name]}
