@@ -94,3 +94,16 @@ def test_operations_of_a_step_on_a_gpu():
             share = f"{100 * both[1] / before[name]:.0f} %"
             assert f"{share} ({model})" in page
     assert not shown and 100 * record["models"]["GRIT-zinc"]["kernels"]["forward_and_backward"] <= 60 * 1901
+
+
+def test_registers_of_gpu_kernels():
+    kernels = json.loads((FOLDER / "results/gpu_kernels.json").read_text())["kernels"]
+    text = " ".join((FOLDER / "README.md").read_text().split())
+    grit, csa = (
+        max(k["registers"] for k in kernels if k["operation"] == operation)
+        for operation in ("grit_pairs", "chromatic_attention")
+    )
+    assert f"GRIT take at most {grit} registers of a thread, those of CSA {csa}." in text
+    assert (
+        not any(k["spilled_bytes"] for k in kernels) and f"None of the {len(kernels)} compiled kernels spills" in text
+    )
