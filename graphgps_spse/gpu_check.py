@@ -7,8 +7,6 @@ compared in their place, and those of GPUs are interpreted and compiled.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,14 @@ from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import short_message
 from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure, works
-from graphgps_spse.gpu_kernels_on_cpu import compile_all, interpret, take_step_without_values, why_no_triton
+from graphgps_spse.gpu_kernels_on_cpu import (
+    compile_all,
+    interpret,
+    take_step_without_values,
+    triton_version,
+    why_no_interpreter,
+    why_no_triton,
+)
 from graphgps_spse.human_readable import as_size
 from graphgps_spse.memory import is_shortage
 from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero
@@ -30,7 +35,7 @@ from graphgps_spse.seeding import seed_all
 from graphgps_spse.training_check import STEPS, compare_losses, error_with_dropout, resumes_with_equal_bits
 
 ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
-TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4}
+TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4, "pair": (23,) * 32}
 TIMED_STEPS, WARM_UP_STEPS = 20, 3
 ERRORS_BY_AMP = {"off": "errors", "bf16": "errors_bf16"}
 MAX_DROPOUT_ERROR, MAX_LOSS_ERROR = 1e-3, 1e-6
@@ -58,9 +63,12 @@ class GpuReport:
 def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) -> Iterator[str]:
     """Check the configurations `files` on `device`; yield lines and fill the report."""
     report.environment |= describe_environment(device, torch.get_num_threads())
-    triton = version("triton") if find_spec("triton") else "missing"
-    report.environment |= {"cuda": torch.version.cuda or "", "driver": _cuda_of_driver(device), "triton": triton}
-    yield f"device: {report.environment['device']}, torch {torch.__version__}, Triton {triton}"
+    versions = {"cuda": torch.version.cuda or "", "cuda_driver": cuda_driver(device), "triton": triton_version()}
+    report.environment |= versions
+    yield (
+        f"device: {report.environment['device']}, torch {torch.__version__}, Triton {versions['triton'] or 'missing'}"
+        + (f", a driver for CUDA {versions['cuda_driver']}" if versions["cuda_driver"] else "")
+    )
     if device.type == "cuda" and (reason := why_no_triton()):
         report.failures.append(f"there are no kernels to check: {reason}")
     for file in files:
@@ -78,12 +86,11 @@ def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) ->
         yield "train.kernels=plain switches the kernels off; please report this table"
 
 
-def _cuda_of_driver(device: torch.device) -> str:
-    """Return the newest version of CUDA that the driver supports, e.g. "13.0"; empty without a GPU of NVIDIA."""
-    if device.type != "cuda" or torch.version.cuda is None:
-        return ""
-    number = getattr(torch._C, "_cuda_getDriverVersion")()  # noqa: B009  (absent in builds for the CPU)
-    return f"{number // 1000}.{number % 1000 // 10}"
+def cuda_driver(device: torch.device) -> str:
+    """Return the version of CUDA that the driver of a GPU supports; an empty string without one, or if not known."""
+    read = getattr(torch._C, "_cuda_getDriverVersion", None)
+    number = read() if read is not None and device.type == "cuda" else 0
+    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
 
 
 def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
@@ -211,7 +218,10 @@ def _without_gpu(files: Sequence[Path], report: GpuReport) -> Iterator[str]:
             if wrong:
                 report.failures.append(f"{file.parent.name}/{file.name}: {wrong}")
         yield f"a training step without values, with the kernels for GPUs: {len(files)} configurations"
-        for row in interpret(files):
+        no_interpreter = why_no_interpreter()
+        if no_interpreter:
+            yield f"kernels for GPUs are not interpreted: {no_interpreter}"
+        for row in () if no_interpreter else interpret(files):
             report.interpreted.append(row)
             words = describe_errors(row["errors"]) if row["errors"] else row["failure"]
             if not row["errors"] or not are_right(row["errors"], "off"):

@@ -6,9 +6,11 @@ Triton's interpreter runs the kernels on the CPU, in a separate process, because
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -62,13 +64,17 @@ def interpret(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def one_of_each(files: Sequence[Path]) -> list[Path]:
-    """Return one file for each model, width and number of heads that has kernels."""
-    found: dict[tuple[str, int, int], Path] = {}
+    """Return one file for each operation, width and number of heads that has kernels: the one that takes the least."""
+    found: dict[tuple[str, int, int], tuple[tuple[int, bool, bool], Path]] = {}
     for file in files:
         cfg = load_config(file)
         if cfg.model.type in COMPILE:
-            found.setdefault((cfg.model.type, *dim_and_heads(cfg)), file)
-    return list(found.values())
+            shape = (COMPILE[cfg.model.type][0], *dim_and_heads(cfg))
+            layers = cfg.graphormer.num_layers if cfg.model.type == "Graphormer" else cfg.gt.layers
+            cost = (layers, cfg.posenc_SPSE.enable, cfg.posenc_RRWP.enable)  # all others encode nodes only
+            if shape not in found or cost < found[shape][0]:
+                found[shape] = cost, file
+    return [file for _, file in found.values()]
 
 
 def dim_and_heads(cfg: Config) -> tuple[int, int]:
@@ -120,3 +126,27 @@ def why_no_triton() -> str:
     if find_spec("triton") is None:
         return "Triton is not installed (pip install triton)"
     return "TRITON_INTERPRET is set" if os.environ.get("TRITON_INTERPRET") == "1" else ""
+
+
+def why_no_interpreter() -> str:
+    """Return why Triton's interpreter fails on every kernel here, or an empty string.
+
+    Before Triton 3.7, it makes numbers of arrays with a dimension, which NumPy refuses from 2.4 on.
+    """
+    triton, numpy = triton_version(), version("numpy")
+    if not triton or _first_two(triton) >= (3, 7) or _first_two(numpy) < (2, 4):
+        return ""
+    return f"the interpreter of Triton {triton} cannot run with NumPy {numpy} (pip install 'numpy<2.4')"
+
+
+def triton_version() -> str:
+    """Return the version of Triton, whatever its package is called, or an empty string without Triton."""
+    if find_spec("triton") is None:
+        return ""
+    import triton
+
+    return triton.__version__
+
+
+def _first_two(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", release)[:2])

@@ -16,33 +16,19 @@ from graphgps_spse.command import run_command
 from graphgps_spse.training.signals import stop_at_once
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-MODELS = ("GRIT", "CSA", "GPS", "PPGT", "Graphormer")
-"""Folders of the configurations whose layers have kernels."""
-
-
-def shipped() -> list[Path]:
-    """Return the configurations whose layers have kernels, those of ZINC and those without path counts first."""
-    files = [file for model in MODELS for file in (CONFIGS / model).glob("*.yaml")]
-    return sorted(files, key=lambda file: (not file.name.startswith("zinc"), "SPSE" in file.name, file))
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line, or `words` in its place."""
     parser = argparse.ArgumentParser(
-        description="For one shipped configuration of each size of a layer, on random graphs: predictions and "
-        "gradients of the kernels against PyTorch alone, gradients with dropout, a short training against the CPU, "
-        "whether a step and a resumed training repeat their bits, and on a GPU steps per second and memory with and "
-        "without kernels. Without a GPU the kernels of the CPU are checked, and those of GPUs are interpreted and "
-        "compiled.",
+        description="For one shipped configuration of each operation, width and number of heads that has kernels, on "
+        "random graphs: predictions and gradients of the kernels against PyTorch alone, gradients with dropout, a "
+        "short training against the CPU, whether a step and a resumed training repeat their bits, and on a GPU steps "
+        "per second and memory with and without kernels. Without a GPU the kernels of the CPU are checked, and those "
+        "of GPUs are interpreted and compiled.",
         epilog="exit codes: 0 all checks pass, 1 a check fails, 2 bad input, 75 stopped by a signal",
     )
-    parser.add_argument(
-        "--cfg",
-        nargs="*",
-        type=Path,
-        metavar="FILE",
-        help="configurations; default: one for each kind, width and number of heads of all that are shipped",
-    )
+    parser.add_argument("--cfg", nargs="*", type=Path, metavar="FILE", help="configurations; default: those above")
     parser.add_argument("--accelerator", default="auto", help="cpu, cuda or cuda:N; auto: a GPU if there is one")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table as JSON, to attach to a report")
     arguments = parser.parse_args(words)
@@ -61,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
         from graphgps_spse.gpu_check import GpuReport, check_gpu
         from graphgps_spse.gpu_kernels_on_cpu import one_of_each
 
-        files = arguments.cfg or one_of_each(shipped())
+        files = arguments.cfg or one_of_each(sorted(CONFIGS.glob("[A-Z]*/*.yaml")))
         report = GpuReport({})
         try:
             with stop_at_once():

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "models"))
 
 from model_graphs import SIZES, random_graphs
 from test_every_model import CASES
+from triton_interpreter import need_interpreter
 
 from graphgps_spse import first_batch
 from graphgps_spse.errors import ConfigError, DataError
@@ -58,7 +59,7 @@ def test_kernels_agree_and_nothing_is_changed(name):
 @pytest.mark.parametrize("name", ["GRIT-RWSE", "CSA-walks", "GPS-GINE", "PPGT-walks", "Graphormer-SPSE"])
 def test_kernels_of_gpus_agree(name):
     """Triton's interpreter runs them on the CPU."""
-    pytest.importorskip("triton", reason="the kernels need Triton")
+    need_interpreter()
     with kernels_for("cuda"):
         errors = compare(model_of(name), random_graphs((2, 3)).batch(range(2)), F.mse_loss, CPU, amp="off")
     assert all(error["kernels"] < 1e-9 for error in errors.values())

@@ -14,8 +14,6 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import DataError
 from graphgps_spse.gpu_check import check_configuration
-from graphgps_spse.gpu_kernels_on_cpu import dim_and_heads, one_of_each
-from graphgps_spse.ops.ahead_of_time import COMPILE
 from graphgps_spse.parts import build_parts
 from graphgps_spse.random_batches import random_batch, random_graphs_of
 
@@ -98,12 +96,42 @@ def test_too_little_shared_memory_for_float64_is_no_finding(monkeypatch):
 )
 def test_what_the_interpreter_finds_wrong(row, wrong, monkeypatch):
     monkeypatch.setattr(gpu_check, "why_no_triton", lambda: "")
+    monkeypatch.setattr(gpu_check, "why_no_interpreter", lambda: "")
     monkeypatch.setattr(gpu_check, "take_step_without_values", lambda cfg: "")
     monkeypatch.setattr(gpu_check, "interpret", lambda files: [{"configuration": "GRIT"} | row])
     monkeypatch.setattr(gpu_check, "compile_all", lambda files: [])
     report = gpu_check.GpuReport({})
     assert "left to a GPU" in list(gpu_check._without_gpu([], report))[-1]
     assert len(report.failures) == wrong and len(report.interpreted) == 1
+
+
+def test_an_interpreter_that_cannot_run_is_no_failure_of_the_kernels(monkeypatch):
+    monkeypatch.setattr(gpu_check, "why_no_triton", lambda: "")
+    monkeypatch.setattr(gpu_check, "why_no_interpreter", lambda: "another NumPy")
+    monkeypatch.setattr(gpu_check, "interpret", None)
+    monkeypatch.setattr(gpu_check, "compile_all", lambda files: [("GRIT", [{"registers": 9}], [])])
+    report = gpu_check.GpuReport({})
+    lines = list(gpu_check._without_gpu([], report))
+    assert "kernels for GPUs are not interpreted: another NumPy" in lines and any("1 kernels" in x for x in lines)
+    assert report.failures == report.interpreted == []
+
+
+def test_versions_are_recorded(monkeypatch):
+    monkeypatch.setattr(gpu_check, "triton_version", lambda: "3.7.1")
+    monkeypatch.setattr(gpu_check, "_without_gpu", lambda files, report: [])
+    report = gpu_check.GpuReport({})
+    (line,) = gpu_check.check_gpu([], torch.device("cpu"), report)
+    assert line.endswith(", Triton 3.7.1")
+    assert report.environment["triton"] == "3.7.1" and report.environment["cuda_driver"] == ""
+    monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: 12080, raising=False)
+    assert gpu_check.cuda_driver(torch.device("cuda")) == "12.8" and not gpu_check.cuda_driver(torch.device("cpu"))
+
+
+def test_targets_of_pairs_are_timed(monkeypatch):
+    """As those of PCQM-Contact; only a GPU is timed, so a level without sizes would be noticed there."""
+    parts = build_parts(load_config(ROOT / "configs/GPS/pcqm-contact-RRWP.yaml"))
+    batch = random_batch(parts, gpu_check.TIMED_SIZES[parts.dataset.spec.level], torch.device("meta"))
+    assert len(batch.y) == 32 * 23**2
 
 
 def test_kernels_that_cannot_run_are_a_finding(monkeypatch):
@@ -212,21 +240,3 @@ def test_a_step_that_does_not_repeat_its_bits_is_noticed():
 
 def _spec() -> DatasetSpec:
     return DatasetSpec("Named", "graph", "any", 1, 0, "mae", InputSpec("types", 3), InputSpec("none", 0))
-
-
-def test_all_shipped_sizes_of_layers_are_checked():
-    """One configuration for each; `check_gpu.py` without --cfg takes them."""
-    kernels = json.loads((ROOT / "benchmarks/results/gpu_kernels.json").read_text())["kernels"]
-    sizes = []
-    for file in one_of_each(load_script("check_gpu").shipped()):
-        cfg = load_config(file)
-        sizes.append((cfg.model.type, COMPILE[cfg.model.type][0], *dim_and_heads(cfg)))
-    assert len(set(sizes)) == len(sizes)
-    assert {size[1:] for size in sizes} == {(k["operation"], k["width"], k["heads"]) for k in kernels}
-
-
-def test_the_version_of_the_driver(monkeypatch):
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: 12080, raising=False)
-    assert gpu_check._cuda_of_driver(torch.device("cuda:0")) == "12.8"
-    assert gpu_check._cuda_of_driver(torch.device("cpu")) == ""

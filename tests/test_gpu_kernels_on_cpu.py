@@ -1,15 +1,26 @@
 """What a machine without a GPU checks of the kernels for GPUs."""
 
+import json
 from pathlib import Path
 
 import pytest
+from triton_interpreter import need_interpreter
 
 from graphgps_spse import gpu_kernels_on_cpu
 from graphgps_spse.config import load_config
-from graphgps_spse.gpu_kernels_on_cpu import dim_and_heads, interpret, take_step_without_values
+from graphgps_spse.gpu_kernels_on_cpu import (
+    dim_and_heads,
+    interpret,
+    one_of_each,
+    take_step_without_values,
+    triton_version,
+    why_no_interpreter,
+)
 from graphgps_spse.models.grit.attention import GritAttention
+from graphgps_spse.ops.ahead_of_time import COMPILE
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+ROOT = Path(__file__).parents[1]
+CONFIGS = ROOT / "configs"
 SMALL = ["gt.layers=1", "gt.dim_hidden=12", "gnn.dim_inner=12", "gt.n_heads=3"]
 
 
@@ -27,7 +38,7 @@ def test_a_step_without_values(monkeypatch):
 
 
 def test_kernels_are_interpreted_in_a_separate_process(tmp_path):
-    pytest.importorskip("triton", reason="the kernels need Triton")
+    need_interpreter()
     small = "gt: {dim_hidden: 12, n_heads: 3}\ngnn: {dim_inner: 12}\n"
     files = [tmp_path / "GRIT" / name for name in ("small.yaml", "same.yaml")]
     files[0].parent.mkdir()
@@ -50,3 +61,32 @@ def test_a_dead_interpreter_is_a_finding(monkeypatch):
 )
 def test_width_and_heads(file, shape):
     assert dim_and_heads(load_config(CONFIGS / file)) == shape
+
+
+def test_each_shape_of_the_shipped_configurations_is_checked_once():
+    chosen = one_of_each(sorted(CONFIGS.glob("[A-Z]*/*.yaml")))
+    shapes = [(COMPILE[cfg.model.type][0], *dim_and_heads(cfg)) for cfg in map(load_config, chosen)]
+    compiled = json.loads((ROOT / "benchmarks/results/gpu_kernels.json").read_text())["kernels"]
+    assert len(set(shapes)) == len(shapes)
+    assert set(shapes) == {(row["operation"], row["width"], row["heads"]) for row in compiled}
+
+
+def test_the_configuration_of_a_shape_takes_the_least():
+    files = [CONFIGS / "GRIT" / f"{name}.yaml" for name in ("zinc-RWSE", "mutag-SPSE", "mutag-RRWP")]
+    assert one_of_each(files) == files[2:]  # 10, 4 and 4 layers
+
+
+@pytest.mark.parametrize(
+    "triton, numpy, runs",
+    [("3.6.0", "2.4.0", False), ("3.4.0", "2.10.1", False), ("3.6.0", "2.3.5", True), ("3.7.0", "2.4.6", True)],
+)
+def test_the_interpreter_of_an_older_triton_cannot_run_with_a_newer_numpy(triton, numpy, runs, monkeypatch):
+    monkeypatch.setattr(gpu_kernels_on_cpu, "triton_version", lambda: triton)
+    monkeypatch.setattr(gpu_kernels_on_cpu, "version", lambda name: numpy)
+    reason = f"the interpreter of Triton {triton} cannot run with NumPy {numpy} (pip install 'numpy<2.4')"
+    assert why_no_interpreter() == ("" if runs else reason)
+
+
+def test_without_triton_it_has_no_version(monkeypatch):
+    monkeypatch.setattr(gpu_kernels_on_cpu, "find_spec", lambda name: None)
+    assert triton_version() == why_no_interpreter() == ""

@@ -6,6 +6,7 @@ import pytest
 import torch
 from model_graphs import ENCODINGS, SPEC, random_graphs
 from small_configs import csa_config, gnn_config, gps_config, grit_config, ppgt_config
+from triton_interpreter import need_interpreter
 
 from graphgps_spse.models.build import build_model, prepare_kernels
 from graphgps_spse.ops import dispatch
@@ -61,7 +62,7 @@ def count_graphs(name: str, layers: int, *, dynamic: bool) -> int:
 def test_the_number_of_graphs_does_not_grow_with_the_layers(name, device, dynamic, monkeypatch):
     """With kernels of GPUs, which Triton's interpreter runs, and with PyTorch alone."""
     if device == "cuda":
-        pytest.importorskip("triton", reason="the kernels need Triton")
+        need_interpreter()
         monkeypatch.setattr(dispatch, "_device_of", lambda like: "cuda")
     few, many = (count_graphs(name, layers, dynamic=dynamic) for layers in (2, 4))
     assert 1 <= few == many <= 3

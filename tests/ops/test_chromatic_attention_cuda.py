@@ -8,12 +8,13 @@ import torch
 from philox import use_philox_masks
 from test_chromatic_attention import CASES, attention_input
 from torch import Tensor
+from triton_interpreter import need_interpreter
 
 from graphgps_spse.ops import triton_launch
 from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
-pytest.importorskip("triton", reason="the kernels need Triton")
+need_interpreter()
 
 from graphgps_spse.ops.chromatic_attention import cuda  # noqa: E402
 

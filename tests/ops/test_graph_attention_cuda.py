@@ -10,6 +10,7 @@ import pytest
 import torch
 from philox import philox_mask
 from torch import Tensor
+from triton_interpreter import need_interpreter
 
 from graphgps_spse.ops.biased_attention import BiasedAttentionInput, biased_attention
 from graphgps_spse.ops.biased_attention import reference as biased_reference
@@ -17,9 +18,9 @@ from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, graph_attention
 from graphgps_spse.ops.graph_attention import reference as plain_reference
 
-triton = pytest.importorskip("triton", reason="the kernels need Triton")
-tl = triton.language
+need_interpreter()
 
+from triton import language as tl  # noqa: E402
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle  # noqa: E402
 
 from graphgps_spse.ops.biased_attention import cuda as biased_cuda  # noqa: E402

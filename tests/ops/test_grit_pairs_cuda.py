@@ -12,12 +12,13 @@ import torch.nn.functional as F
 from philox import use_philox_masks
 from test_grit_pairs import CASES, pair_input
 from torch import Tensor
+from triton_interpreter import need_interpreter
 
 from graphgps_spse.ops import triton_launch
 from graphgps_spse.ops.grit_pairs import GritInput, GritOutput, PairStream, PairWeights, grit_pairs, reference
 from graphgps_spse.ops.pair_layout import PairLayout
 
-pytest.importorskip("triton", reason="the kernels need Triton")
+need_interpreter()
 
 from graphgps_spse.ops.grit_pairs import cuda  # noqa: E402
 
