@@ -23,6 +23,7 @@ from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.seeding import derive_seed
 
 WAIT_HOURS = 12  # at most: the others wait while the first prepares data
+NCCL_MINUTES = 30  # at most: operations of NCCL follow an exchange of plain values, so none waits for preparation
 MEET_MINUTES = 30.0  # at most, until all have started: one that died before is not waited for as long
 
 Moments = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]
@@ -91,7 +92,9 @@ class Processes(OneProcess):
 
     def __init__(self, *, rank: int, count: int, local_rank: int, local_count: int) -> None:
         self.rank, self.count, self.local_rank, self.local_count = rank, count, local_rank, local_count
-        backend, wait = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timedelta(hours=WAIT_HOURS)
+        wait = timedelta(hours=WAIT_HOURS)
+        self.patient_group: dist.ProcessGroup | None = None
+        """Exchanges plain values through the CPU, where processes may wait for hours; None is the default group."""
         try:
             store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(minutes=MEET_MINUTES)))
         except dist.DistError as err:
@@ -101,7 +104,12 @@ class Processes(OneProcess):
                 "for the cause in the output of each process"
             ) from err
         store.set_timeout(wait)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=wait)
+        place: dict[str, Any] = {"store": store, "rank": rank, "world_size": count}
+        if torch.cuda.is_available():
+            dist.init_process_group("cpu:gloo,cuda:nccl", **place, timeout=timedelta(minutes=NCCL_MINUTES))
+            self.patient_group = dist.new_group(backend="gloo", timeout=wait)
+        else:
+            dist.init_process_group("gloo", **place, timeout=wait)
 
     def gather_rows(self, tensors: Sequence[Tensor] | None, device: torch.device) -> list[Tensor]:
         """Pad to the longest, gather, and cut again."""
@@ -124,13 +132,13 @@ class Processes(OneProcess):
     def gather(self, value: Any) -> list[Any]:
         """Gather objects through the CPU."""
         values: list[Any] = [None] * self.count
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.patient_group)
         return values
 
     def broadcast(self, value: Any) -> Any:
         """Broadcast an object through the CPU."""
         values = [value]
-        dist.broadcast_object_list(values, src=0)
+        dist.broadcast_object_list(values, src=0, group=self.patient_group)
         return values[0]
 
     def wrap(self, model: Any) -> Any:
@@ -173,10 +181,10 @@ class Processes(OneProcess):
     def main_process_first(self) -> Iterator[None]:
         """Make the other processes wait at a barrier before the block, and the main process after it."""
         if not self.is_first:
-            dist.barrier()
+            dist.barrier(group=self.patient_group)
         yield
         if self.is_first:
-            dist.barrier()
+            dist.barrier(group=self.patient_group)
 
     @contextmanager
     def noticing_losses(self) -> Iterator[None]:

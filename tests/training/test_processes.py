@@ -4,8 +4,10 @@ import json
 import signal
 import socket
 import time
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -123,6 +125,25 @@ def test_no_edges_in_any_share_leave_statistics_and_gradients_finite(num_rows, m
     norm(torch.full((num_rows, 2), 5.0)).sum().backward()
     assert norm.running_mean.tolist() == [0, 0] and norm.running_var.tolist() == [1, 1]
     assert norm.weight.grad.tolist() == [0, 0] and norm.bias.grad.tolist() == [num_rows] * 2
+
+
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_only_plain_values_are_waited_for_for_hours(has_gpu, monkeypatch):
+    """A process that is lost within an operation of NCCL is noticed by its time limit alone."""
+    dist, asked = mock.MagicMock(), {"store": mock.ANY, "rank": 1, "world_size": 2}
+    dist.rendezvous.return_value = iter([(mock.Mock(), 1, 2)])
+    monkeypatch.setattr(processes_module, "dist", dist)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    processes = Processes(rank=1, count=2, local_rank=1, local_count=2)
+    backend, limit = ("cpu:gloo,cuda:nccl", timedelta(minutes=30)) if has_gpu else ("gloo", timedelta(hours=12))
+    dist.init_process_group.assert_called_once_with(backend, **asked, timeout=limit)
+    assert dist.new_group.mock_calls == [mock.call(backend="gloo", timeout=timedelta(hours=12))] * has_gpu
+    with processes.main_process_first():
+        processes.gather(None)
+        processes.broadcast(None)
+    calls = [dist.barrier, dist.all_gather_object, dist.broadcast_object_list]
+    group = dist.new_group.return_value if has_gpu else None
+    assert [call.call_args.kwargs["group"] for call in calls] == [group] * 3
 
 
 def test_two_processes_equal_one(tmp_path, start):
