@@ -127,7 +127,7 @@ def check_memory_needs(
 
 
 def check_before_loading(cfg: Config, parts: Parts, device: torch.device, num_processes: int = 1) -> None:
-    """Raise ConfigError for what this run cannot do: loader processes, graphs, mixed precision, batches of pairs."""
+    """Raise ConfigError for too many loader processes, too large graphs, and options that this device or run lacks."""
     if cfg.dataset.format == "folder":
         _warn_of_other_directions(parts)
     nodes = getattr(parts.dataset, "mean_nodes", None)

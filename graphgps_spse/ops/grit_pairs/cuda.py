@@ -134,16 +134,16 @@ def _update(
     (num_pairs, dim), padded = mapped.shape, power_of_two(mapped.shape[1])
     rows, acc = rows_for(padded, UPDATE_VALUES), accumulator(mapped.dtype)
     num_blocks = -(-num_pairs // rows)
-    out, statistics = torch.empty_like(mapped), mapped.new_zeros(2, dim, dtype=acc)
+    out = torch.empty_like(mapped)
     parts = mapped.new_empty(num_blocks if with_statistics else 0, 2, dim, dtype=acc)
     if num_pairs:
         triton_kernels.update[(num_blocks,)](
             mapped, u, scale, shift, out, parts, num_pairs, D=dim, DP=padded, ROWS=rows,
-            HAS_STATISTICS=with_statistics, ACC=triton_type(statistics), num_warps=UPDATE_WARPS,
+            HAS_STATISTICS=with_statistics, ACC=triton_type(parts), num_warps=UPDATE_WARPS,
         )  # fmt: skip
     if num_pairs and with_statistics:
-        statistics = merge_blocks(parts, num_pairs, rows)
-    return out, statistics
+        return out, merge_blocks(parts, num_pairs, rows)
+    return out, parts.new_zeros(2, dim)
 
 
 def merge_blocks(parts: Tensor, num_pairs: int, num_rows: int, at_once: int = MERGED_AT_ONCE) -> Tensor:
