@@ -3,8 +3,6 @@
 Triton is optional. Nothing here imports it; modules of kernels do, and those are imported at the first launch.
 """
 
-from collections.abc import Callable
-from functools import wraps
 from importlib.util import find_spec
 from subprocess import SubprocessError
 from typing import Any, NamedTuple
@@ -80,17 +78,6 @@ def launch_errors() -> tuple[type[Exception], ...]:
     from triton.errors import TritonError
 
     return (RuntimeError, TritonError, SubprocessError, AssertionError, OSError, ImportError)
-
-
-def on_its_device(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Let an operation launch its kernels on the device of its first tensor: Triton takes the current device."""
-
-    @wraps(operation)
-    def launch(first: Tensor, *others: Any, **named: Any) -> Any:
-        with torch.cuda.device_of(first):
-            return operation(first, *others, **named)
-
-    return launch
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

@@ -93,8 +93,9 @@ class Trainer(TrainingState):
         processes.synchronise_norms(model)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.num_parameters = sum(p.numel() for p in model.parameters())
-        self.forward = torch.compile(model, dynamic=True) if options.compile else model
-        self.forward_in_training = processes.wrap(self.forward)
+        if options.compile:
+            compile_layers(model)
+        self.forward_in_training = processes.wrap(model)
         self.stop, self._channels = StopSignals(), ConstantChannelGuard(model)
         self._group: list[tuple[Tensor, Tensor | int]] = []  # batches since the last optimiser step: see _backward
         self._reported = 0
@@ -216,7 +217,7 @@ class Trainer(TrainingState):
         batches = self.loaders[split].epoch(0)
         after = self._stop_if_asked
         values = evaluate(
-            self.predictor, self.forward, batches, split=split, epoch=self.epoch, after_batch=after,
+            self.predictor, self.model, batches, split=split, epoch=self.epoch, after_batch=after,
             channels=self._channels,
         )  # fmt: skip
         return values | {"params": self.num_parameters}
@@ -260,3 +261,15 @@ class Trainer(TrainingState):
         """
         saved = not self._group and self.processes.count == 1 and self.save()
         return interruption(self.stop.received, self.place, saved=saved, lost=err)
+
+
+def compile_layers(model: nn.Module) -> None:
+    """Let torch.compile compile the layers of a model, or all of a model without `layers`, when they are called.
+
+    Layers share what was compiled, so a model with many takes no longer to compile than one with a few.
+    """
+    layers = getattr(model, "layers", None)
+    for module in layers if isinstance(layers, nn.ModuleList) else [model]:
+        module.compile(dynamic=True)
+        for part in module.modules():
+            part.is_compiled = True  # type: ignore[assignment]

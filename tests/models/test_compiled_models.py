@@ -1,16 +1,21 @@
-"""torch.compile makes one graph of all layers of a model: the number of its graphs does not grow with the layers."""
+"""Compiled models: layers share what torch.compile makes of the first, so its work does not grow with the layers."""
 
-from functools import cached_property
+from copy import deepcopy
+from functools import cached_property, partial
 
 import pytest
 import torch
 from model_graphs import ENCODINGS, SPEC, random_graphs
 from small_configs import csa_config, gnn_config, gps_config, grit_config, ppgt_config
+from torch import nn
 from triton_interpreter import need_interpreter
 
 from graphgps_spse.models.build import build_model, prepare_kernels
 from graphgps_spse.ops import dispatch
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.training.trainer import compile_layers
+
+COMPILE, MAX_GRAPHS = torch.compile, 4
 
 CASES = {
     "GRIT": (grit_config, ["RRWP"]),
@@ -22,22 +27,21 @@ CASES = {
 }
 
 
-def compiled(name: str, layers: int, *, dynamic: bool):
-    """Return a model with dropout, the same model compiled, and a list that grows with each graph that runs."""
+def compiled(name: str, layers: int, monkeypatch) -> tuple[nn.Module, nn.Module, list]:
+    """Return a model with dropout, the same model compiled, and a list that grows with each graph that is compiled."""
     config, names = CASES[name]
     model = build_model(config(layers=layers), SPEC, [ENCODINGS[n] for n in names], 1).double()
     prepare_kernels(model)
-    ran = []
+    fast, made = deepcopy(model), []
 
     def backend(graph, examples):
-        def run(*args):
-            ran.append(graph)
-            return graph(*args)
-
-        return run
+        made.append(graph)
+        return graph
 
     torch._dynamo.reset()
-    return model, torch.compile(model, backend=backend, dynamic=dynamic), ran
+    monkeypatch.setattr(torch, "compile", partial(COMPILE, backend=backend))
+    compile_layers(fast)
+    return model, fast, made
 
 
 def batch_of(sizes: tuple[int, ...]):
@@ -45,33 +49,39 @@ def batch_of(sizes: tuple[int, ...]):
     return random_graphs(sizes).batch(range(len(sizes)))
 
 
-def count_graphs(name: str, layers: int, *, dynamic: bool) -> int:
-    """Return the number of graphs of a forward pass in training."""
-    _, model, ran = compiled(name, layers, dynamic=dynamic)
+def count_graphs(name: str, layers: int, monkeypatch) -> int:
+    """Return the number of graphs that a forward pass in training compiles."""
+    _, model, made = compiled(name, layers, monkeypatch)
     model.train()(batch_of((5, 6)))
-    return len(ran)
+    return len(made)
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "dynamic"),
+    ("name", "device"),
     [
-        ("GPS", "cuda", False),
-        *(pytest.param(name, device, True, marks=pytest.mark.long) for name in CASES for device in ("cuda", "cpu")),
+        ("GPS", "cuda"),
+        *(pytest.param(name, device, marks=pytest.mark.long) for name in CASES for device in ("cuda", "cpu")),
     ],
 )
-def test_the_number_of_graphs_does_not_grow_with_the_layers(name, device, dynamic, monkeypatch):
+def test_the_number_of_graphs_does_not_grow_with_the_layers(name, device, monkeypatch):
     """With kernels of GPUs, which Triton's interpreter runs, and with PyTorch alone."""
     if device == "cuda":
         need_interpreter()
         monkeypatch.setattr(dispatch, "_device_of", lambda like: "cuda")
-    few, many = (count_graphs(name, layers, dynamic=dynamic) for layers in (2, 4))
-    assert 1 <= few == many <= 3
-    if dynamic:
-        model, fast, ran = compiled(name, 2, dynamic=True)
-        model.eval()
-        for sizes in ((5, 6), (4, 9, 2)):
-            torch.testing.assert_close(fast(batch_of(sizes)), model(batch_of(sizes)), rtol=1e-10, atol=1e-12)
-        assert ran
+    few, many = (count_graphs(name, layers, monkeypatch) for layers in (4, 6))  # GRIT's first and last are special
+    assert 1 <= few == many <= MAX_GRAPHS
+    model, fast, made = compiled(name, 4, monkeypatch)
+    for training in (True, False, True, False):
+        for sizes in ((5, 6), (4, 9, 2), (3, 3, 8)):
+            results = []
+            for each in (model, fast):
+                torch.manual_seed(0)
+                results.append(each.train(training)(batch_of(sizes)))
+                results[-1].sum().backward()
+            if not training:
+                torch.testing.assert_close(*results, rtol=1e-10, atol=1e-12)
+        made, known = made[:], len(made)
+    assert many <= known <= 3 * MAX_GRAPHS
 
 
 @pytest.mark.parametrize(("name", "reads_pairs"), [("GCN", False), ("GRIT", True)])
@@ -81,6 +91,6 @@ def test_message_passing_makes_no_rows_of_pairs(name, reads_pairs, monkeypatch):
     watched = cached_property(lambda layout: made.append(layout) or right(layout))
     watched.__set_name__(PairLayout, "_query_P")
     monkeypatch.setattr(PairLayout, "_query_P", watched)
-    _, model, ran = compiled(name, 1, dynamic=False)
+    _, model, graphs = compiled(name, 1, monkeypatch)
     model.train()(batch_of((5, 6)))
-    assert ran and bool(made) == reads_pairs
+    assert graphs and bool(made) == reads_pairs

@@ -178,9 +178,9 @@ def test_the_operator_follows_the_rules_of_pytorch(monkeypatch):
     seed, tiles = draw_dropout_seed(1, torch.device("cpu")), given.blocks.layout.key_tiles(2).tiles_T6
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     arguments = (*leaves(given), seed, tiles, 1, 0.5)
-    torch.library.opcheck(cuda._attend, arguments, test_utils=checks)
+    torch.library.opcheck(cuda._attend.custom, arguments, test_utils=checks)
     assert torch.autograd.gradcheck(lambda *args: cuda._attend(*args)[0], arguments, fast_mode=True)
-    torch.library.opcheck(cuda._attend, (arguments[0], None, None, None, tiles, 1, 0.0), test_utils=checks)
+    torch.library.opcheck(cuda._attend.custom, (arguments[0], None, None, None, tiles, 1, 0.0), test_utils=checks)
 
 
 def test_compiled_attention_has_one_graph():

@@ -174,7 +174,7 @@ def test_operators_follow_the_rules_of_pytorch(name, monkeypatch):
     monkeypatch.setattr(triton_launch, "BACKWARD_VALUES", 16)  # tiles of two keys
     operator, arguments = getattr(cuda, f"_{name}"), operator_arguments()[name]
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(operator, arguments, test_utils=checks)
+    torch.library.opcheck(operator.custom, arguments, test_utils=checks)
     differentiable = lambda *args: operator(*args)[: 3 if name == "attend" else 2]  # noqa: E731
     assert torch.autograd.gradcheck(differentiable, arguments, fast_mode=True)
 

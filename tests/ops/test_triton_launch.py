@@ -1,18 +1,14 @@
 """What Triton kernels need, and the sizes of their tiles."""
 
 import importlib.util
-from contextlib import contextmanager
 from subprocess import CalledProcessError
 
 import pytest
 import torch
-from torch.library import CustomOpDef
 
 from graphgps_spse.ops import triton_launch
-from graphgps_spse.ops.chromatic_attention import cuda as chromatic
 from graphgps_spse.ops.graph_attention import cuda as attention
-from graphgps_spse.ops.grit_pairs import cuda as grit
-from graphgps_spse.ops.triton_launch import HeadColumns, accumulator, on_its_device, power_of_two, rows_for
+from graphgps_spse.ops.triton_launch import HeadColumns, accumulator, power_of_two, rows_for
 
 
 def test_columns_are_padded_to_powers_of_two():
@@ -46,25 +42,6 @@ def test_reasons_why_kernels_cannot_work(monkeypatch):
     assert triton_launch.unsupported(torch.zeros(1, dtype=torch.int64)) == "there is no kernel for torch.int64"
     monkeypatch.setattr(triton_launch, "find_spec", lambda name: importlib.util.find_spec("a_package_that_is_missing"))
     assert "Triton is not installed" in triton_launch.unsupported(torch.zeros(1))
-
-
-def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch):
-    """Triton launches on the current device, which need not be that of a model on cuda:1."""
-    entered = []
-
-    @contextmanager
-    def device_of(tensor):
-        entered.append(tensor)
-        yield
-        entered.append("left")
-
-    monkeypatch.setattr(torch.cuda, "device_of", device_of)
-    x = torch.zeros(1)
-    assert on_its_device(lambda x, y, *, z: (len(entered), y, z))(x, 2, z=3) == (1, 2, 3)
-    assert entered[0] is x and entered[1:] == ["left"]
-    operations = [f for m in (grit, chromatic, attention) for f in vars(m).values() if isinstance(f, CustomOpDef)]
-    assert len(operations) == 8
-    assert {f._init_fn.__code__ for f in operations} == {on_its_device(len).__code__}
 
 
 def test_kernels_are_not_compiled_again_for_the_sizes_of_a_batch():

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from graphgps_spse.models.grit.attention import GritAttention, by_position
+from graphgps_spse.models.grit.attention import GritAttention, LayerWeights
 from graphgps_spse.models.grit.pair_norm import PairNorm
 from graphgps_spse.models.modules.activations import build_activation
 from graphgps_spse.ops.grit_pairs import PairStream
@@ -42,18 +42,16 @@ class GritLayer(nn.Module):
         stream: PairStream,
         layout: PairLayout,
         log_deg_N: Tensor,
-        weights: list[Tensor] | None = None,
+        weights: LayerWeights,
+        attention: list[Tensor] | None = None,
     ) -> tuple[Tensor, PairStream | None]:
         """Return the next node and pair features; None for pairs in the last layer, whose update nothing reads.
 
-        Attention weights are appended to `weights`.
+        `weights` are those of `weights_of`. Attention weights are appended to `attention`.
         """
-        out = self.out_pair if self.update_pairs else None
-        o_ND, stream_out = self.attention(x_ND, stream, layout, out, self.dropout, self.norm_pair, weights)
+        o_ND, stream_out = self.attention(x_ND, stream, layout, weights, self.dropout, self.norm_pair, attention)
         o_ND = nn.functional.dropout(o_ND, self.dropout, self.training)
-        heads = self.attention.num_heads
-        own_D, by_degree_D = by_position(self.degree[0], heads).unbind(1)
+        own_D, by_degree_D = weights.degree_D2.unbind(1)
         o_ND = o_ND * torch.addcmul(own_D, log_deg_N.unsqueeze(1), by_degree_D)
-        weight = by_position(self.out_node.weight.t(), heads).t()
-        x_ND = self.norm_node(x_ND + nn.functional.linear(o_ND, weight, self.out_node.bias))
+        x_ND = self.norm_node(x_ND + nn.functional.linear(o_ND, weights.out_node_DD, self.out_node.bias))
         return self.norm_ffn(x_ND + self.ffn(x_ND)), stream_out

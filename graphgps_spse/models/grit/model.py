@@ -16,6 +16,7 @@ from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.grit.attention import GritAttention
 from graphgps_spse.models.grit.layer import GritLayer
+from graphgps_spse.models.grit.layer_weights import weights_of
 from graphgps_spse.models.modules.activations import ActivationOptions
 from graphgps_spse.models.modules.edge_encoder import edge_features
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_pairs
@@ -118,7 +119,7 @@ class GritTransformer(nn.Module):
         With `return_attention`, return also the attention weights of each layer before dropout, [P, H], in the order
         of PairLayout. They are computed in plain PyTorch, not by the kernels.
         """
-        weights: list[Tensor] | None = [] if return_attention else None
+        attention: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training, attention=self.layers[0].attention)
         x_ND = self.node_encoder(batch)
         if self.node_encoding is not None:
@@ -129,10 +130,11 @@ class GritTransformer(nn.Module):
         # As published, the features of edge u -> v enter row (v, u), where the receiver v of the edge is the query.
         stream = PairStream(e_PD.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_ED))
         log_deg_N = batch.log_deg_N.to(x_ND.dtype)
-        for layer in self.layers:
-            x_ND, stream = layer(x_ND, stream, layout, log_deg_N, weights)
+        layers = [layer for layer in self.layers if isinstance(layer, GritLayer)]
+        for layer, weights in zip(layers, weights_of(layers)):
+            x_ND, stream = layer(x_ND, stream, layout, log_deg_N, weights, attention)
         out = self.head(x_ND, layout)
-        return out if weights is None else (out, weights)
+        return out if attention is None else (out, attention)
 
 
 def _pair_encoding(encodings: Sequence[Encoding], dim: int) -> nn.Module:

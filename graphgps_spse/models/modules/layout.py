@@ -21,7 +21,7 @@ def layout_of(batch: GraphBatch, *, training: bool, attention: Any = None) -> Pa
     leads to such a batch.
     """
     layout = PairLayout(batch.sizes, batch.x_NF.device)
-    if torch.compiler.is_compiling():
+    if _is_compiled(attention):
         _complete(layout, attention)
     if training and layout.num_nodes < 2:
         raise DataError("the training split is a single node, which BatchNorm cannot use; add graphs to the split")
@@ -31,9 +31,14 @@ def layout_of(batch: GraphBatch, *, training: bool, attention: Any = None) -> Pa
 def blocks_of(sizes: tuple[int, ...], device: torch.device, attention: Any = None) -> NodeBlocks:
     """Return the nodes of graphs of these sizes in blocks, for layers with this attention."""
     blocks = NodeBlocks(sizes, device)
-    if torch.compiler.is_compiling():
+    if _is_compiled(attention):
         _complete(blocks, attention)
     return blocks
+
+
+def _is_compiled(attention: Any) -> bool:
+    """Return whether the model is compiled, or its layers are, which have `is_compiled` then."""
+    return torch.compiler.is_compiling() or getattr(attention, "is_compiled", False)
 
 
 @not_compiled

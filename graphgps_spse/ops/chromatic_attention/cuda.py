@@ -18,6 +18,7 @@ from torch import Tensor
 
 from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput
 from graphgps_spse.ops.dropout import draw_dropout_seed
+from graphgps_spse.ops.operators import operator
 from graphgps_spse.ops.segments import sum_rows
 from graphgps_spse.ops.triton_launch import (
     HeadColumns,
@@ -26,7 +27,6 @@ from graphgps_spse.ops.triton_launch import (
     dropout_bound,
     forward_tile,
     key_tiles,
-    on_its_device,
     same_strides,
     triton_type,
     unsupported,
@@ -49,8 +49,7 @@ def chromatic_attention(given: ChromaticInput) -> Tensor:
     return y_ND
 
 
-@torch.library.custom_op("graphgps_spse::csa_attend", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::csa_attend")
 def _attend(
     ab: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, rows: Tensor, tiles: Tensor, parts: Tensor,
     num_parts: int, num_heads: int, rate: float,
@@ -72,8 +71,7 @@ def _attend(
     return y, lse
 
 
-@torch.library.custom_op("graphgps_spse::csa_attend_backward", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::csa_attend_backward")
 def _attend_backward(
     ab: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, tiles: Tensor, num_parts: int, y: Tensor,
     lse: Tensor, grad_y: Tensor, num_heads: int, rate: float,
@@ -116,13 +114,15 @@ def _(ab, q, k, v, seed, tiles, num_parts, y, lse, grad_y, num_heads, rate):
 def _save(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
     ab, q, k, v, seed, _, tiles, parts, ctx.num_parts, ctx.num_heads, ctx.rate = inputs
     ctx.save_for_backward(ab, q, k, v, seed, tiles, parts, *output)
+    ctx.set_materialize_grads(False)
 
 
 @partial(_attend.register_autograd, setup_context=_save)
-def _differentiate(ctx: Any, grad_y: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, grad_y: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
     ab, q, k, v, seed, tiles, parts, y, lse = ctx.saved_tensors
+    grad_y = torch.zeros_like(y) if grad_y is None else grad_y.contiguous()
     grad_ab, grad_k, grad_v, grad_q = _attend_backward(
-        ab, q, k, v, seed, tiles, ctx.num_parts, y, lse, grad_y.contiguous(), ctx.num_heads, ctx.rate
+        ab, q, k, v, seed, tiles, ctx.num_parts, y, lse, grad_y, ctx.num_heads, ctx.rate
     )
     grad_q = sum_rows(grad_q, parts).to(q.dtype)
     return grad_ab, grad_q, grad_k, grad_v, *[None] * 7

@@ -18,11 +18,11 @@ from torch import Tensor
 from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.graph_attention.contract import GraphAttentionInput
 from graphgps_spse.ops.graph_attention.node_blocks import NodeBlocks
+from graphgps_spse.ops.operators import operator
 from graphgps_spse.ops.triton_launch import (
     MAX_WARPS,
     accumulator,
     dropout_bound,
-    on_its_device,
     power_of_two,
     register_limit,
     triton_type,
@@ -65,8 +65,7 @@ def ragged_attention(
     return y_ND
 
 
-@torch.library.custom_op("graphgps_spse::ragged_attend", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::ragged_attend")
 def _attend(
     qkv: Tensor, bias: Tensor | None, gate: Tensor | None, seed: Tensor | None, tiles: Tensor, num_heads: int,
     rate: float,
@@ -81,8 +80,7 @@ def _attend(
     return y, lse
 
 
-@torch.library.custom_op("graphgps_spse::ragged_attend_backward", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::ragged_attend_backward")
 def _attend_backward(
     qkv: Tensor, bias: Tensor | None, gate: Tensor | None, seed: Tensor | None, tiles: Tensor, y: Tensor, lse: Tensor,
     grad_y: Tensor, rate: float,
@@ -138,13 +136,13 @@ def _(qkv, bias, gate, seed, tiles, y, lse, grad_y, rate):
 def _save(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
     qkv, bias, gate, seed, tiles, _, ctx.rate = inputs
     ctx.save_for_backward(qkv, bias, gate, seed, tiles, *output)
+    ctx.set_materialize_grads(False)
 
 
 @partial(_attend.register_autograd, setup_context=_save)
-def _differentiate(ctx: Any, grad_y: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, grad_y: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
     qkv, bias, gate, seed, tiles, y, lse = ctx.saved_tensors
-    grad_qkv, grad_bias, grad_gate = _attend_backward(
-        qkv, bias, gate, seed, tiles, y, lse, grad_y.contiguous(), ctx.rate
-    )
+    grad_y = torch.zeros_like(y) if grad_y is None else grad_y.contiguous()
+    grad_qkv, grad_bias, grad_gate = _attend_backward(qkv, bias, gate, seed, tiles, y, lse, grad_y, ctx.rate)
     of_bias, of_gate = None if bias is None else grad_bias, None if gate is None else grad_gate
     return grad_qkv, of_bias, of_gate, None, None, None, None

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
+from graphgps_spse.ops.operators import operator
 from graphgps_spse.ops.segments import sum_rows
 from graphgps_spse.ops.triton_launch import (
     HeadColumns,
@@ -26,7 +27,6 @@ from graphgps_spse.ops.triton_launch import (
     dropout_bound,
     forward_tile,
     key_tiles,
-    on_its_device,
     power_of_two,
     register_limit,
     rows_for,
@@ -75,8 +75,7 @@ def grit_pairs(given: GritInput) -> GritOutput:
     return GritOutput(value_ND, pair_ND, next_PD, mean_D, var_D)
 
 
-@torch.library.custom_op("graphgps_spse::grit_attend", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::grit_attend")
 def _attend(
     wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, seeds: Tensor | None, rows: Tensor, tiles: Tensor,
     parts: Tensor, num_parts: int, num_heads: int, clamp: float, rate: float, pair_rate: float,
@@ -100,8 +99,7 @@ def _attend(
     return h, value, pair, lse
 
 
-@torch.library.custom_op("graphgps_spse::grit_attend_backward", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::grit_attend_backward")
 def _attend_backward(
     wb: Tensor, q: Tensor, k: Tensor, v: Tensor, logit: Tensor, seeds: Tensor | None, tiles: Tensor, num_parts: int,
     value: Tensor, pair: Tensor, lse: Tensor, grad_h: Tensor | None, grad_value: Tensor, grad_pair: Tensor,
@@ -123,8 +121,7 @@ def _attend_backward(
     return grads
 
 
-@torch.library.custom_op("graphgps_spse::grit_update", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::grit_update")
 def _update(
     mapped: Tensor, u: Tensor, scale: Tensor, shift: Tensor, with_statistics: bool
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -170,8 +167,7 @@ def merge_blocks(parts: Tensor, num_pairs: int, num_rows: int, at_once: int = ME
     return statistics
 
 
-@torch.library.custom_op("graphgps_spse::grit_update_backward", mutates_args=())
-@on_its_device
+@operator("graphgps_spse::grit_update_backward")
 def _update_backward(
     grad_out: Tensor, out: Tensor, u: Tensor, scale: Tensor, statistics: Tensor, grad_statistics: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,282 @@
+"""Training steps on a GPU: seconds per epoch and memory with kernels, without, compiled, and of the official code.
+
+    python benchmarks/bench_gpu.py [--cases GRIT/zinc-SPSE ..] [--official CLONE ..] [--compiled GRIT/zinc-RWSE ..]
+                                   [--steps 20] [--device cuda] [--out FILE]
+
+For the 48 configurations of GPS, CSA and GRIT for eight data sets, each in a process of its own. Graphs are generated
+with the sizes and degrees of the data set, and encodings are random arrays of the right shape. They lie on the device,
+and a step gathers its batch there: as in a run, it is gather, forward, backward, clipping and AdamW, in float32. Steps
+of all implementations alternate, over four batches of the configured size. A time is the median of steps with the
+device synchronised after each; the seconds of an epoch are that time for all batches of the published training split.
+Evaluation is not included.
+
+First, predictions and gradients of one batch are compared: kernels and PyTorch alone with PyTorch in float64, and with
+clones of LiamMa/GRIT, inria-thoth/csa or rampasek/GraphGPS, the official model for ZINC in float64 with ours.
+
+`peak` is the most that tensors took in a step on the device beyond weights, moments and splits, plus the moments, as
+`predicted_gpu` in memory.json. --compiled names configurations that are measured with `train.compile`, too.
+"""
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from copy import copy, deepcopy
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import training_cases  # noqa: E402
+from bench_training import Case, Runner, clones_of  # noqa: E402
+from memory import CASES, with_random_encodings, with_targets  # noqa: E402
+from this_machine import environment  # noqa: E402
+
+from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
+from graphgps_spse.config import Config, load_config  # noqa: E402
+from graphgps_spse.data.base import GraphBatch, GraphDataset  # noqa: E402
+from graphgps_spse.environment import describe_environment  # noqa: E402
+from graphgps_spse.errors import short_message  # noqa: E402
+from graphgps_spse.first_batch import are_right, compare, describe_errors, few_graphs  # noqa: E402
+from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
+from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero  # noqa: E402
+from graphgps_spse.parts import Parts, build_parts  # noqa: E402
+from graphgps_spse.seeding import seed_all  # noqa: E402
+from graphgps_spse.sizes import BYTES_OF_VALUE, moments_of  # noqa: E402
+from graphgps_spse.training.trainer import compile_layers  # noqa: E402
+
+TRAIN_GRAPHS = {
+    "zinc": 10_000, "pcqm4mv2": 3_228_606, "peptides-func": 10_873, "peptides-struct": 10_873, "pattern": 10_000,
+    "cluster": 10_000, "mnist": 55_000, "cifar10": 45_000,
+}  # fmt: skip
+BATCHES, GRAPHS_OF_CHECK, MAX_OFFICIAL_ERROR = 4, 4, 1e-6
+Step = Callable[[int], None]
+"""A training step on a batch by its number."""
+
+
+def main() -> int:
+    """Measure all cases and write the record after each; the exit code is 1 if results of a case disagree."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES, metavar="MODEL/data-ENCODING")
+    parser.add_argument("--compiled", nargs="+", default=[], choices=CASES, metavar="MODEL/data-ENCODING")
+    parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
+    parser.add_argument("--steps", type=at_least_one, default=20)
+    parser.add_argument("--device", type=torch.device, default=torch.device("cuda"))
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_epochs.json")
+    arguments = parser.parse_args()
+    check_out(parser, arguments.out)
+    try:
+        clones = clones_of(arguments.official)
+    except argparse.ArgumentTypeError as err:
+        parser.error(f"--official: {err}")
+    records = json.loads(arguments.out.read_text())["configurations"] if arguments.out.is_file() else {}
+    wrong, forks = False, multiprocessing.get_context("fork")  # imports once; the device is opened in the children
+    for case in arguments.cases:
+        receiver, sender = forks.Pipe(duplex=False)
+        child = forks.Process(target=send, args=(sender, case, clones, arguments))
+        child.start()
+        sender.close()
+        try:
+            record = receiver.recv()
+        except EOFError:
+            record = {"wrong": "the process ended without a result"}
+        child.join()
+        about, wrong = record.pop("environment", {}), wrong or "wrong" in record
+        records[case] = record
+        print(case, describe(record), flush=True)
+        ordered = {name: records[name] for name in CASES if name in records}
+        about |= {"torch": version("torch"), "triton": record.get("triton", "")} | environment()
+        arguments.out.write_text(json.dumps({"environment": about, "configurations": ordered}, indent=1) + "\n")
+    return int(wrong)
+
+
+def send(sender: Any, case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> None:
+    """In a child process: measure a case and send the record."""
+    sender.send(find(case, clones, arguments))
+
+
+def describe(record: dict[str, Any]) -> str:
+    """Return one line of the table."""
+    if "wrong" in record:
+        return f"wrong: {record['wrong']}"
+    each = (f"{n} {run['step_ms']:.1f} ms, {run['epoch_s']:.1f} s an epoch" for n, run in record["runs"].items())
+    return "; ".join(each)
+
+
+def find(case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Check and measure one configuration; return its record."""
+    device, model, (data, encoding) = arguments.device, case.split("/")[0], case.split("/")[1].rsplit("-", 1)
+    torch.set_num_threads(1)
+    cfg = load_config(ROOT / "configs" / f"{case}.yaml", ["num_threads=1"])
+    batches = batches_of(cfg, data, device)
+    ours = trained(cfg, batches, device)
+    record = {
+        "environment": describe_environment(device, 1),
+        "batch_size": cfg.train.batch_size,
+        "parameters": count_parameters(ours.model),
+        "steps_of_an_epoch": -(-TRAIN_GRAPHS[data] // cfg.train.batch_size),
+    }
+    errors = errors_of(ours, batches[0], device)
+    if not are_right(errors, "off"):
+        return record | {"wrong": describe_errors(errors)}
+    record["errors"] = errors
+    plain = trained(cfg.with_values(**{"train.kernels": "plain"}), batches, device)
+    steps = {"kernels": step_of(ours, batches), "plain": step_of(plain, batches)}
+    if case in arguments.compiled:
+        compiled = trained(cfg, batches, device)
+        compile_layers(compiled.model)
+        step, started = step_of(compiled, batches), time.perf_counter()
+        try:
+            step(0)
+        except Exception as err:  # noqa: BLE001, what the compiler cannot do is a finding, whatever it raises
+            record["not_compiled"] = short_message(err)
+        else:
+            record["compile_s"] = time.perf_counter() - started
+            steps["compiled"] = step
+    if encoding == "RWSE" and data == "zinc" and model in clones:
+        official = official_of(model, clones, batches, device)
+        record["official_error"] = error = official_error(official, device)
+        if not error <= MAX_OFFICIAL_ERROR:
+            return record | {"wrong": f"the official code differs by {error:.1e}"}
+        steps["official"] = official_step(official, batches, device)
+    record["runs"] = measure(steps, arguments.steps, device)
+    for run in record["runs"].values():
+        run["epoch_s"] = run["step_ms"] / 1e3 * record["steps_of_an_epoch"]
+    moments = count_parameters(ours.model) * BYTES_OF_VALUE * moments_of(cfg.optim.optimizer)
+    record["peak"] = {name: peak_of(steps[name], device) + moments for name in ("kernels", "plain")}
+    return record
+
+
+def errors_of(parts: Parts, graphs: GraphDataset, device: torch.device) -> dict[str, dict[str, float]]:
+    """Return the errors of kernels and of PyTorch alone on a few graphs, as check_gpu.py does."""
+    model = deepcopy(parts.model)
+    keep_roots_from_zero(model)
+    batch = graphs.batch(few_graphs(graphs, list(range(len(graphs)))))
+    return compare(model, batch, parts.task.loss, device, amp="off", each_weight=True)
+
+
+def trained(cfg: Config, batches: list[GraphDataset], device: torch.device) -> Parts:
+    """Build the parts of a configuration, always with the same weights, for training on `device`."""
+    seed_all(0)
+    parts = build_parts(cfg)
+    parts.task.fit(batches[0].y, device)
+    parts.model.to(device).train()
+    prepare_kernels(parts.model)
+    return parts
+
+
+def batches_of(cfg: Config, data: str, device: torch.device) -> list[GraphDataset]:
+    """Return splits of one batch each on `device`; the first has the graphs of memory.py."""
+    parts, found = build_parts(cfg, only_shapes=True), []
+    spec = parts.dataset.spec
+    for number in range(BATCHES):
+        rng = np.random.default_rng(number)
+        graphs = training_cases.generate(rng, spec, training_cases.FAMILIES[data], cfg.train.batch_size)
+        found.append(with_random_encodings(with_targets(graphs, spec), parts).to(device))
+    return found
+
+
+def whole(graphs: GraphDataset) -> GraphBatch:
+    """Return all graphs as a batch, gathered on their device."""
+    return graphs.batch(range(len(graphs)))
+
+
+def step_of(parts: Parts, batches: list[GraphDataset]) -> Step:
+    """Return a training step on a batch by its number."""
+
+    def loss(number: int) -> torch.Tensor:
+        batch = whole(batches[number])
+        return parts.task.loss(parts.model(batch), batch.y)
+
+    return with_gradient(parts.model, loss, fused=True)
+
+
+def with_gradient(model: torch.nn.Module, loss: Callable[[int], torch.Tensor], *, fused: bool) -> Step:
+    """Return a step that follows the gradient of `loss`."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=1e-5, fused=fused)
+
+    def step(number: int) -> None:
+        loss(number).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def official_of(model: str, clones: dict[str, Path], batches: list[GraphDataset], device: torch.device) -> Runner:
+    """Return the official model on `device`, with our weights."""
+    runner = Runner("official", Case(model, "zinc", len(batches[0])), clones, torch.float32, dropout=True)
+    runner.model.to(device).train()
+    return runner
+
+
+def official_error(official: Runner, device: torch.device) -> float:
+    """Return the relative difference of the official code's gradients from ours, all together, in float64."""
+    ours, theirs = Runner("ours", official.case, {}, torch.float64, dropout=False), copy(official)
+    theirs.model, theirs.dtype, found = deepcopy(official.model).double(), torch.float64, []
+    for module in theirs.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, torch.nn.MultiheadAttention):
+            module.dropout = 0.0
+    for runner in (ours, theirs):
+        batch = training_cases.batches_of(ours.cfg, ours.family, None, GRAPHS_OF_CHECK, 1)[0]
+        runner.model.to(device).train()
+        found.append(runner.gradients(runner.prepare(batch).to(device)))
+    pairs = [(g, found[1][key]) for key, g in found[0].items()]
+    differences = [g - (other if other.shape == g.shape else other[1:]) for g, other in pairs]  # CSA's row of zeros
+    norms = [sum(float(t.square().sum()) for t in tensors) ** 0.5 for tensors in (differences, found[0].values())]
+    return norms[0] / norms[1]
+
+
+def official_step(official: Runner, batches: list[GraphDataset], device: torch.device) -> Step:
+    """Return a training step of the official code. Its batches lie on the device and are not built in the step."""
+    given = [official.prepare(whole(graphs).to("cpu")).to(device) for graphs in batches]
+    # As in its training loop: without the fused optimiser.
+    return with_gradient(official.model, lambda number: official.loss(given[number]), fused=False)
+
+
+def measure(steps: dict[str, Step], num_steps: int, device: torch.device) -> dict[str, dict[str, float]]:
+    """Return the median and the fastest milliseconds of each step, taken in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(BATCHES + num_steps):  # the first of each batch are not counted
+        for name, step in steps.items():
+            finish(device)
+            started = time.perf_counter()
+            step(number % BATCHES)
+            finish(device)
+            seconds[name].append(time.perf_counter() - started)
+    counted = {name: values[BATCHES:] for name, values in seconds.items()}
+    return {
+        name: {"step_ms": 1e3 * statistics.median(values), "fastest_ms": 1e3 * min(values)}
+        for name, values in counted.items()
+    }
+
+
+def peak_of(step: Step, device: torch.device) -> int:
+    """Return the most bytes that tensors take in a step on the first batch, beyond what is there before."""
+    if device.type != "cuda":
+        return 0
+    finish(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    step(0)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+def finish(device: torch.device) -> None:
+    """Wait until the device has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
