@@ -44,9 +44,8 @@ from graphgps_spse.config import Config, load_config  # noqa: E402
 from graphgps_spse.data.base import GraphBatch, GraphDataset  # noqa: E402
 from graphgps_spse.environment import describe_environment  # noqa: E402
 from graphgps_spse.errors import short_message  # noqa: E402
-from graphgps_spse.first_batch import are_right, compare, describe_errors, few_graphs  # noqa: E402
+from graphgps_spse.first_batch import are_right, compare_for_training, describe_errors, few_graphs  # noqa: E402
 from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
-from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero  # noqa: E402
 from graphgps_spse.parts import Parts, build_parts  # noqa: E402
 from graphgps_spse.seeding import seed_all  # noqa: E402
 from graphgps_spse.sizes import BYTES_OF_VALUE, moments_of  # noqa: E402
@@ -155,11 +154,9 @@ def find(case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> d
 
 
 def errors_of(parts: Parts, graphs: GraphDataset, device: torch.device) -> dict[str, dict[str, float]]:
-    """Return the errors of kernels and of PyTorch alone on a few graphs, as check_gpu.py does."""
-    model = deepcopy(parts.model)
-    keep_roots_from_zero(model)
+    """Return the errors of kernels and of PyTorch alone on a few graphs, as a run does before its first step."""
     batch = graphs.batch(few_graphs(graphs, list(range(len(graphs)))))
-    return compare(model, batch, parts.task.loss, device, amp="off", each_weight=True)
+    return compare_for_training(parts.model, batch, parts.task.loss, device, "off")
 
 
 def trained(cfg: Config, batches: list[GraphDataset], device: torch.device) -> Parts:

@@ -4,6 +4,7 @@ import platform
 import subprocess
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def environment() -> dict[str, Any]:
         "cpu": models[0].split(":")[1].strip() if models else platform.processor(),
         "cores": len(models),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "numba", "networkx", "rustworkx")},
+        **{name: version(name) for name in ("numpy", "numba", "networkx", "rustworkx") if find_spec(name)},
         "commit": git("rev-parse", "HEAD") or "none",
         "uncommitted_changes": bool(git("status", "--porcelain", "graphgps_spse", "benchmarks/*.py")),
         "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *options]),

@@ -16,7 +16,7 @@ from graphgps_spse.config import Config, load_config
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import short_message
-from graphgps_spse.first_batch import are_right, compare, describe_errors, describe_failure, works
+from graphgps_spse.first_batch import are_right, compare_for_training, describe_errors, describe_failure, works
 from graphgps_spse.gpu_kernels_on_cpu import (
     compile_all,
     interpret,
@@ -97,11 +97,11 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
     """Compare kernels with PyTorch alone for one configuration, and on a GPU measure both; return a row."""
     seed_all(0)
     parts = build_parts(cfg)
-    keep_roots_from_zero(parts.model)
     row: dict[str, Any] = {"errors": {}, "wrong": []}
     try:
         parts.model.to(device)
         row["wrong"] += _compare_steps(parts, device, row)
+        keep_roots_from_zero(parts.model)
         row["wrong"] += _compare_trainings(parts, cfg, device, row)
         if device.type == "cuda":
             timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level], device)
@@ -120,7 +120,7 @@ def _compare_steps(parts: Parts, device: torch.device, row: dict[str, Any]) -> I
     """
     batch = random_batch(parts, ODD_SIZES, device)
     for amp in ("off", "bf16") if device.type == "cuda" else ("off",):
-        errors = compare(parts.model, batch, parts.task.loss, device, amp=amp, each_weight=True)
+        errors = compare_for_training(parts.model, batch, parts.task.loss, device, amp)
         row[ERRORS_BY_AMP[amp]] = errors
         if not are_right(errors, amp):
             yield describe_errors(errors) + ("" if amp == "off" else f" with train.amp={amp}")

@@ -1,6 +1,7 @@
 """Kernels against PyTorch alone on the first batch of a run."""
 
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CalledProcessError
@@ -25,6 +26,7 @@ from graphgps_spse.first_batch import (
     check_first_batch,
     check_first_predictions,
     compare,
+    compare_for_training,
     few_graphs,
 )
 from graphgps_spse.ops import operators, triton_launch
@@ -281,6 +283,43 @@ def test_agreement_is_recorded_and_the_cpu_is_not_checked(monkeypatch):
     model = model_of()
     assert check_first_batch(model, *arguments, META, amp="off") == {"kernels": "fused", "errors": found}
     assert check_first_batch(model, *arguments, CPU, amp="off") == {} and kernels_of(model) == {"auto"}
+
+
+def wrong_as(*sequence: str, monkeypatch) -> list[torch.nn.Module]:
+    """Let comparisons find these errors, "none", "gradient" or "predictions"; return the models they are given."""
+    seen, found = [], iter(sequence)
+
+    def compare_as_told(model, *_, **__):
+        seen.append(deepcopy(model))
+        wrong = next(found)
+        return {name: {"kernels": 0.3 * (name == wrong), "plain": 1e-7} for name in ("predictions", "gradient")}
+
+    monkeypatch.setattr(first_batch, "compare", compare_as_told)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("sequence", "right"),
+    [
+        (["none"], True),
+        (["gradient", "none"], True),
+        (["gradient", "gradient", "gradient", "none"], True),
+        (["gradient"] * 4, False),
+        (["predictions"], False),
+        (["gradient", "predictions"], False),
+    ],
+)
+def test_a_gradient_beside_the_jump_of_a_relu_is_compared_again(sequence, right, monkeypatch):
+    """With other weights each time; predictions have no jumps, so they must be right each time."""
+    seen, model = wrong_as(*sequence, monkeypatch=monkeypatch), model_of("GPS-GINE")
+    before = deepcopy(model.state_dict())
+    errors = compare_for_training(model, None, F.mse_loss, CPU, "off")
+    assert are_right(errors, "off") == right and len(seen) == len(sequence)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    weights = [torch.cat([p.detach().flatten() for p in each.parameters()]) for each in seen]
+    for one, other in zip(weights, weights[1:]):
+        change = (other - one).abs() / one.abs().clamp(min=1e-12)
+        assert 0.001 < float(change[one != 0].mean()) < 0.02
 
 
 def test_single_precision_of_a_fresh_model_is_right():
