@@ -20,6 +20,7 @@ clones of LiamMa/GRIT, inria-thoth/csa or rampasek/GraphGPS, the official model 
 import argparse
 import json
 import multiprocessing
+import re
 import statistics
 import sys
 import time
@@ -67,7 +68,7 @@ def main() -> int:
     parser.add_argument("--compiled", nargs="+", default=[], choices=CASES, metavar="MODEL/data-ENCODING")
     parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
     parser.add_argument("--steps", type=at_least_one, default=20)
-    parser.add_argument("--device", type=torch.device, default=torch.device("cuda"))
+    parser.add_argument("--device", type=device_of, default=torch.device("cuda"), help="cpu tests the benchmark")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_epochs.json")
     arguments = parser.parse_args()
     check_out(parser, arguments.out)
@@ -94,6 +95,13 @@ def main() -> int:
         about |= {"torch": version("torch"), "triton": record.get("triton", "")} | environment()
         arguments.out.write_text(json.dumps({"environment": about, "configurations": ordered}, indent=1) + "\n")
     return int(wrong)
+
+
+def device_of(text: str) -> torch.device:
+    """Parse the name of a device. Raises ArgumentTypeError for others than cpu and cuda."""
+    if re.fullmatch(r"cpu|cuda(:\d+)?", text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not cpu, cuda or cuda:NUMBER")
+    return torch.device(text)
 
 
 def send(sender: Any, case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> None:

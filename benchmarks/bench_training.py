@@ -1,7 +1,7 @@
 """Time and memory of training steps of all models, on graphs of the sizes of all data sets, compared with other code.
 
     python benchmarks/bench_training.py [--data datasets/ZINC] [--cases GPS-zinc CSA-pattern GRIT-zinc:256 ...]
-                                        [--steps 6] [--official CLONE ...] [--threads 1 2 4] [--device cuda]
+                                        [--steps 6] [--official CLONE ...] [--threads 1 2 4]
 
 Peers are the dense padded twin of the tests; given clones of rampasek/GraphGPS, inria-thoth/csa or LiamMa/GRIT, the
 official code on ZINC; and for GPS on ZINC PyG's own GPSConv. Settings are those of configs/*/*-RWSE.yaml. GINE, GAT,
@@ -18,10 +18,6 @@ file of results and leaves those of others.
 With --threads, all implementations run with each of these numbers of threads, in turns, with the allocator as it comes,
 and figures are wall times. The records go to another file. Other code takes the threads of PyTorch. The twins are left
 out.
-
-With --device cuda, the steps run on a GPU, in a third file: this package with and without its kernels, and other code.
-Figures are wall times with the device synchronised after each step, and the peak of the memory that PyTorch allocated
-on the device. Loss and gradients are compared on the CPU. The twins are left out.
 """
 
 import argparse
@@ -68,7 +64,6 @@ MAX_DENSE_GIB = 12.0
 HARDWARE = ("cpu", "cores", "python", "numpy", "numba")
 ONE_THREAD = "one training step of the shipped RWSE configurations, one thread, float32, median process CPU time"
 THREADS = "one training step of the shipped RWSE configurations, by number of threads, float32, median wall time"
-DEVICE = "one training step of the shipped RWSE configurations, on one device, float32, median wall time"
 
 
 class Case(NamedTuple):
@@ -94,7 +89,7 @@ class Runner:
 
     def __init__(self, name: str, case: Case, clones: dict[str, Path], dtype: torch.dtype, *, dropout: bool) -> None:
         self.name, self.case, self.dtype, self.names = name, case, dtype, str
-        self.cfg = training_cases.load(case.model, case.family, dropout, "plain" if name == "plain" else "auto")
+        self.cfg = training_cases.load(case.model, case.family, dropout)
         self.family = training_cases.FAMILIES[case.family]
         self.model = training_cases.model_of(self.cfg, self.family).to(dtype)
         if name == "GPSConv":
@@ -193,7 +188,6 @@ def command_of(name: str, case: Case, args: argparse.Namespace, num_threads: int
     command = [sys.executable, __file__, "--steps", str(args.steps), "--worker", name, "--threads", str(num_threads)]
     command += ["--cases", f"{case.model}-{case.family}:{case.batch_size}"]
     command += ["--data", str(args.data)] if args.data else []
-    command += ["--device", str(args.device)] if args.device else []
     return [*command, "--official", *map(str, args.official)]
 
 
@@ -205,35 +199,25 @@ def work(args: argparse.Namespace) -> None:
     dtype = torch.float64 if args.check else torch.float32
     runner = Runner(args.worker, case, clones, dtype, dropout=not args.check)
     runner.model.train()
-    num_batches, device = 1 if args.check else args.steps + 1, args.device or torch.device("cpu")
+    num_batches = 1 if args.check else args.steps + 1
     batches = training_cases.batches_of(runner.cfg, runner.family, args.data, case.batch_size, num_batches)
     if args.check:
         torch.save(runner.gradients(runner.prepare(batches[0])), args.check)
         return
-    runner.model.to(device)
-    if args.worker in ("ours", "plain"):
+    if args.worker == "ours":
         prepare_kernels(runner.model)
     # As in the training loop of each implementation: only this package uses the fused kernel.
-    fused = args.worker in ("ours", "plain")
+    fused = args.worker == "ours"
     optimizer = torch.optim.AdamW(runner.model.parameters(), lr=1e-3, weight_decay=1e-5, fused=fused)
     for line in sys.stdin:
-        batch = runner.prepare(batches[int(line)]).to(device)
-        finish(device)
+        batch = runner.prepare(batches[int(line)])
         wall, cpu = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
         runner.loss(batch).backward()
         torch.nn.utils.clip_grad_norm_(runner.model.parameters(), 1.0)
         optimizer.step()
-        finish(device)
         seconds = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
-        peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else peak_memory()
-        print(json.dumps({**seconds, "peak_MiB": peak}), flush=True)
-
-
-def finish(device: torch.device) -> None:
-    """Wait until the device has done all its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        print(json.dumps({**seconds, "peak_MiB": peak_memory()}), flush=True)
 
 
 def measure(
@@ -305,16 +289,6 @@ def clones_of(paths: list[Path]) -> dict[str, Path]:
     return clones
 
 
-def device_of(text: str) -> torch.device:
-    """Parse the name of a device. Raises ArgumentTypeError for others than cpu and cuda."""
-    if text.partition(":")[0] not in ("cpu", "cuda"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not cpu, cuda or cuda:NUMBER")
-    try:
-        return torch.device(text)
-    except RuntimeError as err:
-        raise argparse.ArgumentTypeError(f"{text!r} is not cpu, cuda or cuda:NUMBER") from err
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     every = [f"{model}-{family}" for family in training_cases.FAMILIES for model in ("GPS", "CSA", "GRIT")]
@@ -328,10 +302,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=at_least_one, default=6)
     parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
     parser.add_argument("--threads", type=at_least_one, nargs="+", default=[1], help="numbers of threads to compare")
-    parser.add_argument("--device", type=device_of, help="run the steps on this device, e.g. cuda")
-    parser.add_argument(
-        "--out", type=Path, help="default: training.json, threads.json or device.json in benchmarks/results"
-    )
+    parser.add_argument("--out", type=Path, help="default: training.json or threads.json in benchmarks/results")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--check", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -339,11 +310,7 @@ def parse() -> argparse.Namespace:
         clones_of(args.official)
     except argparse.ArgumentTypeError as err:
         parser.error(f"--official: {err}")
-    if args.device is not None and args.threads != [1] and not args.worker:
-        parser.error("--device measures with one thread; leave out --threads")
-    if args.device is not None and args.device.type == "cuda" and not torch.cuda.is_available():
-        parser.error(f"--device {args.device}: PyTorch {torch.__version__} finds no GPU on this machine")
-    file = "device.json" if args.device is not None else "threads.json" if args.threads != [1] else "training.json"
+    file = "threads.json" if args.threads != [1] else "training.json"
     args.out = args.out or ROOT / "benchmarks" / "results" / file
     check_out(parser, args.out)
     return args
@@ -399,25 +366,6 @@ def run_threads(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
     return [{**about, "batch_size": case.batch_size, "runs": by_name}]
 
 
-def run_device(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Time one case on `args.device`; return its record."""
-    names = [name for name in peers_of(case, clones_of(args.official))[0] if name != "dense"]
-    check(names, case, args)
-    names += ["plain"] if case.model in (*TWINS, "Graphormer") else []  # message passing has no kernels
-    runs = {name: run for (name, _), run in measure(names, case, "default", args).items()}
-    for name, run in runs.items():
-        print(
-            f"{case.model:10s} {case.family:13s} {case.batch_size:4d}  {args.device!s:8s} {name:9s}"
-            f" {run['step_wall_ms']:9.1f} ms/step {run['peak_MiB']:7.0f} MiB"
-            f"   {run['step_wall_ms'] / runs['ours']['step_wall_ms']:5.2f} x our time",
-            flush=True,
-        )
-    is_gpu = args.device.type == "cuda"
-    about = {"model": case.model, "data": case.family, "real": bool(args.data) and case.family == "zinc"}
-    about |= {"device": torch.cuda.get_device_name(args.device) if is_gpu else str(args.device)}
-    return [{**about, "batch_size": case.batch_size, "runs": runs}]
-
-
 def main() -> None:
     args = parse()
     if args.worker:
@@ -434,17 +382,15 @@ def main() -> None:
         "command": " ".join("FOLDER" if word in private else word for word in command),
     }
     run, what = (run_threads, THREADS) if args.threads != [1] else (run_case, ONE_THREAD)
-    if args.device is not None:
-        run, what = run_device, DEVICE
     for case in args.cases:
         write(args.out, [{**record, **how} for record in run(case, args)], what)
 
 
 def write(path: Path, records: list[dict[str, Any]], what: str) -> None:
-    """Write the records of a case to the file, replacing older records of the case on the same device."""
+    """Write the records of a case to the file, replacing older records of the case."""
 
     def case_of(record: dict[str, Any]) -> list[Any]:
-        return [*(record[key] for key in ("model", "data", "real", "batch_size")), record.get("device", "")]
+        return [record[key] for key in ("model", "data", "real", "batch_size")]
 
     old = json.loads(path.read_text())["results"] if path.is_file() else []
     kept = [record for record in old if case_of(record) != case_of(records[0])]

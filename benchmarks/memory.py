@@ -155,11 +155,11 @@ def take_step(parts: Parts, graphs: GraphDataset, optimizer: torch.optim.Optimiz
     optimizer.zero_grad(set_to_none=True)
 
 
-def predict_gpu(parts: Parts, graphs: GraphDataset, optimizer: str) -> int:
-    """Return the peak of the tensors of a step on "meta" with the kernels for CUDA devices, with moments."""
+def predict_gpu(parts: Parts, graphs: GraphDataset, optimizer: str, *, kernels: str = "cuda") -> int:
+    """Return the peak of the tensors of a step on "meta" with the kernels for CUDA devices or none, with moments."""
     device = torch.device("meta")
     model = parts.model.to(device).train()
-    with PeakOfTensors(device) as memory, kernels_for("cuda"):
+    with PeakOfTensors(device) as memory, kernels_for(kernels):
         batch = graphs.batch(range(len(graphs))).to(device)
         parts.task.loss(model(batch), batch.y).backward()
     return memory.peak + count_parameters(model) * BYTES_OF_VALUE * moments_of(optimizer)

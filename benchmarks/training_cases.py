@@ -58,17 +58,10 @@ HOSTS = {  # folder of configurations, and overrides
 }
 
 
-def load(model: str, family: str, dropout: bool, kernels: str = "auto") -> Config:
-    """Return the shipped configuration with random walks, without dropout for comparisons.
-
-    `kernels` is `train.kernels`; message passing has no such key.
-    """
+def load(model: str, family: str, dropout: bool) -> Config:
+    """Return the shipped configuration with random walks, without dropout for comparisons."""
     folder, overrides, no_dropout = HOSTS.get(model, (model, [], ["gt.dropout=0.0", "gt.attn_dropout=0.0"]))
-    overrides = [
-        *overrides,
-        *([] if dropout else no_dropout),
-        *([] if kernels == "auto" else [f"train.kernels={kernels}"]),
-    ]
+    overrides = [*overrides, *([] if dropout else no_dropout)]
     return load_config(ROOT / "configs" / folder / f"{family}-{'RRWP' if model in HOSTS else 'RWSE'}.yaml", overrides)
 
 

@@ -4,6 +4,7 @@ Everything runs on random graphs, so no data set is needed. On a machine without
 compared in their place, and those of GPUs are interpreted and compiled.
 """
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -88,9 +89,13 @@ def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) ->
 
 def cuda_driver(device: torch.device) -> str:
     """Return the version of CUDA that the driver of a GPU supports; an empty string without one, or if not known."""
-    read = getattr(torch._C, "_cuda_getDriverVersion", None)
-    number = read() if read is not None and device.type == "cuda" else 0
-    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+    number = ctypes.c_int(0)
+    if device.type == "cuda":
+        try:
+            ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+        except (OSError, AttributeError):  # AMD's GPUs have another library
+            return ""
+    return f"{number.value // 1000}.{number.value % 1000 // 10}" if number.value else ""
 
 
 def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:

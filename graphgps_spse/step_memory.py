@@ -28,6 +28,11 @@ from graphgps_spse.parts import Parts
 from graphgps_spse.sizes import BYTES_OF_VALUE, moments_of
 from graphgps_spse.training.evaluation import forward_batch
 
+HOPPER = (9, 0)
+"""Compute capability from which on PyTorch's workspace for cuBLAS is larger."""
+WORKSPACES = {False: 8_519_680, True: 33_554_432}
+"""Bytes of one workspace: `:4096:2:16:8` and `:4096:8` of aten/src/ATen/cuda/CublasHandlePool.cpp."""
+
 
 class PeakOfTensors(TorchDispatchMode):
     """Records how many bytes the tensors on a device take that are allocated in this block, at most at the same time.
@@ -87,7 +92,7 @@ class StepMemory:
     """Bytes of a training step at its peak: `fixed + of_pair * pairs + of_node * nodes + of_edge * edges`."""
 
     fixed: float
-    """Gradients and the optimiser's moments."""
+    """Gradients, the optimiser's moments, and on a GPU the workspaces of matrix products."""
     of_pair: float
     of_node: float
     of_edge: float
@@ -119,8 +124,18 @@ def predict_step_memory(
     if len(samples) < 3:
         rows, peaks = rows[:1] * [1, 0, 0], peaks[:1]  # everything counts as pairs
     (of_pair, of_node, of_edge), _ = nnls(rows / np.array(peaks)[:, None], np.ones(len(peaks)))
-    fixed = count_parameters(parts.model) * BYTES_OF_VALUE * (1 + moments_of(optimizer))
+    fixed = count_parameters(parts.model) * BYTES_OF_VALUE * (1 + moments_of(optimizer)) + workspace_of(device)
     return StepMemory(fixed, of_pair, of_node, of_edge)
+
+
+def workspace_of(device: torch.device) -> int:
+    """Return the bytes that PyTorch keeps on a GPU for cuBLAS: one workspace for forward and one for backward.
+
+    PeakOfTensors does not see them. The sizes are PyTorch's defaults; CUBLAS_WORKSPACE_CONFIG may set others.
+    """
+    if device.type != "cuda" or torch.version.hip:
+        return 0
+    return 2 * WORKSPACES[torch.cuda.get_device_capability(device) >= HOPPER]
 
 
 def _parts_of(graphs: GraphDataset) -> list[GraphDataset]:

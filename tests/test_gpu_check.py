@@ -1,5 +1,6 @@
 """The check of a machine: what it finds right and wrong, on a machine without a GPU."""
 
+import ctypes
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -123,7 +124,11 @@ def test_versions_are_recorded(monkeypatch):
     (line,) = gpu_check.check_gpu([], torch.device("cpu"), report)
     assert line.endswith(", Triton 3.7.1")
     assert report.environment["triton"] == "3.7.1" and report.environment["cuda_driver"] == ""
-    monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: 12080, raising=False)
+
+    def version_of(pointer):
+        pointer._obj.value = 12080
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(cuDriverGetVersion=version_of))
     assert gpu_check.cuda_driver(torch.device("cuda")) == "12.8" and not gpu_check.cuda_driver(torch.device("cpu"))
 
 

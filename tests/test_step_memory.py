@@ -19,6 +19,7 @@ from graphgps_spse.step_memory import (
     measure_peak,
     predict_step_memory,
     with_half_of_edges,
+    workspace_of,
 )
 
 CPU = torch.device("cpu")
@@ -128,6 +129,15 @@ def test_parameters_count_once_for_gradients_and_once_for_each_moment(load):
     number = sum(parameter.numel() for parameter in parts.model.parameters())
     for optimizer, values in (("adamW", 3), ("sgd", 2), ("of a plugin", 1)):
         assert predict_step_memory(parts, graphs, CPU, amp="off", optimizer=optimizer).fixed == 4 * number * values
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"), [((8, 9), 17_039_360), ((9, 0), 67_108_864), ((10, 3), 67_108_864)]
+)
+def test_workspaces_of_matrix_products_count_on_gpus(capability, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert workspace_of(torch.device("cuda:1")) == expected
+    assert workspace_of(CPU) == workspace_of(torch.device("meta")) == 0
 
 
 def test_half_of_the_edges(load):

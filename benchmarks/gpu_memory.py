@@ -1,0 +1,54 @@
+"""Predict the peak memory of the steps that check_gpu.py measured on a GPU, and compare.
+
+    python benchmarks/gpu_memory.py [FILE]     default: benchmarks/results/gpu_check.json
+
+Needs no GPU: the tensors of a step are counted on the device "meta", with the kernels for CUDA devices and without.
+Weights, moments of AdamW and the workspaces of matrix products are added. The predictions are written into the file.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from memory import predict_gpu, with_random_encodings  # noqa: E402
+
+from graphgps_spse.config import load_config  # noqa: E402
+from graphgps_spse.gpu_check import TIMED_SIZES  # noqa: E402
+from graphgps_spse.models.build import count_parameters  # noqa: E402
+from graphgps_spse.parts import build_parts  # noqa: E402
+from graphgps_spse.random_batches import random_graphs_of  # noqa: E402
+from graphgps_spse.sizes import BYTES_OF_VALUE  # noqa: E402
+from graphgps_spse.step_memory import WORKSPACES  # noqa: E402
+
+DEVICES = {"auto": "cuda", "plain": "none"}
+
+
+def predict(configuration: str, kernels: str, *, hopper: bool) -> int:
+    """Return the bytes that all tensors take at the peak of a step of `gpu_check.measure`."""
+    cfg = load_config(ROOT / "configs" / configuration, [f"train.kernels={kernels}"])
+    parts = build_parts(cfg, only_shapes=True)
+    graphs = random_graphs_of(parts.dataset.spec, TIMED_SIZES[parts.dataset.spec.level])
+    peak = predict_gpu(parts, with_random_encodings(graphs, parts), "adamW", kernels=DEVICES[kernels])
+    return peak + count_parameters(parts.model) * BYTES_OF_VALUE + 2 * WORKSPACES[hopper]
+
+
+def main() -> int:
+    """Predict for all rows with a measurement, print the ratios and write the file."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "benchmarks" / "results" / "gpu_check.json"
+    record = json.loads(path.read_text())
+    hopper = any(name in record["environment"]["device"] for name in ("H100", "H200", "B200"))
+    for row in record["rows"]:
+        for kernels in DEVICES:
+            if kernels in row:
+                predicted = row[kernels]["predicted_bytes"] = predict(row["configuration"], kernels, hopper=hopper)
+                measured = row[kernels]["peak_bytes"]
+                print(f"{row['configuration']}, {kernels}: {predicted / measured:.2f} of {measured / 2**20:.0f} MiB")
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
