@@ -96,6 +96,35 @@ def test_operations_of_a_step_on_a_gpu():
     assert not shown and 100 * record["models"]["GRIT-zinc"]["kernels"]["forward_and_backward"] <= 60 * 1901
 
 
+def test_steps_on_a_gpu():
+    record = json.loads((FOLDER / "results/gpu_check.json").read_text())["rows"]
+    page = (FOLDER.parent / "docs" / "gpu.md").read_text()
+    cells = [cells_of(line) for line in page.splitlines()]
+    shown, timed = {row[0]: row[1:] for row in cells if "/" in row[0]}, 0
+    for row in record:
+        assert not row["wrong"] and row["resumes"]
+        if "auto" in row:
+            both, timed = [row["auto"], row["plain"]], timed + 1
+            speeds = [run["steps_per_second"] for run in both]
+            assert shown[row["configuration"].removesuffix(".yaml")] == [
+                *(f"{speed:.1f}" for speed in speeds),
+                f"{speeds[0] / speeds[1]:.2f}",
+                *(f"{run['peak_bytes'] / 2**20:,.0f}" for run in both),
+                ", ".join(f"{run['predicted_bytes'] / run['peak_bytes']:.2f}" for run in both),
+            ]
+    assert f"All {len(record)} configurations pass all checks" in page and f"with {timed} of {len(record)} done" in page
+    for line, key, what in [
+        ("predictions in float32", "errors", "predictions"),
+        ("gradient in float32", "errors", "gradient"),
+        ("predictions with `train.amp: bf16`", "errors_bf16", "predictions"),
+        ("gradient with `train.amp: bf16`", "errors_bf16", "gradient"),
+    ]:
+        (found,) = [row[1:] for row in cells if row[0].startswith(line)]
+        assert [float(cell) for cell in found] == [
+            pytest.approx(max(row[key][what][who] for row in record), rel=0.06) for who in ("kernels", "plain")
+        ]
+
+
 def test_registers_of_gpu_kernels():
     kernels = json.loads((FOLDER / "results/gpu_kernels.json").read_text())["kernels"]
     text = " ".join((FOLDER / "README.md").read_text().split())
