@@ -5,15 +5,22 @@ compared in their place, and those of GPUs are interpreted and compiled.
 """
 
 import ctypes
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import torch
 
 from graphgps_spse.config import Config, load_config
+from graphgps_spse.cores import count_cores
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import short_message
@@ -35,9 +42,12 @@ from graphgps_spse.random_batches import random_batch
 from graphgps_spse.seeding import seed_all
 from graphgps_spse.training_check import STEPS, compare_losses, error_with_dropout, resumes_with_equal_bits
 
+MEMORY_OF_JOB = 4 << 30
+"""Free memory of a GPU for each of several processes: PyTorch's own, and the largest shipped configuration."""
 ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
 TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4, "pair": (23,) * 32}
 TIMED_STEPS, WARM_UP_STEPS = 20, 3
+CHECK = "from graphgps_spse.gpu_check import check_file; check_file()"
 ERRORS_BY_AMP = {"off": "errors", "bf16": "errors_bf16"}
 MAX_DROPOUT_ERROR, MAX_LOSS_ERROR = 1e-3, 1e-6
 """Of float64, where right kernels have errors of rounding only."""
@@ -61,8 +71,12 @@ class GpuReport:
         return {**vars(self)}
 
 
-def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) -> Iterator[str]:
-    """Check the configurations `files` on `device`; yield lines and fill the report."""
+def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport, jobs: int = 1) -> Iterator[str]:
+    """Check the configurations `files` on `device`; yield lines and fill the report.
+
+    With several `jobs`, that many are checked at a time, each in a process of its own. Speeds are measured afterwards,
+    one configuration after another.
+    """
     report.environment |= describe_environment(device, torch.get_num_threads())
     versions = {"cuda": torch.version.cuda or "", "cuda_driver": cuda_driver(device), "triton": triton_version()}
     report.environment |= versions
@@ -72,19 +86,71 @@ def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport) ->
     )
     if device.type == "cuda" and (reason := why_no_triton()):
         report.failures.append(f"there are no kernels to check: {reason}")
-    for file in files:
-        row = check_configuration(load_config(file), device)
+    rows = check_in_processes(files, device, jobs) if jobs > 1 else _check_here(files, device, report)
+    for file, row in zip(files, rows):
         report.rows.append({"configuration": f"{file.parent.name}/{file.name}"} | row)
         report.failures += [f"{file.parent.name}/{file.name}: {words}" for words in row["wrong"]]
         yield describe_row(report.rows[-1])
-        if row["wrong"] and not works(device):
-            report.failures.append("this process cannot use the GPU any more, so the other configurations are left out")
-            break
+    if device.type == "cuda" and report.rows and works(device):
+        for file, row in zip(files, report.rows):
+            row |= measure_configuration(load_config(file), device)
+            yield f"{row['configuration']}: {describe_speed(row)}"
     if device.type == "cpu":
         yield from _without_gpu(files, report)
     yield from (f"wrong: {words}" for words in report.failures)
     if report.failures:
         yield "train.kernels=plain switches the kernels off; please report this table"
+
+
+def _check_here(files: Sequence[Path], device: torch.device, report: GpuReport) -> Iterator[dict[str, Any]]:
+    """Check the configurations in this process, until it cannot use the GPU any more."""
+    for file in files:
+        row = check_configuration(load_config(file), device)
+        yield row
+        if row["wrong"] and not works(device):
+            report.failures.append("this process cannot use the GPU any more, so the other configurations are left out")
+            return
+
+
+def jobs_for(device: torch.device) -> int:
+    """Return how many configurations to check at a time: one for each core, if the free memory of a GPU is enough."""
+    free = torch.cuda.mem_get_info(device)[0] // MEMORY_OF_JOB if device.type == "cuda" else count_cores()
+    return max(1, min(count_cores(), free))
+
+
+def check_in_processes(files: Sequence[Path], device: torch.device, jobs: int) -> Iterator[dict[str, Any]]:
+    """Check each configuration in a process of its own, `jobs` at a time; yield rows in the order of the files."""
+    children: list[subprocess.Popen[str]] = []
+    stopped = Event()
+
+    def check(file: Path) -> dict[str, Any]:
+        command = [sys.executable, "-c", CHECK, str(file), str(device)]
+        one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=one_thread)
+        children.append(child)
+        if stopped.is_set():  # since the process was asked for
+            child.terminate()
+        out, err = child.communicate()
+        if child.returncode:
+            words = (err.strip().splitlines() or ["no message"])[-1]
+            return {"errors": {}, "wrong": [f"its process ended with {child.returncode}: {words}"]}
+        return json.loads(out.splitlines()[-1])
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        yield from pool.map(check, files)
+    finally:  # also after a signal
+        stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in children:
+            child.terminate()
+
+
+def check_file() -> None:
+    """In a process of its own: check the file on the device of the command line and print the row as JSON."""
+    file, device = sys.argv[1:]
+    row = check_configuration(load_config(Path(file)), torch.device(device))
+    sys.stdout.write(json.dumps(row) + "\n")
 
 
 def cuda_driver(device: torch.device) -> str:
@@ -108,14 +174,26 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
         row["wrong"] += _compare_steps(parts, device, row)
         keep_roots_from_zero(parts.model)
         row["wrong"] += _compare_trainings(parts, cfg, device, row)
-        if device.type == "cuda":
-            timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level], device)
-            row |= {kernels: measure(parts, timed, kernels) for kernels in ("auto", "plain")}
     except launch_errors() as err:
-        # A shortage is a finding, too: what is known of the other configurations is worth having.
-        failure = f"not enough memory: {short_message(err)}" if is_shortage(err) else describe_failure(err, device)
-        row["wrong"].append(failure)
+        row["wrong"].append(_failure(err, device))
     return row
+
+
+def measure_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
+    """Return speed and memory on a GPU by `train.kernels`, or why they cannot be measured."""
+    seed_all(0)
+    parts = build_parts(cfg)
+    try:
+        parts.model.to(device).train()
+        timed = random_batch(parts, TIMED_SIZES[parts.dataset.spec.level], device)
+        return {kernels: measure(parts, timed, kernels) for kernels in ("auto", "plain")}
+    except launch_errors() as err:
+        return {"not_measured": _failure(err, device)}
+
+
+def _failure(err: Exception, device: torch.device) -> str:
+    """Return an error in words. A shortage is a finding, too: the other configurations are worth checking."""
+    return f"not enough memory: {short_message(err)}" if is_shortage(err) else describe_failure(err, device)
 
 
 def _compare_steps(parts: Parts, device: torch.device, row: dict[str, Any]) -> Iterator[str]:
@@ -163,12 +241,7 @@ def _in_float64(check: Callable[[Parts, torch.device], float], parts: Parts, dev
 
 
 def describe_row(row: dict[str, Any]) -> str:
-    """Return one line of the table."""
-    speed = "".join(
-        f"; {kernels}: {row[kernels]['steps_per_second']:.1f} steps/s, {as_size(row[kernels]['peak_bytes'])}"
-        for kernels in ("auto", "plain")
-        if kernels in row
-    )
+    """Return one line of the table of errors."""
     errors = describe_errors(row["errors"]) if row["errors"] else "nothing could be compared"
     if "errors_bf16" in row:
         errors += f"; bf16: {describe_errors(row['errors_bf16'])}"
@@ -176,7 +249,17 @@ def describe_row(row: dict[str, Any]) -> str:
         named = (("gradient with dropout", "dropout_error"), (f"losses of {STEPS} steps", "loss_error"))
         for name, key in named:
             errors += f"; {name} " + ("not compared" if row[key] is None else f"{row[key]:.1e}")
-    return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {errors}{speed}"
+    return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {errors}"
+
+
+def describe_speed(row: dict[str, Any]) -> str:
+    """Return speed and memory in words."""
+    if "not_measured" in row:
+        return f"not measured: {row['not_measured']}"
+    return "; ".join(
+        f"{kernels}: {row[kernels]['steps_per_second']:.1f} steps/s, {as_size(row[kernels]['peak_bytes'])}"
+        for kernels in ("auto", "plain")
+    )
 
 
 def has_equal_bits(parts: Parts, batch: GraphBatch) -> bool:

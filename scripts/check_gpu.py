@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphgps_spse.arguments import check_out
+from graphgps_spse.arguments import at_least_one, check_out
 from graphgps_spse.command import run_command
 from graphgps_spse.training.signals import stop_at_once
 
@@ -30,6 +30,12 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--cfg", nargs="*", type=Path, metavar="FILE", help="configurations; default: those above")
     parser.add_argument("--accelerator", default="auto", help="cpu, cuda or cuda:N; auto: a GPU if there is one")
+    parser.add_argument(
+        "--jobs",
+        type=at_least_one,
+        metavar="N",
+        help="configurations checked at a time; default: one for each core, or for each 4 GiB of a GPU's free memory",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table as JSON, to attach to a report")
     arguments = parser.parse_args(words)
     if arguments.out is not None:
@@ -44,14 +50,16 @@ def main(words: Sequence[str] | None = None) -> int:
     def work() -> int:
         from graphgps_spse.environment import pick_device
         from graphgps_spse.files import write_json
-        from graphgps_spse.gpu_check import GpuReport, check_gpu
+        from graphgps_spse.gpu_check import GpuReport, check_gpu, jobs_for
         from graphgps_spse.gpu_kernels_on_cpu import one_of_each
 
         files = arguments.cfg or one_of_each(sorted(CONFIGS.glob("[A-Z]*/*.yaml")))
         report = GpuReport({})
         try:
             with stop_at_once():
-                for line in check_gpu(files, pick_device(arguments.accelerator), report):
+                device = pick_device(arguments.accelerator)
+                jobs = min(len(files), arguments.jobs or jobs_for(device))
+                for line in check_gpu(files, device, report, jobs):
                     print(line, flush=True)
         finally:  # what was found before an error or a signal is worth having
             if arguments.out is not None and report.rows:

@@ -163,7 +163,7 @@ def test_a_gpu_that_cannot_be_used_any_more_ends_the_check_with_a_report(tmp_pat
     monkeypatch.setattr(gpu_check, "works", lambda device: False)
     monkeypatch.setattr(gpu_check, "_without_gpu", lambda files, report: [])
     files = [str(ROOT / f"configs/GPS/{name}-RWSE.yaml") for name in ("zinc", "cluster")]
-    words = ["--cfg", *files, "--accelerator", "cpu", "--out", str(tmp_path / "gpu.json")]
+    words = ["--cfg", *files, "--accelerator", "cpu", "--jobs", "1", "--out", str(tmp_path / "gpu.json")]
     assert load_script("check_gpu").main(words) == 1
     record = json.loads((tmp_path / "gpu.json").read_text())
     assert len(calls) == len(record["rows"]) == 1 and "illegal memory access" in record["failures"][0]
@@ -187,9 +187,48 @@ def test_what_was_found_before_an_error_is_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(gpu_check, "check_configuration", check)
     files = [str(ROOT / f"configs/GPS/{name}-RWSE.yaml") for name in ("zinc", "cluster")]
-    words = ["--cfg", *files, "--accelerator", "cpu", "--out", str(tmp_path / "gpu.json")]
+    words = ["--cfg", *files, "--accelerator", "cpu", "--jobs", "1", "--out", str(tmp_path / "gpu.json")]
     assert load_script("check_gpu").main(words) == 2
     assert len(json.loads((tmp_path / "gpu.json").read_text())["rows"]) == 1
+
+
+def test_processes_report_in_the_order_of_the_files(tmp_path):
+    """The first is right, the second cannot be read, the third is not there."""
+    small, broken = tmp_path / "small.yaml", tmp_path / "broken.yaml"
+    small.write_text(
+        f"base: {ROOT}/configs/GPS/zinc-RWSE.yaml\ngt: {{layers: 1, dim_hidden: 32}}\ngnn: {{dim_inner: 32}}\n"
+    )
+    broken.write_text("gt: {layers: many}\n")
+    files = [small, broken, tmp_path / "none.yaml"]
+    rows = list(gpu_check.check_in_processes(files, torch.device("cpu"), 3))
+    here = check_configuration(load_config(small), torch.device("cpu"))
+    assert rows[0] == json.loads(json.dumps(here)) and not rows[0]["wrong"]
+    assert [row["wrong"][0].split(":")[0] for row in rows[1:]] == ["its process ended with 1"] * 2
+    assert "layers" in rows[1]["wrong"][0] and "none.yaml" in rows[2]["wrong"][0]
+
+
+def test_no_process_is_left_when_a_check_ends_early(tmp_path, monkeypatch):
+    """For example by a signal: the other processes would keep the GPU."""
+    started, popen = [], gpu_check.subprocess.Popen
+
+    def start(*args, **options):
+        started.append(popen(*args, **options))
+        return started[-1]
+
+    monkeypatch.setattr(gpu_check.subprocess, "Popen", start)
+    monkeypatch.setattr(gpu_check, "CHECK", "import sys, time; time.sleep(60 * ('slow' in sys.argv[1])); print('{}')")
+    rows = gpu_check.check_in_processes([Path("quick"), Path("slow"), Path("slow")], torch.device("cpu"), 2)
+    assert next(rows) == {}
+    rows.close()
+    assert all(child.wait(20) is not None for child in started)
+
+
+def test_as_many_jobs_as_cores_and_memory_allow(monkeypatch):
+    monkeypatch.setattr(gpu_check, "count_cores", lambda: 12)
+    assert gpu_check.jobs_for(torch.device("cpu")) == 12
+    for gib, jobs in ((80, 12), (23, 5), (2, 1)):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, gib=gib: (gib << 30, 80 << 30))
+        assert gpu_check.jobs_for(torch.device("cuda")) == jobs
 
 
 def test_a_gpu_without_triton_has_nothing_to_check(monkeypatch):
