@@ -1,5 +1,6 @@
 """The training loop: what an epoch does, in order."""
 
+import inspect
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from graphgps_spse.training.state import TrainingState
 from graphgps_spse.training.task import Task
 
 log = logging.getLogger(__name__)
+
+RECOMPILE_LIMIT = 32
 
 
 class Loader(Protocol):
@@ -266,10 +269,14 @@ class Trainer(TrainingState):
 def compile_layers(model: nn.Module) -> None:
     """Let torch.compile compile the layers of a model, or all of a model without `layers`, when they are called.
 
-    Layers share what was compiled, so a model with many takes no longer to compile than one with a few.
+    Layers share what was compiled, so a model with many takes no longer to compile than one with a few. The first and
+    last layers may be special, and training and evaluation are compiled separately. That is close to the limit, after
+    which PyTorch no longer compiles, so later versions of PyTorch get a higher one.
     """
+    known = inspect.signature(torch.compile).parameters
+    options = {"recompile_limit": RECOMPILE_LIMIT} if "recompile_limit" in known else {}
     layers = getattr(model, "layers", None)
     for module in layers if isinstance(layers, nn.ModuleList) else [model]:
-        module.compile(dynamic=True)
+        module.compile(dynamic=True, **options)
         for part in module.modules():
             part.is_compiled = True  # type: ignore[assignment]

@@ -186,23 +186,23 @@ def _update_backward(
 
 
 def _attended(wb: Tensor, q: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the empty results of `_attend`."""
+    """Return the empty results of `_attend`. `len` of a tensor would bind torch.compile to the size of one batch."""
     acc, dim = accumulator(wb.dtype), q.shape[1]
-    value, pair = (q.new_empty(len(q), dim, dtype=acc) for _ in range(2))
-    return wb.new_empty(len(wb), dim), value, pair, q.new_empty(len(q), num_heads, dtype=acc)
+    value, pair = (q.new_empty(q.shape[0], dim, dtype=acc) for _ in range(2))
+    return wb.new_empty(wb.shape[0], dim), value, pair, q.new_empty(q.shape[0], num_heads, dtype=acc)
 
 
 def _attend_gradients(
     wb: Tensor, k: Tensor, v: Tensor, tiles: Tensor, num_parts: int, lse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the empty results of `_attend_backward`."""
-    parts = (lse.new_empty(rows, k.shape[1]) for rows in (num_parts, len(tiles)))
+    parts = (lse.new_empty(rows, k.shape[1]) for rows in (num_parts, tiles.shape[0]))
     return torch.empty_like(wb), k.new_empty(k.shape), v.new_empty(v.shape), *parts  # type: ignore[return-value]
 
 
 def _update_gradients(out: Tensor, u: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the empty results of `_update_backward`."""
-    num_blocks = -(-len(out) // rows_for(power_of_two(out.shape[1]), UPDATE_VALUES))
+    num_blocks = -(-out.shape[0] // rows_for(power_of_two(out.shape[1]), UPDATE_VALUES))
     return torch.empty_like(out), torch.empty_like(u), statistics.new_empty(num_blocks, *statistics.shape)
 
 
