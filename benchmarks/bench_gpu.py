@@ -26,7 +26,6 @@ import sys
 import time
 from collections.abc import Callable
 from copy import copy, deepcopy
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +45,7 @@ from graphgps_spse.data.base import GraphBatch, GraphDataset  # noqa: E402
 from graphgps_spse.environment import describe_environment  # noqa: E402
 from graphgps_spse.errors import short_message  # noqa: E402
 from graphgps_spse.first_batch import are_right, compare_for_training, describe_errors, few_graphs  # noqa: E402
+from graphgps_spse.gpu_kernels_on_cpu import triton_version  # noqa: E402
 from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
 from graphgps_spse.parts import Parts, build_parts  # noqa: E402
 from graphgps_spse.seeding import seed_all  # noqa: E402
@@ -88,12 +88,12 @@ def main() -> int:
         except EOFError:
             record = {"wrong": "the process ended without a result"}
         child.join()
-        about, wrong = record.pop("environment", {}), wrong or "wrong" in record
-        records[case] = record
+        wrong = wrong or "wrong" in record
+        about = record.get("environment", {}) | environment()
+        records[case] = record | {"environment": {key: value for key, value in about.items() if key != "host"}}
         print(case, describe(record), flush=True)
         ordered = {name: records[name] for name in CASES if name in records}
-        about |= {"torch": version("torch"), "triton": record.get("triton", "")} | environment()
-        arguments.out.write_text(json.dumps({"environment": about, "configurations": ordered}, indent=1) + "\n")
+        arguments.out.write_text(json.dumps({"configurations": ordered}, indent=1) + "\n")
     return int(wrong)
 
 
@@ -125,7 +125,7 @@ def find(case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> d
     batches = batches_of(cfg, data, device)
     ours = trained(cfg, batches, device)
     record = {
-        "environment": describe_environment(device, 1),
+        "environment": describe_environment(device, 1) | {"triton": triton_version()},
         "batch_size": cfg.train.batch_size,
         "parameters": count_parameters(ours.model),
         "steps_of_an_epoch": -(-TRAIN_GRAPHS[data] // cfg.train.batch_size),

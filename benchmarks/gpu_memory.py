@@ -21,7 +21,7 @@ from graphgps_spse.models.build import count_parameters  # noqa: E402
 from graphgps_spse.parts import build_parts  # noqa: E402
 from graphgps_spse.random_batches import random_graphs_of  # noqa: E402
 from graphgps_spse.sizes import BYTES_OF_VALUE  # noqa: E402
-from graphgps_spse.step_memory import WORKSPACES  # noqa: E402
+from graphgps_spse.step_memory import HOPPER, WORKSPACES  # noqa: E402
 
 DEVICES = {"auto": "cuda", "plain": "none"}
 
@@ -39,7 +39,7 @@ def main() -> int:
     """Predict for all rows with a measurement, print the ratios and write the file."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "benchmarks" / "results" / "gpu_check.json"
     record = json.loads(path.read_text())
-    hopper = any(name in record["environment"]["device"] for name in ("H100", "H200", "B200"))
+    hopper = tuple(record["environment"]["capability"]) >= HOPPER
     for row in record["rows"]:
         for kernels in DEVICES:
             if kernels in row:

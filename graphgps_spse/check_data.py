@@ -258,7 +258,7 @@ def _how_to_fit(step: StepMemory, graphs: GraphDataset, options: LoaderOptions, 
     """Return which keys to lower so that each batch of the first epoch fits into the free memory."""
     if step.fixed >= free:
         return (
-            f"gradients and the optimiser's moments alone take {as_size(step.fixed)}; lower gt.dim_hidden, gt.layers "
+            f"gradients, the optimiser's moments and workspaces alone take {as_size(step.fixed)}; lower gt.dim_hidden, gt.layers "
             "or gnn.dim_inner"
         )
     alone_G = step.of_batch(Rows(graphs.sizes_G.square(), graphs.sizes_G, graphs.edge_ptr.diff()))

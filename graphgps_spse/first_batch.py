@@ -35,10 +35,11 @@ TOLERANCE = {"off": 0.01, "bf16": 0.1, "fp16": 0.1}
 MARGIN = 10.0
 """Error of the kernels that is right beyond that, in units of that of PyTorch alone."""
 _ROWS = 1 << 22  # of features that are checked at a time
-COMPARISONS, LENGTH_OF_NUDGE = 4, 0.01
-"""Comparisons of gradients, each with other weights, before kernels count as wrong; relative change of a weight."""
+COMPARISONS, LENGTH_OF_NUDGE, LARGE_ERROR = 4, 0.01, 0.5
+"""Comparisons of gradients, each with other weights, before kernels count as wrong; relative change of a weight; error
+of a gradient from which on kernels are wrong at once."""
 OF_WEIGHT = "gradient of "
-"""Begin of the names of the gradients of single weights."""
+"""Prefix of the names of the gradients of single weights."""
 LEAST_SHARE = 1e-4
 """The error of the gradient of one weight is in units of that gradient, or of this share of all of them if that is
 more: some gradients are 0 but for rounding."""
@@ -165,17 +166,35 @@ def compare_for_training(
     The derivative of a ReLU jumps at 0. Where rounding brings one value to the other side, in the kernels or in PyTorch
     alone, a gradient can have an error of several percent. That depends on the weights, and the error of a wrong kernel
     hardly does. So gradients that are wrong are compared again with all weights changed a little; the errors are those
-    of the first comparison that is right, or of the last. Predictions have no jumps and are compared once.
+    of the first comparison that is right, or of the last. There is no second chance for predictions, which have no
+    jumps, for large errors, and for errors that differ between two comparisons with the same weights.
     """
     similar = deepcopy(model)
     keep_roots_from_zero(similar)
     errors = compare(similar, batch, loss, device, amp=amp, each_weight=True)
+    if are_right(errors, amp) or not _may_be_a_jump(errors, amp):
+        return errors
+    again = compare(similar, batch, loss, device, amp=amp, each_weight=True)
+    if not _are_alike(errors, again):
+        return errors
     for number in range(1, COMPARISONS):
-        if are_right(errors, amp) or not _is_right(errors["predictions"], amp):
-            break
         _nudge(similar, number)
         errors = compare(similar, batch, loss, device, amp=amp, each_weight=True)
+        if are_right(errors, amp) or not _may_be_a_jump(errors, amp):
+            break
+    log.info("gradients of the kernels were compared %d times, with other weights each time", number + 1)
     return errors
+
+
+def _are_alike(errors: dict[str, dict[str, float]], again: dict[str, dict[str, float]]) -> bool:
+    """Return whether the kernels have the same errors twice, up to rounding in PyTorch's own operations."""
+    pairs = [(errors[name]["kernels"], again.get(name, {}).get("kernels", np.inf)) for name in errors]
+    return all(abs(one - other) <= 0.1 * one + TOLERANCE["off"] / 10 for one, other in pairs)
+
+
+def _may_be_a_jump(errors: dict[str, dict[str, float]], amp: str) -> bool:
+    """Return whether the predictions are right, and no gradient has an error that one ReLU would not explain."""
+    return _is_right(errors["predictions"], amp) and all(e["kernels"] < LARGE_ERROR for e in errors.values())
 
 
 def _nudge(model: nn.Module, number: int) -> None:

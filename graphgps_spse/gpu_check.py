@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -34,7 +35,7 @@ from graphgps_spse.gpu_kernels_on_cpu import (
     why_no_triton,
 )
 from graphgps_spse.human_readable import as_size
-from graphgps_spse.memory import is_shortage
+from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.models.grit.keep_roots import keep_roots_from_zero
 from graphgps_spse.ops.triton_launch import launch_errors
 from graphgps_spse.parts import Parts, build_parts
@@ -43,7 +44,8 @@ from graphgps_spse.seeding import seed_all
 from graphgps_spse.training_check import STEPS, compare_losses, error_with_dropout, resumes_with_equal_bits
 
 MEMORY_OF_JOB = 4 << 30
-"""Free memory of a GPU for each of several processes: PyTorch's own, and the largest shipped configuration."""
+"""Free memory of the machine, and of a GPU, for each of several processes: PyTorch's own, and the largest model."""
+SECONDS_TO_END = 10
 ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
 TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4, "pair": (23,) * 32}
 TIMED_STEPS, WARM_UP_STEPS = 20, 3
@@ -77,9 +79,13 @@ def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport, jo
     With several `jobs`, that many are checked at a time, each in a process of its own. Speeds are measured afterwards,
     one configuration after another.
     """
+    for file in files:  # what cannot be read ends the check before it begins
+        load_config(file)
     report.environment |= describe_environment(device, torch.get_num_threads())
     versions = {"cuda": torch.version.cuda or "", "cuda_driver": cuda_driver(device), "triton": triton_version()}
     report.environment |= versions
+    if device.type == "cuda" and files:
+        report.environment["capability"] = torch.cuda.get_device_capability(device)
     yield (
         f"device: {report.environment['device']}, torch {torch.__version__}, Triton {versions['triton'] or 'missing'}"
         + (f", a driver for CUDA {versions['cuda_driver']}" if versions["cuda_driver"] else "")
@@ -91,9 +97,11 @@ def check_gpu(files: Sequence[Path], device: torch.device, report: GpuReport, jo
         report.rows.append({"configuration": f"{file.parent.name}/{file.name}"} | row)
         report.failures += [f"{file.parent.name}/{file.name}: {words}" for words in row["wrong"]]
         yield describe_row(report.rows[-1])
-    if device.type == "cuda" and report.rows and works(device):
-        for file, row in zip(files, report.rows):
+    for file, row in zip(files, report.rows):
+        if device.type == "cuda" and not row["wrong"] and works(device):
             row |= measure_configuration(load_config(file), device)
+            if "not_measured" in row:
+                report.failures.append(f"{row['configuration']}: not measured: {row['not_measured']}")
             yield f"{row['configuration']}: {describe_speed(row)}"
     if device.type == "cpu":
         yield from _without_gpu(files, report)
@@ -113,9 +121,9 @@ def _check_here(files: Sequence[Path], device: torch.device, report: GpuReport) 
 
 
 def jobs_for(device: torch.device) -> int:
-    """Return how many configurations to check at a time: one for each core, if the free memory of a GPU is enough."""
-    free = torch.cuda.mem_get_info(device)[0] // MEMORY_OF_JOB if device.type == "cuda" else count_cores()
-    return max(1, min(count_cores(), free))
+    """Return how many configurations to check at a time: one for each core, if the free memory is enough."""
+    free = [find_memory().free, *([torch.cuda.mem_get_info(device)[0]] if device.type == "cuda" else [])]
+    return max(1, min(count_cores(), min(free) // MEMORY_OF_JOB))
 
 
 def check_in_processes(files: Sequence[Path], device: torch.device, jobs: int) -> Iterator[dict[str, Any]]:
@@ -124,7 +132,7 @@ def check_in_processes(files: Sequence[Path], device: torch.device, jobs: int) -
     stopped = Event()
 
     def check(file: Path) -> dict[str, Any]:
-        command = [sys.executable, "-c", CHECK, str(file), str(device)]
+        command = [sys.executable, "-P", "-c", CHECK, str(file), str(device)]
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=one_thread)
         children.append(child)
@@ -144,6 +152,10 @@ def check_in_processes(files: Sequence[Path], device: torch.device, jobs: int) -
         pool.shutdown(wait=False, cancel_futures=True)
         for child in children:
             child.terminate()
+        for child in children:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(SECONDS_TO_END)
+            child.kill()  # a training saves a checkpoint first, and a kernel may hang
 
 
 def check_file() -> None:

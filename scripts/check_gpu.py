@@ -34,7 +34,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--jobs",
         type=at_least_one,
         metavar="N",
-        help="configurations checked at a time; default: one for each core, or for each 4 GiB of a GPU's free memory",
+        help="configurations checked at a time; default: one for each core, or for each 4 GiB of free memory",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table as JSON, to attach to a report")
     arguments = parser.parse_args(words)
@@ -61,6 +61,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 jobs = min(len(files), arguments.jobs or jobs_for(device))
                 for line in check_gpu(files, device, report, jobs):
                     print(line, flush=True)
+                    if arguments.out is not None and report.rows:  # a fault of the GPU may end this process
+                        write_json(arguments.out, report.as_record())
         finally:  # what was found before an error or a signal is worth having
             if arguments.out is not None and report.rows:
                 write_json(arguments.out, report.as_record())

@@ -155,7 +155,10 @@ def test_warnings_of_size(config, monkeypatch):
 @pytest.mark.parametrize(
     ("free", "words"),
     [
-        (90_000, "gradients and the optimiser's moments alone take 100 kB; lower gt.dim_hidden, gt.layers or"),
+        (
+            90_000,
+            "gradients, the optimiser's moments and workspaces alone take 100 kB; lower gt.dim_hidden, gt.layers or",
+        ),
         (190_000, "graph 0 has 10 nodes and takes about 200 kB alone; split or remove it"),
         (200_000, "limit the pairs of a batch to at most train.batch_pairs=98"),
         (203_999, "limit the pairs of a batch to at most train.batch_pairs="),

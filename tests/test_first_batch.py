@@ -285,39 +285,37 @@ def test_agreement_is_recorded_and_the_cpu_is_not_checked(monkeypatch):
     assert check_first_batch(model, *arguments, CPU, amp="off") == {} and kernels_of(model) == {"auto"}
 
 
-def wrong_as(*sequence: str, monkeypatch) -> list[torch.nn.Module]:
-    """Let comparisons find these errors, "none", "gradient" or "predictions"; return the models they are given."""
-    seen, found = [], iter(sequence)
-
-    def compare_as_told(model, *_, **__):
-        seen.append(deepcopy(model))
-        wrong = next(found)
-        return {name: {"kernels": 0.3 * (name == wrong), "plain": 1e-7} for name in ("predictions", "gradient")}
-
-    monkeypatch.setattr(first_batch, "compare", compare_as_told)
-    return seen
-
-
 @pytest.mark.parametrize(
-    ("sequence", "right"),
+    ("found", "right"),
     [
-        (["none"], True),
-        (["gradient", "none"], True),
-        (["gradient", "gradient", "gradient", "none"], True),
-        (["gradient"] * 4, False),
-        (["predictions"], False),
-        (["gradient", "predictions"], False),
+        ("none", True),
+        ("jump jump none", True),
+        ("jump jump jump jump none", True),
+        ("jump jump jump jump jump", False),
+        ("predictions", False),
+        ("jump jump predictions", False),
+        ("jump none", False),  # the same weights, another error: a race
+        ("large", False),
+        ("jump jump nan", False),
     ],
 )
-def test_a_gradient_beside_the_jump_of_a_relu_is_compared_again(sequence, right, monkeypatch):
-    """With other weights each time; predictions have no jumps, so they must be right each time."""
-    seen, model = wrong_as(*sequence, monkeypatch=monkeypatch), model_of("GPS-GINE")
+def test_a_gradient_beside_the_jump_of_a_relu_is_compared_again(found, right, monkeypatch):
+    """Once with the same weights, then with others. Predictions have no jumps, so they must be right each time."""
+    seen, sequence, model = [], iter(found.split()), model_of("GPS-GINE")
+    errors_of = {"jump": ("gradient", 0.03), "large": ("gradient", 0.9), "nan": ("gradient", float("inf"))}
+
+    def compare_as_told(model, *_, **__):
+        seen.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+        wrong, error = errors_of.get(kind := next(sequence), (kind, 0.3))
+        return {name: {"kernels": error * (name == wrong), "plain": 1e-7} for name in ("predictions", "gradient")}
+
+    monkeypatch.setattr(first_batch, "compare", compare_as_told)
     before = deepcopy(model.state_dict())
     errors = compare_for_training(model, None, F.mse_loss, CPU, "off")
-    assert are_right(errors, "off") == right and len(seen) == len(sequence)
+    assert are_right(errors, "off") == right and len(seen) == len(found.split())
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    weights = [torch.cat([p.detach().flatten() for p in each.parameters()]) for each in seen]
-    for one, other in zip(weights, weights[1:]):
+    assert all(torch.equal(one, other) for one, other in zip(seen, seen[1:2]))
+    for one, other in zip(seen[1:], seen[2:]):
         change = (other - one).abs() / one.abs().clamp(min=1e-12)
         assert 0.001 < float(change[one != 0].mean()) < 0.02
 

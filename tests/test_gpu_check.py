@@ -15,6 +15,7 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.errors import DataError
 from graphgps_spse.gpu_check import check_configuration
+from graphgps_spse.memory import Memory
 from graphgps_spse.parts import build_parts
 from graphgps_spse.random_batches import random_batch, random_graphs_of
 
@@ -207,6 +208,20 @@ def test_processes_report_in_the_order_of_the_files(tmp_path):
     assert "layers" in rows[1]["wrong"][0] and "none.yaml" in rows[2]["wrong"][0]
 
 
+def test_what_cannot_be_measured_is_a_failure_and_what_is_wrong_is_not_measured(monkeypatch):
+    monkeypatch.setattr(gpu_check, "describe_environment", lambda *_: {"device": "a GPU"})
+    monkeypatch.setattr(gpu_check, "why_no_triton", lambda: "")
+    monkeypatch.setattr(gpu_check, "works", lambda device: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    rows = iter([{"errors": {}, "wrong": ["gradient"]}, {"errors": {}, "wrong": []}])
+    monkeypatch.setattr(gpu_check, "check_configuration", lambda *_: next(rows))
+    monkeypatch.setattr(gpu_check, "measure_configuration", lambda *_: {"not_measured": "not enough memory: 9 GB"})
+    report, files = gpu_check.GpuReport({}), [ROOT / f"configs/GPS/{name}-RWSE.yaml" for name in ("zinc", "mnist")]
+    lines = list(gpu_check.check_gpu(files, torch.device("cuda"), report))
+    assert report.failures == ["GPS/zinc-RWSE.yaml: gradient", f"GPS/mnist-RWSE.yaml: {lines[-4].split(': ', 1)[1]}"]
+    assert "not_measured" not in report.rows[0] and "not enough memory" in report.failures[1]
+
+
 def test_no_process_is_left_when_a_check_ends_early(tmp_path, monkeypatch):
     """For example by a signal: the other processes would keep the GPU."""
     started, popen = [], gpu_check.subprocess.Popen
@@ -225,6 +240,7 @@ def test_no_process_is_left_when_a_check_ends_early(tmp_path, monkeypatch):
 
 def test_as_many_jobs_as_cores_and_memory_allow(monkeypatch):
     monkeypatch.setattr(gpu_check, "count_cores", lambda: 12)
+    monkeypatch.setattr(gpu_check, "find_memory", lambda: Memory(128 << 30, 100 << 30, "this machine"))
     assert gpu_check.jobs_for(torch.device("cpu")) == 12
     for gib, jobs in ((80, 12), (23, 5), (2, 1)):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, gib=gib: (gib << 30, 80 << 30))

@@ -269,12 +269,15 @@ class Trainer(TrainingState):
 def compile_layers(model: nn.Module) -> None:
     """Let torch.compile compile the layers of a model, or all of a model without `layers`, when they are called.
 
-    Layers share what was compiled, so a model with many takes no longer to compile than one with a few. The first and
-    last layers may be special, and training and evaluation are compiled separately. That is close to the limit, after
-    which PyTorch no longer compiles, so later versions of PyTorch get a higher one.
+    Layers share what was compiled, so a model with many takes no longer to compile than one with a few. Of GRIT, the
+    first and last layers are special, and training and evaluation are compiled separately. PyTorch stops compiling
+    after 8 forms of a function, so the limit is raised.
     """
-    known = inspect.signature(torch.compile).parameters
-    options = {"recompile_limit": RECOMPILE_LIMIT} if "recompile_limit" in known else {}
+    options = {}
+    if "recompile_limit" in inspect.signature(torch.compile).parameters:
+        options["recompile_limit"] = RECOMPILE_LIMIT
+    else:  # before PyTorch 2.13
+        torch._dynamo.config.recompile_limit = max(RECOMPILE_LIMIT, torch._dynamo.config.recompile_limit)
     layers = getattr(model, "layers", None)
     for module in layers if isinstance(layers, nn.ModuleList) else [model]:
         module.compile(dynamic=True, **options)

@@ -4,7 +4,9 @@ python tests/training/process_group.py MODEL ..
 """
 
 import sys
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 MODELS_DIR = Path(__file__).resolve().parents[1] / "models"
 sys.path[:0] = [str(MODELS_DIR), str(MODELS_DIR.parents[1])]
@@ -17,6 +19,7 @@ from small_configs import csa_config, gps_config, grit_config  # noqa: E402
 from graphgps_spse.data.base import GraphBatch  # noqa: E402
 from graphgps_spse.models.build import build_model  # noqa: E402
 from graphgps_spse.training.processes import OneProcess, join_processes  # noqa: E402
+from graphgps_spse.training.trainer import compile_layers  # noqa: E402
 
 
 def gps(layers: int = 3) -> torch.nn.Module:
@@ -29,12 +32,18 @@ class Nodes(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        parts = [(torch.nn.Linear(width, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU()) for width in (1, 4, 4)]
-        self.layers = torch.nn.Sequential(*(module for part in parts for module in part), torch.nn.Linear(4, 1))
+        parts = ((torch.nn.Linear(width, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU()) for width in (1, 4, 4))
+        self.layers, self.head = (
+            torch.nn.ModuleList(torch.nn.Sequential(*part) for part in parts),
+            torch.nn.Linear(4, 1),
+        )
 
     def forward(self, batch: GraphBatch) -> torch.Tensor:
         """Return [B, 1]."""
-        return torch.stack([part.sum(0) for part in self.layers(batch.x_NF.double()).split(batch.sizes)])
+        x_ND = batch.x_NF.double()
+        for layer in self.layers:
+            x_ND = layer(x_ND)
+        return torch.stack([part.sum(0) for part in self.head(x_ND).split(batch.sizes)])
 
 
 MODELS = {
@@ -53,8 +62,10 @@ def step(name: str, processes: OneProcess) -> tuple[dict, dict, list]:
     torch.manual_seed(0)
     model = shaken(build()).train()
     processes.synchronise_norms(model)
-    compiled = name.endswith("compiled") and processes.count > 1
-    forward = processes.wrap(torch.compile(model, backend="aot_eager", dynamic=True) if compiled else model)
+    if name.endswith("compiled") and processes.count > 1:
+        with mock.patch.object(torch, "compile", partial(torch.compile, backend="aot_eager")):
+            compile_layers(model)
+    forward = processes.wrap(model)
     batch = random_graphs(sizes).batch(range(len(sizes))[processes.rank :: processes.count])
     pred, y, index_B = processes.gather_rows([forward(batch), batch.y, batch.index_B], torch.device("cpu"))
     ((pred - y).square().mean() * processes.count).backward()

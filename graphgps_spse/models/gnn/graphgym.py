@@ -147,7 +147,7 @@ class GraphGymModel(nn.Module):
         """
         if return_attention:
             raise ConfigError("model.type: gnn passes messages along edges, and has no attention weights")
-        layout = layout_of(batch, training=self.training)
+        layout = layout_of(batch, training=self.training, layers=self.layers)
         edges, x_ND = EdgeLayout(batch.edge_index_2E, layout.num_nodes), self.node_encoder(batch)
         for layer in self.layers:
             x_ND = layer(x_ND, edges)

@@ -66,7 +66,7 @@ class MessagePassingModel(nn.Module):
         """
         if return_attention:
             raise ConfigError("model.type: custom_gnn passes messages along edges, and has no attention weights")
-        layout = layout_of(batch, training=self.training)
+        layout = layout_of(batch, training=self.training, layers=self.layers)
         edges, x_ND = EdgeLayout(batch.edge_index_2E, layout.num_nodes), self.node_encoder(batch)
         e_ED = None
         if self.edge_encoder is not None:

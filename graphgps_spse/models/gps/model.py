@@ -111,7 +111,7 @@ class GPSModel(nn.Module):
         of PairLayout, computed in plain PyTorch, not by the kernels; an empty list where no layer has attention.
         """
         weights: list[Tensor] | None = [] if return_attention else None
-        layout = inner = layout_of(batch, training=self.training)
+        layout = inner = layout_of(batch, training=self.training, layers=self.layers)
         bias_PH = None if self.pair_bias is None else self.pair_bias(batch, layout)
         edges, e_ED = None, None
         if self.layers[0].local is not None:

@@ -55,7 +55,7 @@ class NodeTransformer(nn.Module):
             raise ConfigError(
                 "model.type: Performer and BigBird do not return attention weights; use GPSModel if you need them"
             )
-        layout, x_ND = layout_of(batch, training=self.training), self.node_encoder(batch)
+        layout, x_ND = layout_of(batch, training=self.training, layers=self.layers), self.node_encoder(batch)
         graphs = self.graphs(layout.sizes, x_ND.device)
         for layer in self.layers:
             x_ND = layer(x_ND, graphs)

@@ -105,7 +105,7 @@ class Graphormer(nn.Module):
         (n + 1)^2 pairs.
         """
         weights: list[Tensor] | None = [] if return_attention else None
-        layout = inner = layout_of(batch, training=self.training)
+        layout = inner = layout_of(batch, training=self.training, layers=self.layers)
         x_ND, bias_PH = self.node_encoder(batch), self.pair_bias(batch, layout)
         if self.tokens is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)

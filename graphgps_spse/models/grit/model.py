@@ -6,7 +6,7 @@ ops/grit_pairs computes the operations on pairs.
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -130,7 +130,7 @@ class GritTransformer(nn.Module):
         # As published, the features of edge u -> v enter row (v, u), where the receiver v of the edge is the query.
         stream = PairStream(e_PD.index_add(0, layout.reverse_edge_rows(batch.edge_index_2E), edge_ED))
         log_deg_N = batch.log_deg_N.to(x_ND.dtype)
-        layers = [layer for layer in self.layers if isinstance(layer, GritLayer)]
+        layers = cast(list[GritLayer], list(self.layers))
         for layer, weights in zip(layers, weights_of(layers)):
             x_ND, stream = layer(x_ND, stream, layout, log_deg_N, weights, attention)
         out = self.head(x_ND, layout)

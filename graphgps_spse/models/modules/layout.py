@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch import nn
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import DataError
@@ -14,14 +15,16 @@ from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.ops.pair_layout import PairLayout
 
 
-def layout_of(batch: GraphBatch, *, training: bool, attention: Any = None) -> PairLayout:
-    """Return the pair layout of a batch, for layers with this attention.
+def layout_of(
+    batch: GraphBatch, *, training: bool, attention: Any = None, layers: nn.ModuleList | None = None
+) -> PairLayout:
+    """Return the pair layout of a batch, for layers with this attention, or for `layers` that read no pairs.
 
     Raises DataError for a training batch of a single node, which BatchNorm cannot use. Only a split of one node
     leads to such a batch.
     """
     layout = PairLayout(batch.sizes, batch.x_NF.device)
-    if _is_compiled(attention):
+    if _is_compiled(attention, layers):
         _complete(layout, attention)
     if training and layout.num_nodes < 2:
         raise DataError("the training split is a single node, which BatchNorm cannot use; add graphs to the split")
@@ -36,9 +39,10 @@ def blocks_of(sizes: tuple[int, ...], device: torch.device, attention: Any = Non
     return blocks
 
 
-def _is_compiled(attention: Any) -> bool:
+def _is_compiled(attention: Any, layers: nn.ModuleList | None = None) -> bool:
     """Return whether the model is compiled, or its layers are, which have `is_compiled` then."""
-    return torch.compiler.is_compiling() or getattr(attention, "is_compiled", False)
+    parts = [attention, *(layers or ())][:2]
+    return torch.compiler.is_compiling() or any(getattr(part, "is_compiled", False) for part in parts)
 
 
 @not_compiled

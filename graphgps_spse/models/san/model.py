@@ -114,7 +114,7 @@ class SAN(nn.Module):
         """
         if return_attention:
             raise ConfigError("model.type: SAN has separate weights of edges and other pairs, and does not return them")
-        layout = layout_of(batch, training=self.training)
+        layout = layout_of(batch, training=self.training, layers=self.layers)
         edges, x_ND = EdgeLayout(batch.edge_index_2E, layout.num_nodes), self.node_encoder(batch)
         e_ED = self.edge_encoder(batch, layout).index_select(0, edges.order_E)
         other_1D, others = None, None
