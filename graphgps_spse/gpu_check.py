@@ -49,7 +49,7 @@ SECONDS_TO_END = 10
 ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
 TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4, "pair": (23,) * 32}
 TIMED_STEPS, WARM_UP_STEPS = 20, 3
-CHECK = "from graphgps_spse.gpu_check import check_file; check_file()"
+CHECK = "from graphgps_spse.gpu_check import check_alone; check_alone()"
 ERRORS_BY_AMP = {"off": "errors", "bf16": "errors_bf16"}
 MAX_DROPOUT_ERROR, MAX_LOSS_ERROR = 1e-3, 1e-6
 """Of float64, where right kernels have errors of rounding only."""
@@ -158,7 +158,7 @@ def check_in_processes(files: Sequence[Path], device: torch.device, jobs: int) -
             child.kill()  # a training saves a checkpoint first, and a kernel may hang
 
 
-def check_file() -> None:
+def check_alone() -> None:
     """In a process of its own: check the file on the device of the command line and print the row as JSON."""
     file, device = sys.argv[1:]
     row = check_configuration(load_config(Path(file)), torch.device(device))
