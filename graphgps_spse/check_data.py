@@ -258,8 +258,8 @@ def _how_to_fit(step: StepMemory, graphs: GraphDataset, options: LoaderOptions, 
     """Return which keys to lower so that each batch of the first epoch fits into the free memory."""
     if step.fixed >= free:
         return (
-            f"gradients, the optimiser's moments and workspaces alone take {as_size(step.fixed)}; lower gt.dim_hidden, gt.layers "
-            "or gnn.dim_inner"
+            f"gradients, the optimiser's moments and workspaces alone take {as_size(step.fixed)}; lower gt.dim_hidden, "
+            "gt.layers or gnn.dim_inner"
         )
     alone_G = step.of_batch(Rows(graphs.sizes_G.square(), graphs.sizes_G, graphs.edge_ptr.diff()))
     graph, most = int(alone_G.argmax()), float(alone_G.max())

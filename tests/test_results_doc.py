@@ -178,6 +178,9 @@ def test_what_the_text_says_of_unfinished_studies():
     others = [values[0] for values in final_p_values("transformers, second design", 50).values() if values[0] > 0.05]
     assert sorted(others)[:3] == pytest.approx([0.057, 0.064, 0.142], abs=5e-4)
     assert max(high for _, high in final_p_values("cycles", 6).values()) < 0.0013
+    bonds = final_p_values("ZINC, GPS without pairs", 2)
+    assert bonds["ZINC", "GPS-SPSE", "GPS-bonds"] == [pytest.approx(1.5e-5, rel=0.02)] * 2
+    assert bonds["ZINC", "GPS-RRWP", "GPS-bonds"] == [pytest.approx(0.997, abs=5e-4)] * 2
     highest = [high for _, high in final_p_values("ZINC, short schedule", 4).values()]
     assert highest == pytest.approx([2.47e-4, 6.84e-4], rel=0.01)
 
