@@ -35,7 +35,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import training_cases  # noqa: E402
-from bench_training import Case, Runner, clones_of  # noqa: E402
+from bench_training import Case, Runner, clones_of, drop_nothing  # noqa: E402
 from memory import CASES, with_random_encodings, with_targets  # noqa: E402
 from this_machine import environment  # noqa: E402
 
@@ -47,6 +47,7 @@ from graphgps_spse.errors import short_message  # noqa: E402
 from graphgps_spse.first_batch import are_right, compare_for_training, describe_errors, few_graphs  # noqa: E402
 from graphgps_spse.gpu_kernels_on_cpu import triton_version  # noqa: E402
 from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
+from graphgps_spse.ops.triton_launch import launch_errors  # noqa: E402
 from graphgps_spse.parts import Parts, build_parts  # noqa: E402
 from graphgps_spse.seeding import seed_all  # noqa: E402
 from graphgps_spse.sizes import BYTES_OF_VALUE, moments_of  # noqa: E402
@@ -142,7 +143,7 @@ def find(case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> d
         step, started = step_of(compiled, batches), time.perf_counter()
         try:
             step(0)
-        except Exception as err:  # noqa: BLE001, what the compiler cannot do is a finding, whatever it raises
+        except launch_errors() as err:  # those of the compiler, too
             record["not_compiled"] = short_message(err)
         else:
             record["compile_s"] = time.perf_counter() - started
@@ -227,11 +228,7 @@ def official_error(official: Runner, device: torch.device) -> float:
     """Return the relative difference of the official code's gradients from ours, all together, in float64."""
     ours, theirs = Runner("ours", official.case, {}, torch.float64, dropout=False), copy(official)
     theirs.model, theirs.dtype, found = deepcopy(official.model).double(), torch.float64, []
-    for module in theirs.model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-        if isinstance(module, torch.nn.MultiheadAttention):
-            module.dropout = 0.0
+    drop_nothing(theirs.model)
     for runner in (ours, theirs):
         batch = training_cases.batches_of(ours.cfg, ours.family, None, GRAPHS_OF_CHECK, 1)[0]
         runner.model.to(device).train()

@@ -115,11 +115,8 @@ class Runner:
 
             self.model = official.build_official(clone, OFFICIAL_CONFIG[kind]).to(self.dtype)
         self.module, self.names = official, lambda name: our_name(name, NAMES[kind])
-        for module in self.model.modules() if not dropout else ():  # its configuration has the same rates
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-            if isinstance(module, torch.nn.MultiheadAttention):
-                module.dropout = 0.0
+        if not dropout:  # its configuration has the same rates
+            drop_nothing(self.model)
         state = self.model.state_dict()
         for name, value in state.items():
             if not any(word in name for word in UNREAD[kind]):
@@ -154,6 +151,15 @@ class Runner:
             if p.grad is not None and not any(word in n for word in UNREAD.get(self.case.model, ()))
         }
         return {"loss": loss.detach(), **found}
+
+
+def drop_nothing(model: torch.nn.Module) -> None:
+    """Set the rates of dropout of an official model to 0."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, torch.nn.MultiheadAttention):
+            module.dropout = 0.0
 
 
 def check(names: list[str], case: Case, args: argparse.Namespace) -> dict[str, float]:

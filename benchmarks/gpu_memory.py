@@ -1,11 +1,14 @@
 """Predict the peak memory of the steps that check_gpu.py measured on a GPU, and compare.
 
-    python benchmarks/gpu_memory.py [FILE]     default: benchmarks/results/gpu_check.json
+    python benchmarks/gpu_memory.py [FILE]
+
+FILE is a report of check_gpu.py --out, by default the record benchmarks/results/gpu_check.json.
 
 Needs no GPU: the tensors of a step are counted on the device "meta", with the kernels for CUDA devices and without.
 Weights, moments of AdamW and the workspaces of matrix products are added. The predictions are written into the file.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -37,7 +40,9 @@ def predict(configuration: str, kernels: str, *, hopper: bool) -> int:
 
 def main() -> int:
     """Predict for all rows with a measurement, print the ratios and write the file."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "benchmarks" / "results" / "gpu_check.json"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_check.json")
+    path = parser.parse_args().file
     record = json.loads(path.read_text())
     hopper = tuple(record["environment"]["capability"]) >= HOPPER
     for row in record["rows"]:

@@ -46,6 +46,7 @@ from graphgps_spse.training_check import STEPS, compare_losses, error_with_dropo
 MEMORY_OF_JOB = 4 << 30
 """Free memory of the machine, and of a GPU, for each of several processes: PyTorch's own, and the largest model."""
 SECONDS_TO_END = 10
+"""Of a process that is asked to end, before it is killed."""
 ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
 TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4, "pair": (23,) * 32}
 TIMED_STEPS, WARM_UP_STEPS = 20, 3
@@ -132,6 +133,7 @@ def check_in_processes(files: Sequence[Path], device: torch.device, jobs: int) -
     stopped = Event()
 
     def check(file: Path) -> dict[str, Any]:
+        """Wait for the process of one configuration and return its row."""
         command = [sys.executable, "-P", "-c", CHECK, str(file), str(device)]
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=one_thread)
@@ -177,7 +179,7 @@ def cuda_driver(device: torch.device) -> str:
 
 
 def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
-    """Compare kernels with PyTorch alone for one configuration, and on a GPU measure both; return a row."""
+    """Compare kernels with PyTorch alone for one configuration; return a row."""
     seed_all(0)
     parts = build_parts(cfg)
     row: dict[str, Any] = {"errors": {}, "wrong": []}

@@ -31,8 +31,8 @@ from graphgps_spse.training.evaluation import forward_batch
 HOPPER = (9, 0)
 """Compute capability from which on PyTorch's workspace for cuBLAS is larger."""
 WORKSPACES = {False: 8_519_680, True: 33_554_432}
-"""Bytes of one workspace: `:4096:2:16:8` and `:4096:8` of aten/src/ATen/cuda/CublasHandlePool.cpp. The second is also
-that of `train.deterministic` on every GPU."""
+"""Bytes of one workspace: `:4096:2:16:8` and `:4096:8` of aten/src/ATen/cuda/CublasHandlePool.cpp. On every GPU,
+`train.deterministic` takes the second, which is not counted."""
 
 
 class PeakOfTensors(TorchDispatchMode):

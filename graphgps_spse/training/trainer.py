@@ -27,6 +27,7 @@ from graphgps_spse.training.task import Task
 log = logging.getLogger(__name__)
 
 RECOMPILE_LIMIT = 32
+"""Forms of a layer that torch.compile compiles at most."""
 
 
 class Loader(Protocol):
@@ -276,7 +277,7 @@ def compile_layers(model: nn.Module) -> None:
     options = {}
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
         options["recompile_limit"] = RECOMPILE_LIMIT
-    else:  # before PyTorch 2.13
+    else:  # of earlier versions of PyTorch, for the whole process
         torch._dynamo.config.recompile_limit = max(RECOMPILE_LIMIT, torch._dynamo.config.recompile_limit)
     layers = getattr(model, "layers", None)
     for module in layers if isinstance(layers, nn.ModuleList) else [model]:
