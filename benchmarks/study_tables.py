@@ -8,7 +8,8 @@
 The first table of a study has the test scores, mean ± sample standard deviation over seeds, and the number of seeds.
 The second has the comparisons of the design: the difference with Welch's 95 % interval, Hedges' g, the p-values of
 Student's, Welch's and the paired t-test, and Welch's with Holm's correction over all comparisons of the study. A
-complete study of several data sets ends with mean ranks, Friedman's test and Nemenyi's critical difference at 0.05. The
+complete study of several data sets ends with mean ranks, Friedman's test and Nemenyi's critical difference at 0.05. For
+transformers on molecules, the comparisons with p < 0.01 before correction on validation or test are shown on both. The
 study of cycles adds the scores by cycle length. Its figure has the score of each seed, and the learning curves on
 validation.
 """
@@ -19,7 +20,7 @@ import logging
 import math
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ TREES = ("fingerprints", "fingerprints+SPSE", "descriptors", "RRWP", "SPSE", "RR
 """Trees are named by their features. Other cells are named by their configuration."""
 TREE_COMPARISONS = (("SPSE", "RRWP"), ("RRWP+SPSE", "RRWP"), ("fingerprints+SPSE", "fingerprints"))
 MODELS = ("GPS", "CSA", "GRIT")
+VALIDATION_LEVEL = 0.01
+"""Welch's p, without correction, below which a comparison is shown on validation and test."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class Study:
     """Cells that are ranked once all have `min_seeds` seeds on all data sets."""
     only_complete: bool = False
     """Compare on data sets of which all cells have `min_seeds` seeds, and on no others."""
+    shows_validation: bool = False
+    """Show the comparisons with p < VALIDATION_LEVEL on validation or test, on both."""
     record: str = "molecules.json"
     """File in benchmarks/results/ with the scores."""
 
@@ -92,6 +97,7 @@ def transformers(datasets: tuple[str, ...], suffix: str = "") -> Study:
         min_seeds=10,
         ranked=tuple(cells.values()) if len(datasets) > 1 else (),
         only_complete=len(datasets) > 1,
+        shows_validation=len(datasets) > 1,
         suffix=suffix,
     )
 
@@ -176,14 +182,8 @@ def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
     Recorded seeds stay. Runs without test scores and folders such as 0.old are left out. Raises DataError for invalid
     results, unknown data sets, cells that mix experiments, and seeds with two scores.
     """
-    found = collect_runs(runs)
-    unread = tuple(f"{folder / str(seed)}/result.json" for folder, seeds in found.unfinished.items() for seed in seeds)
-    if missing := [problem for problem in found.problems if problem.startswith(unread)]:
-        raise DataError("\n".join((*missing, "Repeat these runs, or move them away and report the failed seeds")))
-    for remark in (*found.problems, *found.notes):
-        log.warning("%s", remark)
     cells: dict[str, list[RecordedRun]] = {}
-    for run in (run for folder in found.finished.values() for run in folder):
+    for run in finished_runs(runs):
         cells.setdefault(f"{run.result.dataset}/{cell_of(run.result)}", []).append(run)
     for name, added in cells.items():
         check_one_cell([run.result for run in added])
@@ -193,9 +193,20 @@ def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
     return record
 
 
+def finished_runs(runs: Path) -> list[RecordedRun]:
+    """Return the finished runs NAME/SEED below a folder. Raises DataError for results that cannot be read."""
+    found = collect_runs(runs)
+    unread = tuple(f"{folder / str(seed)}/result.json" for folder, seeds in found.unfinished.items() for seed in seeds)
+    if missing := [problem for problem in found.problems if problem.startswith(unread)]:
+        raise DataError("\n".join((*missing, "Repeat these runs, or move them away and report the failed seeds")))
+    for remark in (*found.problems, *found.notes):
+        log.warning("%s", remark)
+    return [run for folder in found.finished.values() for run in folder]
+
+
 def _add_run(record: dict[str, Any], name: str, run: RecordedRun, first: Path) -> None:
     """Add one run to its cell. `first` is the first folder of runs with its seed, which may be its own."""
-    result, scores = run.result, _finite_scores(run)
+    result, scores = run.result, finite_scores(run)
     labels = {"dataset": result.dataset, "cell": cell_of(result), "metric": METRICS[result.dataset]}
     experiment = {"config_hash": result.config_hash, "fingerprints": result.data_fingerprints}
     cell = record.setdefault(name, labels | experiment | {"commits": [], "versions": {}, "scores": {}})
@@ -211,14 +222,21 @@ def _add_run(record: dict[str, Any], name: str, run: RecordedRun, first: Path) -
             f"{'the record' if first == run.path else first}, and {scores[changed[0]]!r} in {run.path}. Move the run "
             "that does not count away. If a recorded score does not count, delete its seed from the record"
         )
-    cell["commits"] = sorted({*cell["commits"], result.environment["commit"]})
-    for name in (name for name in PACKAGES if name in result.environment):
-        recorded = cell["versions"].get(name, "").split(", ")
-        cell["versions"][name] = ", ".join(sorted({*recorded, result.environment[name]} - {""}))
+    note_origin(cell, result)
     cell["scores"].setdefault(str(result.seed), scores | _details(run))
 
 
-def _finite_scores(run: RecordedRun) -> dict[str, float]:
+def note_origin(cell: dict[str, Any], result: RunResult) -> None:
+    """Add the commit, the processor and the versions of a run to the record of its cell."""
+    cell["commits"] = sorted({*cell["commits"], result.environment["commit"]})
+    if processor := result.environment.get("processor"):
+        cell["processors"] = sorted({*cell.get("processors", ()), processor})
+    for name in (name for name in PACKAGES if name in result.environment):
+        recorded = cell["versions"].get(name, "").split(", ")
+        cell["versions"][name] = ", ".join(sorted({*recorded, result.environment[name]} - {""}))
+
+
+def finite_scores(run: RecordedRun) -> dict[str, float]:
     """Return the score of each split by the metric of the design. Raises DataError if one is missing or not finite."""
     metric = METRICS.get(run.result.dataset)
     if metric is None:
@@ -245,10 +263,10 @@ def _details(run: RecordedRun) -> dict[str, Any]:
     }
 
 
-def read_scores(record: Mapping[str, Any]) -> Scores:
-    """Return the test scores of a record."""
+def read_scores(record: Mapping[str, Any], split: str = "test") -> Scores:
+    """Return the scores of a split, by default test, of a record."""
     return {
-        (cell["dataset"], cell["cell"]): {int(seed): score["test"] for seed, score in cell["scores"].items()}
+        (cell["dataset"], cell["cell"]): {int(seed): score[split] for seed, score in cell["scores"].items()}
         for cell in record.values()
     }
 
@@ -305,7 +323,7 @@ def tables(record: Mapping[str, Any], study: Study) -> Iterator[str]:
     known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in own)]
     head = ["", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
     rows = [
-        [cell.removesuffix(study.suffix), *(_cell(scores.get((dataset, cell), {})) for dataset in known)]
+        [cell.removesuffix(study.suffix), *(show(scores.get((dataset, cell), {})) for dataset in known)]
         for cell in study.cells
     ]
     yield "\n".join(markdown_table(head, [row for row in rows if any(text != "-" for text in row[1:])]))
@@ -314,12 +332,29 @@ def tables(record: Mapping[str, Any], study: Study) -> Iterator[str]:
     compared = [_line(row, study.suffix) for row in compare(scores, study)]
     if compared:
         yield "\n".join(markdown_table(head, compared))
+    on_both = _validation_rows(record, study)
+    if on_both:
+        yield "\n".join(markdown_table(on_both[0], on_both[1:]))
     ranks = ranks_line(scores, study)
     if ranks is not None:
         yield "\n".join(textwrap.wrap(ranks, 118))
     by_target = _target_rows(record, study)
     if by_target:
         yield "\n".join(markdown_table(by_target[0], by_target[1:]))
+
+
+def _validation_rows(record: Mapping[str, Any], study: Study) -> list[list[str]]:
+    """Return a head and the comparisons of the study's own cells with a small p on validation or test."""
+    if not study.shows_validation:
+        return []
+    rows = [["data set", "comparison", "validation", "welch", "test", "welch"]]
+    for val, test in zip(*(compare(read_scores(record, split), study) for split in ("val", "test"))):
+        p_values = [row.comparison.welch_p for row in (val, test)]
+        if test.second.endswith(study.suffix) and min(p for p in p_values if p is not None) < VALIDATION_LEVEL:
+            both = [(f"{row.comparison.difference:+.3f}", format_p(p)) for row, p in zip((val, test), p_values)]
+            pair = f"{test.first.removesuffix(study.suffix)} - {test.second.removesuffix(study.suffix)}"
+            rows.append([test.dataset, pair, *both[0], *both[1]])
+    return rows
 
 
 def _target_rows(record: Mapping[str, Any], study: Study) -> list[list[str]]:
@@ -335,12 +370,12 @@ def _target_rows(record: Mapping[str, Any], study: Study) -> list[list[str]]:
     return rows
 
 
-def renew(page: str, record: Mapping[str, Any], studies: Mapping[str, Study]) -> str:
-    """Return a page with the tables of these studies renewed, each between its marks.
+def renew(page: str, made: Mapping[str, Iterable[str]]) -> str:
+    """Return a page with the tables of these studies, by name, each between its marks.
 
     Raises DataError if a mark is missing. All other text stays as it is.
     """
-    for name, study in studies.items():
+    for name, of_study in made.items():
         mark = f"<!-- table: {name} -->\n"
         start, begun, rest = page.partition(mark)
         if not begun:
@@ -348,7 +383,7 @@ def renew(page: str, record: Mapping[str, Any], studies: Mapping[str, Study]) ->
         old, ended, end = rest.partition("<!-- end -->")
         if not ended or "<!-- table:" in old:  # the end of another table: the text before it would be lost
             raise DataError(f"the page has no mark <!-- end --> after the table {name}; add this line after the table")
-        page = start + mark + "\n\n".join(tables(record, study)) + f"\n<!-- end -->{end}"
+        page = start + mark + "\n\n".join(of_study) + f"\n<!-- end -->{end}"
     return page
 
 
@@ -403,7 +438,8 @@ def _line(row: Row, suffix: str) -> Sequence[str]:
     ]
 
 
-def _cell(by_seed: Mapping[int, float]) -> str:
+def show(by_seed: Mapping[int, float]) -> str:
+    """Return mean and deviation of the scores of a cell, and their number, as text."""
     if not by_seed:
         return "-"
     summary = summarize(list(by_seed.values()))
@@ -431,7 +467,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.figure:
         draw(record, next(iter(studies.values()))).savefig(arguments.figure, dpi=130)
     if arguments.page:
-        write_atomic(arguments.page, renew(arguments.page.read_bytes().decode(), record, studies).encode())
+        made = {name: tables(record, study) for name, study in studies.items()}
+        write_atomic(arguments.page, renew(arguments.page.read_bytes().decode(), made).encode())
     elif not arguments.figure:
         for name, study in studies.items():
             print(f"## {name}", *tables(record, study), sep="\n\n", end="\n\n")

@@ -16,8 +16,7 @@ PICTURE = Path(__file__).parents[1] / "docs/pictures/forest.png"
 
 
 @pytest.fixture
-def forest(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+def forest():
     return load_script("forest", "benchmarks")
 
 

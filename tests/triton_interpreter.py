@@ -1,6 +1,11 @@
-"""Skips tests that run kernels in Triton's interpreter where it cannot run."""
+"""Shared by tests that run kernels in Triton's interpreter: skips them where it cannot run; compiled operations."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
+import torch
+from torch._dynamo.utils import counters
 
 from graphgps_spse.gpu_kernels_on_cpu import why_no_interpreter
 
@@ -10,3 +15,25 @@ def need_interpreter() -> None:
     pytest.importorskip("triton", reason="the kernels need Triton")
     if reason := why_no_interpreter():
         pytest.skip(reason, allow_module_level=True)
+
+
+COMPILED_SIZES = ((2, 3, 4, 5), (3, 2, 4), (2, 2, 3, 4, 2))
+"""Nodes of the graphs of three batches. In the first, with tiles of two keys, no two sizes are equal by chance."""
+
+
+def assert_one_graph(function: Callable[[Any], Any], batches: Sequence[Any]) -> None:
+    """Check that torch.compile makes one graph of an operation, without breaks, for batches of several sizes.
+
+    If the shape of a result were bound to the first batch, each batch would have a graph of its own. The layouts of
+    the batches have computed what the operation reads, as models see to before their compiled layers.
+    """
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+    for given in batches:
+        results = []
+        for each in (compiled, function):
+            torch.manual_seed(0)
+            results.append(each(given))
+        torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+    assert counters["stats"]["unique_graphs"] == 1

@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 from graphgps_spse.data.smiles_file import SmilesRow, on_one_line, read_rows
@@ -75,8 +76,9 @@ class TargetReader:
 def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]:
     """Return the classes in a column of a CSV: integers in numerical order, otherwise names in alphabetical order.
 
-    An integer that is written in several ways, such as 1, +1 and 01, is one class. Raises DataError unless there are 2
-    to MAX_CLASSES, and for words that other programs write for unknown targets.
+    The alphabetical order ignores case: no comes before Yes. A number that is written in several ways, such as 1, +1
+    and 01, or 0.5 and 0.50, is one class. Raises DataError unless there are 2 to MAX_CLASSES, and for words that other
+    programs write for unknown targets.
     """
     rows = (row for row in read_rows(file, smiles_column, [column]) if isinstance(row, SmilesRow))
     written = Counter(class_name(row.cells[0]) for row in rows if row.cells[0])
@@ -87,7 +89,7 @@ def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]
             f"{file}: column '{column}' holds {cells}: if these targets are unknown, leave the cells empty; if it is a "
             "class, list all classes in dataset.smiles.classes"
         )
-    found = _merge_integers(written)
+    found = _merge_numbers(written)
     if not 1 < len(found) <= MAX_CLASSES:
         if len(found) > MAX_CLASSES:
             problem = f"{len(found):,} different values, too many for classes: set dataset.smiles.task=regression, or "
@@ -103,7 +105,7 @@ def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]
         names = ", ".join(f"'{name}' ({found[name]:,} rows)" for name in similar)
         log.warning("%s: column '%s' has classes that differ only in upper and lower case: %s", file, column, names)
     are_integers = all(re.fullmatch(r"[+-]?\d+", name) for name in found)
-    return tuple(sorted(found, key=int) if are_integers else sorted(found))
+    return tuple(sorted(found, key=int if are_integers else lambda name: (name.casefold(), name)))
 
 
 def class_name(text: str) -> str:
@@ -112,13 +114,15 @@ def class_name(text: str) -> str:
 
 
 def class_key(text: str) -> str:
-    """Return the class of a cell, integers in their shortest form: 1 for 1, +1, 01 and 1.0."""
+    """Return the class of a cell, numbers in their shortest form: 1 for 1, +1, 01 and 1.0, and 0.5 for .5 and 0.50."""
     name = class_name(text)
-    return str(int(name)) if re.fullmatch(r"[+-]?\d+", name) else name
+    if re.fullmatch(r"[+-]?\d+", name):
+        return str(int(name))
+    return format(Decimal(name).normalize(), "f") if re.fullmatch(r"[+-]?\d*\.\d+", name, re.ASCII) else name
 
 
-def _merge_integers(written: Counter[str]) -> Counter[str]:
-    """Return classes and their numbers of rows. Spellings are kept, unless there are several of one integer."""
+def _merge_numbers(written: Counter[str]) -> Counter[str]:
+    """Return classes and their numbers of rows. Spellings are kept, unless there are several of one number."""
     spellings: dict[str, set[str]] = {}
     for name in written:
         spellings.setdefault(class_key(name), set()).add(name)

@@ -40,8 +40,8 @@ def _sum_bags(x_RD: Tensor, index_R: Tensor, count_N: Tensor) -> Tensor:
 class _SumRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_RD: Tensor, count_N: Tensor) -> Tensor:
-        ctx.count_N, ctx.num_rows = count_N, len(x_RD)
-        return _sum_bags(x_RD, torch.arange(len(x_RD)), count_N)
+        ctx.count_N, ctx.num_rows = count_N, x_RD.shape[0]  # `len` would bind torch.compile to the size of one batch
+        return _sum_bags(x_RD, torch.arange(ctx.num_rows), count_N)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

@@ -22,6 +22,9 @@ def write(tmp_path, cells):
         (["1", "b", "2.5"], ("1", "2.5", "b")),
         (["01", "1", "+1.0", "-0", "0", "2"], ("0", "1", "2")),  # several spellings of one integer
         (["01", "02", "10"], ("01", "02", "10")),  # one spelling of each, such as codes
+        (["0.50", "1", "0.5", ".5", "1.25"], ("0.5", "1", "1.25")),  # and of one decimal
+        (["1.50", "1.25"], ("1.25", "1.50")),
+        (["Yes", "no", "Yes"], ("no", "Yes")),  # alphabetical, whatever the case
         (['"low\n act"', "low act", "high\tact"], ("high act", "low act")),  # on one line
     ],
 )
@@ -53,6 +56,12 @@ def test_classes_that_differ_in_case_only_are_told(tmp_path, caplog):
 def test_columns_that_hold_no_classes(tmp_path, cells, words):
     with pytest.raises(DataError, match=rf"mine\.csv: column {words}"):
         find_classes(write(tmp_path, cells), "smiles", "y")
+
+
+def test_other_spellings_of_a_class_that_is_a_number_are_read():
+    reader = TargetReader(["y"], "multiclass", ("0.5", "1.50", "2"))
+    cells = ["0.50", ".5", "1.5", "+1.500", "2.0", "02"]
+    assert [reader.read([cell])[0] for cell in cells] == [0, 0, 1, 1, 2, 2]
 
 
 def test_classes_are_numbers_in_the_order_of_their_names():

@@ -8,7 +8,7 @@ import torch
 from philox import use_philox_masks
 from test_chromatic_attention import CASES, attention_input
 from torch import Tensor
-from triton_interpreter import need_interpreter
+from triton_interpreter import COMPILED_SIZES, assert_one_graph, need_interpreter
 
 from graphgps_spse.ops import triton_launch
 from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chromatic_attention, reference
@@ -123,13 +123,7 @@ def test_the_operator_follows_the_rules_of_pytorch(monkeypatch):
 
 
 def test_compiled_attention_has_one_graph():
-    given, _ = layer_input((2,), 3, 2)
-    given.layout.key_tiles(128), given.layout.query_rows_3N
-    results = []
-    for attention in (
-        torch.compile(cuda.chromatic_attention, backend="aot_eager", fullgraph=True),
-        cuda.chromatic_attention,
-    ):
-        torch.manual_seed(0)
-        results.append(attention(given))
-    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+    batches = [layer_input(sizes, 3, 2)[0] for sizes in COMPILED_SIZES]
+    for given in batches:
+        given.layout.key_tiles(128), given.layout.query_rows_3N
+    assert_one_graph(cuda.chromatic_attention, batches)

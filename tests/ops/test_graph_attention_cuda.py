@@ -10,7 +10,7 @@ import pytest
 import torch
 from philox import philox_mask
 from torch import Tensor
-from triton_interpreter import need_interpreter
+from triton_interpreter import COMPILED_SIZES, assert_one_graph, need_interpreter
 
 from graphgps_spse.ops.biased_attention import BiasedAttentionInput, biased_attention
 from graphgps_spse.ops.biased_attention import reference as biased_reference
@@ -184,7 +184,7 @@ def test_the_operator_follows_the_rules_of_pytorch(monkeypatch):
 
 
 def test_compiled_attention_has_one_graph():
-    given = plain_input((2,), 3, 2)
-    given.blocks.layout.key_tiles(cuda.TILE)
-    compiled = torch.compile(cuda.graph_attention, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(given), graph_attention(given), rtol=1e-12, atol=1e-12)
+    batches = [plain_input(sizes, 3, 2) for sizes in COMPILED_SIZES]
+    for given in batches:
+        given.blocks.layout.key_tiles(cuda.TILE)
+    assert_one_graph(cuda.graph_attention, batches)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from philox import use_philox_masks
 from test_grit_pairs import CASES, pair_input
 from torch import Tensor
-from triton_interpreter import need_interpreter
+from triton_interpreter import COMPILED_SIZES, assert_one_graph, need_interpreter
 
 from graphgps_spse.ops import triton_launch
 from graphgps_spse.ops.grit_pairs import GritInput, GritOutput, PairStream, PairWeights, grit_pairs, reference
@@ -180,12 +180,7 @@ def test_operators_follow_the_rules_of_pytorch(name, monkeypatch):
 
 
 def test_a_compiled_layer_has_one_graph():
-    given, leaves = layer_input((2, 3), 3, 2)
-    given.layout.key_tiles(128), given.layout.query_rows_3N
-    compiled = torch.compile(cuda.grit_pairs, backend="aot_eager", fullgraph=True)
-    results = []
-    for layer in (compiled, cuda.grit_pairs):
-        torch.manual_seed(0)
-        results.append(layer(given))
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    batches = [layer_input(sizes, 3, 2)[0] for sizes in COMPILED_SIZES]
+    for given in batches:
+        given.layout.key_tiles(128), given.layout.query_rows_3N
+    assert_one_graph(cuda.grit_pairs, batches)

@@ -62,7 +62,7 @@ class BigBirdEncoder(nn.Module):
 
     def attend(self, x_ND: Tensor, edges: EdgeLayout) -> Tensor:
         """Return the weighted values of all heads, [N, D]: softmax over the keys of each query."""
-        num_rows, width = len(x_ND) * self.plan.num_heads, x_ND.shape[1] // self.plan.num_heads
+        num_rows, width = x_ND.shape[0] * self.plan.num_heads, x_ND.shape[1] // self.plan.num_heads
         query, key, value = (part.reshape(num_rows, width) for part in self.qkv(x_ND).chunk(3, dim=1))
         score_E1 = (edges.at_receivers(query * width**-0.5) * edges.at_senders(key)).sum(1, keepdim=True)
         share_E1 = edges.exp_at_receivers(score_E1)

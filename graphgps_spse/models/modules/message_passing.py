@@ -107,10 +107,11 @@ class GatedGCN(nn.Module):
         x_ND = x_ND + update_ND if self.residual else update_ND
         if not self.update_edges:
             return x_ND, e_ED
+        num_edges = e_ED.shape[0]  # `len` would bind torch.compile to the number of edges of one batch
         one_process = type(self.norm_edge) is nn.BatchNorm1d  # else the others wait for this one's statistics
-        if one_process and not len(e_ED):
+        if one_process and num_edges == 0:
             return x_ND, e_ED
-        if one_process and self.training and len(e_ED) == 1:  # torch refuses a single row
+        if one_process and self.training and num_edges == 1:  # torch refuses a single row
             norm_ED = torch.addcmul(self.norm_edge.bias, torch.zeros_like(gate_ED), self.norm_edge.weight)
         else:
             norm_ED = self.norm_edge(gate_ED)
