@@ -6,7 +6,23 @@ from functools import cached_property, partial
 import pytest
 import torch
 from model_graphs import ENCODINGS, SPEC, random_graphs
-from small_configs import csa_config, gnn_config, gps_config, grit_config, ppgt_config
+from small_configs import (
+    CSA_VARIANTS,
+    GNN_VARIANTS,
+    GPS_VARIANTS,
+    GRAPHGYM_VARIANTS,
+    GRAPHORMER_VARIANTS,
+    PPGT_VARIANTS,
+    SAN_VARIANTS,
+    csa_config,
+    gnn_config,
+    gps_config,
+    graphgym_config,
+    graphormer_config,
+    grit_config,
+    ppgt_config,
+    san_config,
+)
 from torch import nn
 from triton_interpreter import need_interpreter
 
@@ -91,6 +107,31 @@ def test_the_number_of_graphs_does_not_grow_with_the_layers(name, device, monkey
     assert numbers["training"] <= many + 1
     assert 0 < numbers["evaluation"] - numbers["training"] <= MAX_GRAPHS
     assert len(made) == numbers["evaluation"]
+
+
+VARIANTS = {  # configuration, encodings
+    "GRIT": (grit_config, ["RRWP"]),
+    **{f"GPS {v}": (partial(gps_config, v), names) for v, (*_, names) in GPS_VARIANTS.items()},
+    **{f"GNN {v}": (partial(gnn_config, v), names) for v, (*_, names) in GNN_VARIANTS.items()},
+    **{f"GraphGym {v}": (partial(graphgym_config, v), ["RWSE"]) for v in GRAPHGYM_VARIANTS},
+    **{f"CSA {v}": (partial(csa_config, v), names) for v, (_, names, *_) in CSA_VARIANTS.items()},
+    **{f"PPGT {v}": (partial(ppgt_config, v), names) for v, (_, names) in PPGT_VARIANTS.items()},
+    **{f"Graphormer {v}": (partial(graphormer_config, v), names) for v, (_, names) in GRAPHORMER_VARIANTS.items()},
+    **{f"SAN {v}": (partial(san_config, v), names) for v, (_, names) in SAN_VARIANTS.items()},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", VARIANTS)
+def test_batches_share_what_the_first_compiled(name, monkeypatch):
+    """With PyTorch alone. A graph that is bound to a number of nodes, edges or pairs would not be shared."""
+    monkeypatch.setitem(CASES, name, (lambda layers: VARIANTS[name][0](), VARIANTS[name][1]))
+    _, model, made = compiled(name, 0, monkeypatch)
+    numbers = []
+    for sizes in (*SIZES, (4, 4, 5, 3, 2, 6), (9, 3)):
+        model.train()(batch_of(sizes)).sum().backward()
+        numbers.append(len(made))
+    assert numbers[0] > 0 and len(set(numbers)) == 1, numbers
 
 
 @pytest.mark.parametrize(("name", "reads_pairs"), [("GCN", False), ("GRIT", True)])
