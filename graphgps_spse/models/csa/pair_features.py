@@ -59,12 +59,13 @@ class Edges(NamedTuple):
     def with_rings(cls, batch: GraphBatch, layout: PairLayout, num_types: int) -> Self:
         """Return edges and ring pairs. In a ring, type t becomes t + `num_types`; t = 0 without an edge."""
         edge = cls.of(batch)
-        type_P = edge.raw_EF.new_full((layout.num_pairs,), -1)
-        type_P[layout.edge_rows(edge.edge_index_2E)] = edge.raw_EF[:, 0]
-        in_ring_P = batch.pair["Rings"][:, 0] > 0
-        type_P = torch.where(in_ring_P, type_P.clamp(min=0) + num_types, type_P)
-        rows_E = (type_P >= 0).nonzero()[:, 0]
-        return cls(layout.edges_of(rows_E), type_P[rows_E].unsqueeze(1))
+        rows_E, in_ring_P = layout.edge_rows(edge.edge_index_2E), batch.pair["Rings"][:, 0] > 0
+        type_E = edge.raw_EF[:, 0] + num_types * in_ring_P[rows_E]
+        rows_R = in_ring_P.index_fill(0, rows_E, False).nonzero()[:, 0]  # without an edge
+        rows_E = torch.cat([rows_E, rows_R])
+        type_E = torch.cat([type_E, torch.full_like(rows_R, num_types)])
+        order_E = torch.argsort(rows_E, stable=True)
+        return cls(layout.edges_of(rows_E[order_E]), type_E[order_E].unsqueeze(1))
 
 
 class PairEncoder(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from dense_gps import dense_csa
 from model_graphs import (
     ENCODINGS,
+    NUM_EDGE_TYPES,
     SIZES,
     SPEC,
     as_type,
@@ -163,6 +164,23 @@ def test_an_edge_that_stands_twice_adds_up_and_a_loop_keeps_the_diagonal():
     torch.testing.assert_close(dense[1 * 4 + 2], raw[0] + raw[1])
     torch.testing.assert_close(dense[2 * 4 + 2], raw[2] + kind[0])
     torch.testing.assert_close(dense[2 * 4 + 1], kind[1])
+
+
+def test_an_edge_that_stands_twice_adds_up_in_rings_as_well():
+    """Where ring pairs are edges: both types are moved by the number of types; their order does not matter."""
+    model, dataset, num_types = small_model("rings as edges"), random_graphs((4,)), NUM_EDGE_TYPES
+    rings = torch.zeros(16, 1)
+    rings[[1 * 4 + 2, 3 * 4 + 1]] = 1
+    batch = replace(dataset.batch([0]), edge_index_2E=torch.tensor([[1, 1, 2], [2, 2, 0]]))
+    batch = replace(batch, pair={**batch.pair, "Rings": rings}, edge_attr_EF=torch.tensor([[0], [1], [2]]))
+    layout, encoder = PairLayout(batch.sizes), model.pair_encoder
+    dense = encoder(batch, layout, encoder.edges(batch, layout)).dense()[:, :6]
+    raw = encoder.raw.embedding.weight
+    torch.testing.assert_close(dense[1 * 4 + 2], raw[num_types] + raw[num_types + 1])
+    torch.testing.assert_close(dense[2 * 4 + 0], raw[2])
+    torch.testing.assert_close(dense[3 * 4 + 1], raw[num_types])
+    turned = replace(batch, edge_attr_EF=torch.tensor([[1], [0], [2]]))
+    torch.testing.assert_close(model.eval()(turned), model(batch), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
