@@ -45,6 +45,8 @@ from graphgps_spse.training_check import STEPS, compare_losses, error_with_dropo
 
 MEMORY_OF_JOB = 4 << 30
 """Free memory of the machine, and of a GPU, for each of several processes: PyTorch's own, and the largest model."""
+COMPUTE_MODE, EXCLUSIVE_PROCESS = 20, 3
+"""Numbers of CUDA's driver: CU_DEVICE_ATTRIBUTE_COMPUTE_MODE and CU_COMPUTEMODE_EXCLUSIVE_PROCESS."""
 SECONDS_TO_END = 10
 """Of a process that is asked to end, before it is killed."""
 ODD_SIZES = (1, 1, 2, 3, 17, 33, 64)
@@ -122,7 +124,12 @@ def _check_here(files: Sequence[Path], device: torch.device, report: GpuReport) 
 
 
 def jobs_for(device: torch.device) -> int:
-    """Return how many configurations to check at a time: one for each core, if the free memory is enough."""
+    """Return how many configurations to check at a time: one for each core, if the free memory is enough.
+
+    One where only one process may use the GPU, as on some clusters: this one.
+    """
+    if is_exclusive(device):
+        return 1
     free = [find_memory().free, *([torch.cuda.mem_get_info(device)[0]] if device.type == "cuda" else [])]
     return max(1, min(count_cores(), min(free) // MEMORY_OF_JOB))
 
@@ -169,13 +176,30 @@ def check_alone() -> None:
 
 def cuda_driver(device: torch.device) -> str:
     """Return the version of CUDA that the driver of a GPU supports; an empty string without one, or if not known."""
+    number = _ask_driver(device, lambda driver, value: driver.cuDriverGetVersion(value))
+    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+
+
+def is_exclusive(device: torch.device) -> bool:
+    """Return whether the compute mode of a GPU lets only one process use it."""
+    index = device.index or 0
+
+    def ask(driver: Any, mode: Any) -> int:
+        return driver.cuInit(0) or driver.cuDeviceGetAttribute(mode, COMPUTE_MODE, index)
+
+    return _ask_driver(device, ask) == EXCLUSIVE_PROCESS
+
+
+def _ask_driver(device: torch.device, ask: Callable[[Any, Any], int]) -> int:
+    """Return the number that a function of CUDA's driver stores; 0 without a GPU, or if the function fails."""
     number = ctypes.c_int(0)
     if device.type == "cuda":
         try:
-            ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+            failed = ask(ctypes.CDLL("libcuda.so.1"), ctypes.byref(number))
         except (OSError, AttributeError):  # AMD's GPUs have another library
-            return ""
-    return f"{number.value // 1000}.{number.value % 1000 // 10}" if number.value else ""
+            return 0
+        return 0 if failed else number.value
+    return 0
 
 
 def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:

@@ -247,6 +247,23 @@ def test_as_many_jobs_as_cores_and_memory_allow(monkeypatch):
         assert gpu_check.jobs_for(torch.device("cuda")) == jobs
 
 
+@pytest.mark.parametrize(("mode", "failed", "jobs"), [(0, 0, 12), (3, 0, 1), (3, 1, 12)])
+def test_one_job_where_one_process_may_use_the_gpu(monkeypatch, mode, failed, jobs):
+    """By the compute mode of the second GPU, which the driver tells."""
+
+    def attribute_of(pointer, attribute, device):
+        assert (attribute, device) == (20, 1)
+        pointer._obj.value = mode
+        return failed
+
+    driver = SimpleNamespace(cuInit=lambda flags: 0, cuDeviceGetAttribute=attribute_of)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 << 30, 80 << 30))
+    monkeypatch.setattr(gpu_check, "count_cores", lambda: 12)
+    monkeypatch.setattr(gpu_check, "find_memory", lambda: Memory(128 << 30, 100 << 30, "this machine"))
+    assert gpu_check.jobs_for(torch.device("cuda:1")) == jobs
+
+
 def test_a_gpu_without_triton_has_nothing_to_check(monkeypatch):
     monkeypatch.setattr(gpu_check, "why_no_triton", lambda: "Triton is not installed")
     monkeypatch.setattr(gpu_check, "describe_environment", lambda device, num_threads: {"device": "a GPU"})
