@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import study_tables
-from study_tables import ERRORS, METRICS, MOLECULENET, TREE_COMPARISONS, TREES
+from study_tables import ERRORS, METRICS, MOLECULENET, TREE_COMPARISONS, TREES, Scores, read_scores
 
 from graphgps_spse.command import run_command
 from graphgps_spse.errors import DataError
@@ -53,9 +53,6 @@ STUDIES = {
         record="molecules_folds.json",
     )
 }
-
-Scores = Mapping[tuple[str, str], Mapping[int, float]]
-"""(data set, cell) -> fold -> test score."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def _p(row: Row, test_to_train: float) -> float:
 
 def tables(record: Mapping[str, Any], study: FoldStudy) -> Iterator[str]:
     """Yield the scores and the comparisons of one study as Markdown."""
-    scores = study_tables.read_scores(record)
+    scores = read_scores(record)
     known = [dataset for dataset in study.datasets if any((dataset, cell) in scores for cell in study.cells)]
     head = ["", *(f"{dataset}, {METRICS[dataset]}" for dataset in known)]
     cells = [[cell, *(study_tables.show(scores.get((dataset, cell), {})) for dataset in known)] for cell in study.cells]

@@ -28,6 +28,7 @@ from graphgps_spse.results import hash_config
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "expressivity"
+TREES = ("fingerprints", "fingerprints+SPSE", "RRWP", "SPSE", "RRWP+SPSE")
 KS = (0, 3, 6, 7, 8, 12, 20)
 """Lengths in the table of the page; the record has more."""
 
@@ -191,6 +192,25 @@ def test_what_the_text_says_of_unfinished_studies():
     assert bonds["ZINC", "GPS-RRWP", "GPS-bonds"] == [pytest.approx(0.997, abs=5e-4)] * 2
     highest = [high for _, high in final_p_values("ZINC, short schedule", 4).values()]
     assert highest == pytest.approx([2.47e-4, 6.84e-4], rel=0.01)
+
+
+def test_what_the_text_says_of_folds():
+    """One of 15 differences is significant over folds, and folds differ more than seeds."""
+    script = scripts_of_tables()["trees in ten folds"]
+    record = json.loads((RECORDS.parent / "molecules_folds.json").read_text())
+    rows = script.compare(script.read_scores(record), script.STUDIES["trees in ten folds"])
+    (significant,) = (row for row in rows if row.p_holm <= 0.05)
+    assert len(rows) == 15 and (significant.dataset, significant.first, significant.verdict) == (
+        "Lipophilicity", "SPSE", "worse",
+    )  # fmt: skip
+    assert significant.num_better == 0 and significant.p_holm == pytest.approx(0.014, abs=5e-4)
+    assert [row.num_better for row in rows if row.dataset == "Lipophilicity"] == [0, 4, 0]
+    over_folds = [summarize(list(script.read_scores(record)["FreeSolv", cell].values())).std for cell in TREES]
+    cells = json.loads((RECORDS.parent / "molecules.json").read_text())
+    seeds = [[seed["test"] for seed in cells[f"FreeSolv/{cell}"]["scores"].values()] for cell in TREES]
+    over_seeds = [summarize(scores).std for scores in seeds]
+    assert [round(f(over_folds), 1) for f in (min, max)] == [1.4, 2.0]
+    assert [round(f(over_seeds), 2) for f in (min, max)] == [0.07, 0.13]
 
 
 def test_what_the_text_says_of_dense_graphs():
