@@ -76,13 +76,8 @@ def count_graphs(name: str, layers: int, monkeypatch) -> int:
     return len(made)
 
 
-@pytest.mark.parametrize(
-    ("name", "device"),
-    [
-        ("gated GCN", "cpu"),
-        *(pytest.param(name, device, marks=pytest.mark.long) for name in CASES for device in ("cuda", "cpu")),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "device"), [(name, device) for name in CASES for device in ("cuda", "cpu")])
 def test_the_number_of_graphs_does_not_grow_with_the_layers(name, device, monkeypatch):
     """With kernels of GPUs, which Triton's interpreter runs, and with PyTorch alone."""
     if device == "cuda":
@@ -121,8 +116,13 @@ VARIANTS = {  # configuration, encodings
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", VARIANTS)
+OF_TWO_KINDS = "GNN gated GCN of GNN+"
+"""Three layers, of which the last is special."""
+
+
+@pytest.mark.parametrize(
+    "name", [OF_TWO_KINDS, *(pytest.param(v, marks=pytest.mark.long) for v in VARIANTS if v != OF_TWO_KINDS)]
+)
 def test_batches_share_what_the_first_compiled(name, monkeypatch):
     """With PyTorch alone. A graph that is bound to a number of nodes, edges or pairs would not be shared."""
     monkeypatch.setitem(CASES, name, (lambda layers: VARIANTS[name][0](), VARIANTS[name][1]))
@@ -132,6 +132,8 @@ def test_batches_share_what_the_first_compiled(name, monkeypatch):
         model.train()(batch_of(sizes)).sum().backward()
         numbers.append(len(made))
     assert numbers[0] > 0 and len(set(numbers)) == 1, numbers
+    if name == OF_TWO_KINDS:
+        assert numbers[0] == 2
 
 
 @pytest.mark.parametrize(("name", "reads_pairs"), [("GCN", False), ("GRIT", True)])
