@@ -11,10 +11,9 @@ corrected one, and the latter with Holm's correction over all comparisons of the
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ from study_tables import ERRORS, METRICS, MOLECULENET, TREE_COMPARISONS, TREES, 
 
 from graphgps_spse.command import run_command
 from graphgps_spse.errors import DataError
-from graphgps_spse.files import write_atomic, write_json
 from graphgps_spse.reports.collect import RecordedRun
 from graphgps_spse.reports.folds import FOLD, FOLDS
 from graphgps_spse.reports.markdown import format_p, markdown_table
-from graphgps_spse.reports.stats import LEVEL, holm, paired_interval, paired_t_test, summarize
+from graphgps_spse.reports.stats import holm, paired_interval, paired_t_test, summarize
 from graphgps_spse.results import hash_config
 
 
@@ -80,9 +78,7 @@ class Row:
     @property
     def verdict(self) -> str:
         """Better, worse or not significant, by the corrected p-value."""
-        if self.p_holm > LEVEL:
-            return "not significant"
-        return "better" if (summarize(self.differences).mean < 0) == (METRICS[self.dataset] in ERRORS) else "worse"
+        return study_tables.verdict_on(self.dataset, summarize(self.differences).mean, self.p_holm)
 
 
 def add_runs(record: dict[str, Any], runs: Path) -> dict[str, Any]:
@@ -129,11 +125,9 @@ def compare(scores: Scores, study: FoldStudy) -> list[Row]:
             ours, theirs = scores.get((dataset, first), {}), scores.get((dataset, second), {})
             if min(len(ours), len(theirs)) == study.num_folds:
                 differences = tuple(ours[fold] - theirs[fold] for fold in range(study.num_folds))
-                cases.append(Row(dataset, first, second, differences, 0.0))
-    corrected = [_p(row, row.test_to_train) for row in cases]
-    return [
-        Row(row.dataset, row.first, row.second, row.differences, p_holm) for row, p_holm in zip(cases, holm(corrected))
-    ]
+                cases.append(Row(dataset, first, second, differences, p_holm=1.0))
+    corrected = holm([_p(row, row.test_to_train) for row in cases])
+    return [replace(row, p_holm=p) for row, p in zip(cases, corrected)]
 
 
 def _p(row: Row, test_to_train: float) -> float:
@@ -171,25 +165,14 @@ def _line(row: Row) -> list[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks for, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("record", type=Path, help="JSON file of scores")
-    parser.add_argument("--runs", type=Path, help="folder of runs, whose results are added to the record")
-    parser.add_argument("--page", type=Path, help="Markdown file in which the tables are renewed, instead of printed")
-    arguments = parser.parse_args(words)
+    arguments = study_tables.parse_arguments(words, __doc__, figure=False)
     return run_command(lambda: _run(arguments), stream=sys.stderr)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    if arguments.runs:
-        known = json.loads(arguments.record.read_text()) if arguments.record.exists() else {}
-        write_json(arguments.record, add_runs(known, arguments.runs))
-    record = json.loads(arguments.record.read_text())
-    made = {name: tables(record, study) for name, study in STUDIES.items() if study.record == arguments.record.name}
-    if arguments.page:
-        write_atomic(arguments.page, study_tables.renew(arguments.page.read_bytes().decode(), made).encode())
-    else:
-        for name, each in made.items():
-            print(f"## {name}", *each, sep="\n\n", end="\n\n")
+    record = study_tables.read_record(arguments, add_runs)
+    studies = {name: study for name, study in STUDIES.items() if study.record == arguments.record.name}
+    study_tables.show_tables(arguments.page, {name: tables(record, study) for name, study in studies.items()})
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ Each row is a data set with a model, or with the features of trees. The left pan
 walks (RRWP or RWSE), the right one path counts added to walks or fingerprints. A dot is the difference of the mean test
 scores in percent of the mean score without path counts. For errors the sign is turned, so that right is always better.
 The line is Welch's 95 % interval of the difference, divided by the same mean; the uncertainty of this mean is ignored.
-A dot is filled if the p-value with Holm's correction over the study is at most 0.05. The comparisons
-are those with walks and with fingerprints in the tables of study_tables.py: those with bonds only and with lower bounds
-are left out, and those of incomplete data sets are missing. A study that goes on has the correction of its comparisons
-so far. The text of all rows is stored in the file, and `--print` prints it.
+A dot is filled if the p-value with Holm's correction over the study is at most 0.05. The comparisons are those with
+walks and with fingerprints in the tables of study_tables.py: those with bonds only and with lower bounds are left out,
+and those of incomplete data sets are missing. A study that goes on has the correction of its comparisons so far. The
+text of all rows is stored in the file, and `--print` prints it.
 """
 
 import argparse

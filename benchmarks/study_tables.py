@@ -20,7 +20,7 @@ import logging
 import math
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from graphgps_spse.reports.collect import RecordedRun, collect_runs
 from graphgps_spse.reports.curves import mean_curve
 from graphgps_spse.reports.figures import PATHS_COLOUR, WALKS_COLOUR, style_axes
 from graphgps_spse.reports.markdown import format_p, markdown_table
-from graphgps_spse.reports.stats import MIN_SEEDS, Comparison, compare_scores, holm, rank_models, summarize
+from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, Comparison, compare_scores, holm, rank_models, summarize
 from graphgps_spse.results import SPLITS, RunResult, check_one_cell, is_measurement, read_history
 
 log = logging.getLogger(__name__)
@@ -166,9 +166,14 @@ class Row:
     @property
     def verdict(self) -> str:
         """Better, worse or not significant, by the corrected p-value."""
-        if self.p_holm > 0.05:
-            return "not significant"
-        return "better" if (self.comparison.difference < 0) == (METRICS[self.dataset] in ERRORS) else "worse"
+        return verdict_on(self.dataset, self.comparison.difference, self.p_holm)
+
+
+def verdict_on(dataset: str, difference: float, p_holm: float) -> str:
+    """Return whether the first of two cells is better, worse or not significantly different."""
+    if p_holm > LEVEL:
+        return "not significant"
+    return "better" if (difference < 0) == (METRICS[dataset] in ERRORS) else "worse"
 
 
 def cell_of(result: RunResult) -> str:
@@ -447,31 +452,47 @@ def show(by_seed: Mapping[int, float]) -> str:
     return f"{summary.mean:.4f}{deviation} ({summary.n})"
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse_arguments(words: Sequence[str] | None, about: str | None, *, figure: bool) -> argparse.Namespace:
+    """Read the command line, or `words` in its place; with `figure`, the option of this name."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path, help="JSON file of scores")
     parser.add_argument("--runs", type=Path, help="folder of runs, whose results are added to the record")
     parser.add_argument("--page", type=Path, help="Markdown file in which the tables are renewed, instead of printed")
-    parser.add_argument("--figure", type=Path, help="PNG file for the figure of the record")
-    arguments = parser.parse_args(words)
+    if figure:
+        parser.add_argument("--figure", type=Path, help="PNG file for the figure of the record")
+    return parser.parse_args(words)
+
+
+def read_record(arguments: argparse.Namespace, add: Callable[[dict[str, Any], Path], dict[str, Any]]) -> dict[str, Any]:
+    """Return the record that a command line names, after `add` has added the runs and it was written."""
+    if arguments.runs:
+        known = json.loads(arguments.record.read_text()) if arguments.record.exists() else {}
+        write_json(arguments.record, add(known, arguments.runs))
+    return json.loads(arguments.record.read_text())
+
+
+def show_tables(page: Path | None, made: Mapping[str, Iterable[str]]) -> None:
+    """Renew the tables of a page, or print them, by the names of their studies."""
+    if page:
+        write_atomic(page, renew(page.read_bytes().decode(), made).encode())
+        return
+    for name, of_study in made.items():
+        print(f"## {name}", *of_study, sep="\n\n", end="\n\n")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for, and return the exit code."""
+    arguments = parse_arguments(words, __doc__, figure=True)
     return run_command(lambda: _run(arguments), stream=sys.stderr)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    if arguments.runs:
-        known = json.loads(arguments.record.read_text()) if arguments.record.exists() else {}
-        write_json(arguments.record, add_runs(known, arguments.runs))
-    record = json.loads(arguments.record.read_text())
+    record = read_record(arguments, add_runs)
     studies = {name: study for name, study in STUDIES.items() if study.record == arguments.record.name}
     if arguments.figure:
         draw(record, next(iter(studies.values()))).savefig(arguments.figure, dpi=130)
-    if arguments.page:
-        made = {name: tables(record, study) for name, study in studies.items()}
-        write_atomic(arguments.page, renew(arguments.page.read_bytes().decode(), made).encode())
-    elif not arguments.figure:
-        for name, study in studies.items():
-            print(f"## {name}", *tables(record, study), sep="\n\n", end="\n\n")
+    if arguments.page or not arguments.figure:
+        show_tables(arguments.page, {name: tables(record, study) for name, study in studies.items()})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 
 from graphgps_spse.data.smiles_file import SmilesRow, on_one_line, read_rows
@@ -118,7 +117,8 @@ def class_key(text: str) -> str:
     name = class_name(text)
     if re.fullmatch(r"[+-]?\d+", name):
         return str(int(name))
-    return format(Decimal(name).normalize(), "f") if re.fullmatch(r"[+-]?\d*\.\d+", name, re.ASCII) else name
+    decimal = re.fullmatch(r"([+-]?)(\d*)\.(\d*[1-9])0*", name, re.ASCII)
+    return f"{decimal[1].strip('+')}{int(decimal[2] or 0)}.{decimal[3]}" if decimal else name
 
 
 def _merge_numbers(written: Counter[str]) -> Counter[str]:

@@ -6,23 +6,8 @@ from functools import cached_property, partial
 import pytest
 import torch
 from model_graphs import ENCODINGS, SPEC, random_graphs
-from small_configs import (
-    CSA_VARIANTS,
-    GNN_VARIANTS,
-    GPS_VARIANTS,
-    GRAPHGYM_VARIANTS,
-    GRAPHORMER_VARIANTS,
-    PPGT_VARIANTS,
-    SAN_VARIANTS,
-    csa_config,
-    gnn_config,
-    gps_config,
-    graphgym_config,
-    graphormer_config,
-    grit_config,
-    ppgt_config,
-    san_config,
-)
+from small_configs import csa_config, gnn_config, gps_config, grit_config, ppgt_config
+from test_every_model import CASES as EVERY_MODEL
 from torch import nn
 from triton_interpreter import need_interpreter
 
@@ -47,10 +32,14 @@ NUMBERS_OF_LAYERS = {"GRIT": (4, 6), "GCN": (2, 3), "gated GCN": (2, 3), "GAT": 
 """Where layers are special: GRIT's first and last, the first of GCN and GAT, which counts edges, gated GCN's last."""
 
 
-def compiled(name: str, layers: int, monkeypatch) -> tuple[nn.Module, nn.Module, list]:
-    """Return a model with dropout, the same model compiled, and a list that grows with each graph that is compiled."""
+def build(name: str, layers: int) -> nn.Module:
+    """Return a model with dropout, in float64."""
     config, names = CASES[name]
-    model = build_model(config(layers=layers), SPEC, [ENCODINGS[n] for n in names], 1).double()
+    return build_model(config(layers=layers), SPEC, [ENCODINGS[n] for n in names], 1).double()
+
+
+def compiled(model: nn.Module, monkeypatch) -> tuple[nn.Module, list]:
+    """Return a compiled copy of a model, and a list that grows with each graph that is compiled."""
     prepare_kernels(model)
     fast, made = deepcopy(model), []
 
@@ -61,7 +50,7 @@ def compiled(name: str, layers: int, monkeypatch) -> tuple[nn.Module, nn.Module,
     torch._dynamo.reset()
     monkeypatch.setattr(torch, "compile", partial(COMPILE, backend=backend))
     compile_layers(fast)
-    return model, fast, made
+    return fast, made
 
 
 def batch_of(sizes: tuple[int, ...]):
@@ -71,7 +60,7 @@ def batch_of(sizes: tuple[int, ...]):
 
 def count_graphs(name: str, layers: int, monkeypatch) -> int:
     """Return the number of graphs that a forward pass in training compiles."""
-    _, model, made = compiled(name, layers, monkeypatch)
+    model, made = compiled(build(name, layers), monkeypatch)
     model.train()(batch_of(SIZES[0]))
     return len(made)
 
@@ -86,7 +75,8 @@ def test_the_number_of_graphs_does_not_grow_with_the_layers(name, device, monkey
     numbers_of_layers = NUMBERS_OF_LAYERS.get(name, (1, 2))
     few, many = (count_graphs(name, layers, monkeypatch) for layers in numbers_of_layers)
     assert 1 <= few == many <= MAX_GRAPHS
-    model, fast, made = compiled(name, numbers_of_layers[0], monkeypatch)
+    model = build(name, numbers_of_layers[0])
+    fast, made = compiled(model, monkeypatch)
     numbers = {}
     for phase in ("training", "evaluation", "training again"):
         for sizes in SIZES:
@@ -104,29 +94,16 @@ def test_the_number_of_graphs_does_not_grow_with_the_layers(name, device, monkey
     assert len(made) == numbers["evaluation"]
 
 
-VARIANTS = {  # configuration, encodings
-    "GRIT": (grit_config, ["RRWP"]),
-    **{f"GPS {v}": (partial(gps_config, v), names) for v, (*_, names) in GPS_VARIANTS.items()},
-    **{f"GNN {v}": (partial(gnn_config, v), names) for v, (*_, names) in GNN_VARIANTS.items()},
-    **{f"GraphGym {v}": (partial(graphgym_config, v), ["RWSE"]) for v in GRAPHGYM_VARIANTS},
-    **{f"CSA {v}": (partial(csa_config, v), names) for v, (_, names, *_) in CSA_VARIANTS.items()},
-    **{f"PPGT {v}": (partial(ppgt_config, v), names) for v, (_, names) in PPGT_VARIANTS.items()},
-    **{f"Graphormer {v}": (partial(graphormer_config, v), names) for v, (_, names) in GRAPHORMER_VARIANTS.items()},
-    **{f"SAN {v}": (partial(san_config, v), names) for v, (_, names) in SAN_VARIANTS.items()},
-}
-
-
-OF_TWO_KINDS = "GNN gated GCN of GNN+"
+OF_TWO_KINDS = "GNN-gated GCN of GNN+"
 """Three layers, of which the last is special."""
 
 
 @pytest.mark.parametrize(
-    "name", [OF_TWO_KINDS, *(pytest.param(v, marks=pytest.mark.long) for v in VARIANTS if v != OF_TWO_KINDS)]
+    "name", [OF_TWO_KINDS, *(pytest.param(v, marks=pytest.mark.long) for v in EVERY_MODEL if v != OF_TWO_KINDS)]
 )
 def test_batches_share_what_the_first_compiled(name, monkeypatch):
     """With PyTorch alone. A graph that is bound to a number of nodes, edges or pairs would not be shared."""
-    monkeypatch.setitem(CASES, name, (lambda layers: VARIANTS[name][0](), VARIANTS[name][1]))
-    _, model, made = compiled(name, 0, monkeypatch)
+    model, made = compiled(EVERY_MODEL[name]._replace(kernels="plain").build(), monkeypatch)
     numbers = []
     for sizes in (*SIZES, (4, 4, 5, 3, 2, 6), (9, 3)):
         model.train()(batch_of(sizes)).sum().backward()
@@ -143,6 +120,6 @@ def test_message_passing_makes_no_rows_of_pairs(name, reads_pairs, monkeypatch):
     watched = cached_property(lambda layout: made.append(layout) or right(layout))
     watched.__set_name__(PairLayout, "_query_P")
     monkeypatch.setattr(PairLayout, "_query_P", watched)
-    _, model, graphs = compiled(name, 1, monkeypatch)
+    model, graphs = compiled(build(name, 1), monkeypatch)
     model.train()(batch_of((5, 6)))
     assert graphs and bool(made) == reads_pairs
