@@ -1,20 +1,23 @@
 """Training steps on a GPU: seconds per epoch and memory with kernels, without, compiled, and of the official code.
 
     python benchmarks/bench_gpu.py [--cases GRIT/zinc-SPSE ..] [--official CLONE ..] [--compiled GRIT/zinc-RWSE ..]
-                                   [--steps 20] [--device cuda] [--out FILE]
+                                   [--captured GRIT/zinc-RWSE ..] [--steps 20] [--jobs 1] [--device cuda] [--out FILE]
 
 For the 48 configurations of GPS, CSA and GRIT for eight data sets, each in a process of its own. Graphs are generated
 with the sizes and degrees of the data set, and encodings are random arrays of the right shape. They lie on the device,
 and a step gathers its batch there: as in a run, it is gather, forward, backward, clipping and AdamW, in float32. Steps
 of all implementations alternate, over four batches of the configured size. A time is the median of steps with the
 device synchronised after each; the seconds of an epoch are that time for all batches of the published training split.
-Evaluation is not included.
+Evaluation is not included. `--jobs` processes build and check at a time, which is mostly the compilation of kernels.
+Then one process after another is timed, and the others wait.
 
 First, predictions and gradients of one batch are compared: kernels and PyTorch alone with PyTorch in float64, and with
 clones of LiamMa/GRIT, inria-thoth/csa or rampasek/GraphGPS, the official model for ZINC in float64 with ours.
 
 `peak` is the most that tensors took in a step on the device beyond weights, moments and splits, plus the moments, as
-`predicted_gpu` in memory.json. --compiled names configurations that are measured with `train.compile`, too.
+`predicted_gpu` in memory.json. --compiled names configurations that are measured with `train.compile`, too. --captured
+names those whose step on the first batch is also captured as a CUDA graph and replayed, without the gather: the time of
+the device alone. Training does not do that, as every batch has another shape (captured_step.py).
 """
 
 import argparse
@@ -24,7 +27,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import training_cases  # noqa: E402
 from bench_training import Case, Runner, clones_of, drop_nothing  # noqa: E402
+from captured_step import CapturedStep  # noqa: E402
 from memory import CASES, with_random_encodings, with_targets  # noqa: E402
 from this_machine import environment  # noqa: E402
 
@@ -67,8 +71,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES, metavar="MODEL/data-ENCODING")
     parser.add_argument("--compiled", nargs="+", default=[], choices=CASES, metavar="MODEL/data-ENCODING")
+    parser.add_argument("--captured", nargs="+", default=[], choices=CASES, metavar="MODEL/data-ENCODING")
     parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
     parser.add_argument("--steps", type=at_least_one, default=20)
+    parser.add_argument("--jobs", type=at_least_one, default=1, help="processes that build and check at a time")
     parser.add_argument("--device", type=device_of, default=torch.device("cuda"), help="cpu tests the benchmark")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_epochs.json")
     arguments = parser.parse_args()
@@ -78,23 +84,15 @@ def main() -> int:
     except argparse.ArgumentTypeError as err:
         parser.error(f"--official: {err}")
     records = json.loads(arguments.out.read_text())["configurations"] if arguments.out.is_file() else {}
-    wrong, forks = False, multiprocessing.get_context("fork")  # imports once; the device is opened in the children
-    for case in arguments.cases:
-        receiver, sender = forks.Pipe(duplex=False)
-        child = forks.Process(target=send, args=(sender, case, clones, arguments))
-        child.start()
-        sender.close()
-        try:
-            record = receiver.recv()
-        except EOFError:
-            record = {"wrong": "the process ended without a result"}
-        child.join()
-        wrong = wrong or "wrong" in record
-        about = record.get("environment", {}) | environment()
-        records[case] = record | {"environment": {key: value for key, value in about.items() if key != "host"}}
-        print(case, describe(record), flush=True)
-        ordered = {name: records[name] for name in CASES if name in records}
-        arguments.out.write_text(json.dumps({"configurations": ordered}, indent=1) + "\n")
+    wrong = False
+    for first in range(0, len(arguments.cases), arguments.jobs):
+        for case, record in find_all(arguments.cases[first : first + arguments.jobs], clones, arguments):
+            wrong = wrong or "wrong" in record
+            about = record.get("environment", {}) | environment()
+            records[case] = record | {"environment": {key: value for key, value in about.items() if key != "host"}}
+            print(case, describe(record), flush=True)
+            ordered = {name: records[name] for name in CASES if name in records}
+            arguments.out.write_text(json.dumps({"configurations": ordered}, indent=1) + "\n")
     return int(wrong)
 
 
@@ -105,9 +103,47 @@ def device_of(text: str) -> torch.device:
     return torch.device(text)
 
 
-def send(sender: Any, case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> None:
-    """In a child process: measure a case and send the record."""
-    sender.send(find(case, clones, arguments))
+def find_all(
+    cases: list[str], clones: dict[str, Path], arguments: argparse.Namespace
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Check configurations side by side, each in a process; then measure one after another and yield its record."""
+    forks = multiprocessing.get_context("fork")  # imports once; the device is opened in the children
+    children = []
+    for case in cases:
+        ours, theirs = forks.Pipe()
+        child = forks.Process(target=answer, args=(theirs, case, clones, arguments))
+        child.start()
+        theirs.close()
+        children.append((case, ours, child))
+    checked = {case: received(ours) for case, ours, _ in children}
+    for case, ours, child in children:
+        record = checked[case]
+        if "wrong" not in record:
+            ours.send("measure")
+            record = received(ours)
+        child.join()
+        yield case, record
+
+
+def received(connection: Any) -> dict[str, Any]:
+    """Return what a child process sends, or that it ended."""
+    try:
+        return connection.recv()  # type: ignore[no-any-return]
+    except EOFError:
+        return {"wrong": "the process ended without a result"}
+
+
+def answer(connection: Any, case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> None:
+    """In a child process: check a configuration, wait for a word of the parent, and measure it."""
+    try:
+        found = Measured(case, clones, arguments)
+        connection.send(found.record)
+        if "wrong" not in found.record:
+            connection.recv()
+            found.measure()
+            connection.send(found.record)
+    except (RuntimeError, *launch_errors()) as err:
+        connection.send({"wrong": short_message(err)})
 
 
 def describe(record: dict[str, Any]) -> str:
@@ -118,48 +154,79 @@ def describe(record: dict[str, Any]) -> str:
     return "; ".join(each)
 
 
-def find(case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Check and measure one configuration; return its record."""
-    device, model, (data, encoding) = arguments.device, case.split("/")[0], case.split("/")[1].rsplit("-", 1)
-    torch.set_num_threads(1)
-    cfg = load_config(ROOT / "configs" / f"{case}.yaml", ["num_threads=1"])
-    batches = batches_of(cfg, data, device)
-    ours = trained(cfg, batches, device)
-    record = {
-        "environment": describe_environment(device, 1) | {"triton": triton_version()},
-        "batch_size": cfg.train.batch_size,
-        "parameters": count_parameters(ours.model),
-        "steps_of_an_epoch": -(-TRAIN_GRAPHS[data] // cfg.train.batch_size),
-    }
-    errors = errors_of(ours, batches[0], device)
-    if not are_right(errors, "off"):
-        return record | {"wrong": describe_errors(errors)}
-    record["errors"] = errors
-    plain = trained(cfg.with_values(**{"train.kernels": "plain"}), batches, device)
-    steps = {"kernels": step_of(ours, batches), "plain": step_of(plain, batches)}
-    if case in arguments.compiled:
-        compiled = trained(cfg, batches, device)
-        compile_layers(compiled.model)
-        step, started = step_of(compiled, batches), time.perf_counter()
+class Measured:
+    """The record of a configuration and the steps that it compares, which have run on each batch."""
+
+    def __init__(self, case: str, clones: dict[str, Path], arguments: argparse.Namespace) -> None:
+        """Build and check; `record` has the key "wrong" if results disagree."""
+        self.device, self.num_steps, model = arguments.device, arguments.steps, case.split("/")[0]
+        data, encoding = case.split("/")[1].rsplit("-", 1)
+        torch.set_num_threads(1)
+        cfg = load_config(ROOT / "configs" / f"{case}.yaml", ["num_threads=1"])
+        self.batches = batches_of(cfg, data, self.device)
+        self.parts = trained(cfg, self.batches, self.device)
+        self.record: dict[str, Any] = {
+            "environment": describe_environment(self.device, 1) | {"triton": triton_version()},
+            "batch_size": cfg.train.batch_size,
+            "parameters": count_parameters(self.parts.model),
+            "steps_of_an_epoch": -(-TRAIN_GRAPHS[data] // cfg.train.batch_size),
+            "errors": errors_of(self.parts, self.batches[0], self.device),
+        }
+        self.moments = count_parameters(self.parts.model) * BYTES_OF_VALUE * moments_of(cfg.optim.optimizer)
+        self.is_captured = case in arguments.captured
+        if not are_right(self.record["errors"], "off"):
+            self.record["wrong"] = describe_errors(self.record["errors"])
+            return
+        plain = trained(cfg.with_leaves({"train.kernels": "plain"}), self.batches, self.device)
+        self.steps = {"kernels": step_of(self.parts, self.batches), "plain": step_of(plain, self.batches)}
+        if case in arguments.compiled:
+            self.compile(trained(cfg, self.batches, self.device))
+        if encoding == "RWSE" and data == "zinc" and model in clones:
+            self.add_official(official_of(model, clones, self.batches, self.device))
+        for step in self.steps.values():
+            for number in range(BATCHES):
+                step(number)
+
+    def compile(self, parts: Parts) -> None:
+        """Add a step with `train.compile`, or record why there is none."""
+        compile_layers(parts.model)
+        step, started = step_of(parts, self.batches), time.perf_counter()
         try:
             step(0)
         except launch_errors() as err:  # those of the compiler, too
-            record["not_compiled"] = short_message(err)
+            self.record["not_compiled"] = short_message(err)
         else:
-            record["compile_s"] = time.perf_counter() - started
-            steps["compiled"] = step
-    if encoding == "RWSE" and data == "zinc" and model in clones:
-        official = official_of(model, clones, batches, device)
-        record["official_error"] = error = official_error(official, device)
+            self.record["compile_s"] = time.perf_counter() - started
+            self.steps["compiled"] = step
+
+    def add_official(self, official: Runner) -> None:
+        """Compare the official model with ours, and add its step."""
+        self.record["official_error"] = error = official_error(official, self.device)
         if not error <= MAX_OFFICIAL_ERROR:
-            return record | {"wrong": f"the official code differs by {error:.1e}"}
-        steps["official"] = official_step(official, batches, device)
-    record["runs"] = measure(steps, arguments.steps, device)
-    for run in record["runs"].values():
-        run["epoch_s"] = run["step_ms"] / 1e3 * record["steps_of_an_epoch"]
-    moments = count_parameters(ours.model) * BYTES_OF_VALUE * moments_of(cfg.optim.optimizer)
-    record["peak"] = {name: peak_of(steps[name], device) + moments for name in ("kernels", "plain")}
-    return record
+            self.record["wrong"] = f"the official code differs by {error:.1e}"
+        self.steps["official"] = official_step(official, self.batches, self.device)
+
+    def measure(self) -> None:
+        """Add times and memory to the record."""
+        runs = measure(self.steps, self.num_steps, self.device)
+        self.record["peak"] = {
+            name: peak_of(self.steps[name], self.device) + self.moments for name in ("kernels", "plain")
+        }
+        if self.is_captured:
+            self.measure_captured(runs)
+        for run in runs.values():
+            run["epoch_s"] = run["step_ms"] / 1e3 * self.record["steps_of_an_epoch"]
+        self.record["runs"] = runs
+
+    def measure_captured(self, runs: dict[str, dict[str, float]]) -> None:
+        """Add the times of the captured step, or record why there is none."""
+        try:
+            step = CapturedStep(self.parts, whole(self.batches[0]))
+        except RuntimeError as err:
+            self.record["not_captured"] = short_message(err)
+            return
+        self.record["captured_error"] = step.error
+        runs |= measure({"captured": step}, self.num_steps, self.device)
 
 
 def errors_of(parts: Parts, graphs: GraphDataset, device: torch.device) -> dict[str, dict[str, float]]:

@@ -153,7 +153,12 @@ class Config:
         return to_dict(self._tree)
 
     def with_values(self, **values: Any) -> "Config":
-        """Return a copy with other values of top-level keys, e.g. `with_values(seed=4)`."""
+        """Return a copy with other values of top-level keys, e.g. `with_values(seed=4)`.
+
+        Raises AttributeError for names that are no such key.
+        """
+        for unknown in values.keys() - self._tree.keys():
+            raise AttributeError(f"the configuration has no key '{unknown}' at the top level; see with_leaves")
         tree = self._tree.clone()
         tree.defrost()
         tree.update(values)
@@ -161,14 +166,19 @@ class Config:
         return Config(tree, self._set_keys, excused=self._excused, places=self._places)
 
     def with_leaves(self, leaves: Mapping[str, Any]) -> "Config":
-        """Return a copy with other values of keys, by dotted name. Keys that are read in one count as read in both."""
+        """Return a copy with other values of keys, by dotted name. Keys that are read in one count as read in both.
+
+        Raises AttributeError for names that are no key.
+        """
         tree = self._tree.clone()
         tree.defrost()
         for path, value in leaves.items():
             *sections, leaf = path.split(".")
             node = tree
             for section in sections:
-                node = node[section]
+                node = node.get(section, {}) if isinstance(node, CfgNode) else {}
+            if not isinstance(node, CfgNode) or leaf not in node:
+                raise AttributeError(f"the configuration has no key '{path}'")
             node[leaf] = list(value) if isinstance(value, tuple) else value
         tree.freeze()
         return Config(tree, self._set_keys, read=self._read, excused=self._excused, places=self._places)

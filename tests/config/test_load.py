@@ -215,6 +215,16 @@ def test_config_is_frozen_and_round_trips(tmp_path):
         _ = cfg.gt.depth
 
 
+def test_a_copy_with_other_values_refuses_names_that_are_no_key(tmp_path):
+    cfg = load_config(write(tmp_path, "optim: {base_lr: 1e-5}\n"))
+    assert cfg.with_leaves({"train.kernels": "plain"}).train.kernels == "plain" != cfg.train.kernels
+    with pytest.raises(AttributeError, match=r"'train\.kernels' at the top level; see with_leaves"):
+        cfg.with_values(**{"train.kernels": "plain"})
+    for unknown in ("train.kernel", "trane.kernels", "train.kernels.auto"):
+        with pytest.raises(AttributeError, match=f"no key '{unknown}'"):
+            cfg.with_leaves({unknown: "plain"})
+
+
 def test_an_absurd_number_is_refused_at_once_with_its_place(tmp_path):
     path = write(tmp_path, "gt:\n  n_heads: 2\n  layers: 2147483648\n")
     with pytest.raises(ConfigError, match=r"exp\.yaml:3: gt\.layers: 2147483648 is above 1,000"):

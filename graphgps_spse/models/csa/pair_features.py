@@ -97,10 +97,10 @@ class PairEncoder(nn.Module):
         """Return the features of all pairs."""
         dtype = self.kind.weight.dtype
         rows_E = layout.edge_rows(edges.edge_index_2E)
-        is_edge_P = torch.zeros(layout.num_pairs, dtype=torch.bool, device=rows_E.device)
-        is_edge_P[rows_E] = True
-        is_diagonal_P = torch.zeros_like(is_edge_P)
-        is_diagonal_P[layout.diagonal_rows] = True
+        none_P = torch.zeros(layout.num_pairs, dtype=torch.bool, device=rows_E.device)
+        # An assignment, x[rows] = True, would copy the value from the CPU, which a CUDA graph refuses.
+        is_edge_P = none_P.index_fill(0, rows_E, True)
+        is_diagonal_P = none_P.index_fill(0, layout.diagonal_rows, True)
         constant_D = self.kind.weight.new_zeros(self.dim)
         if self.pairs is not None:
             constant_D = F.pad(self.pairs.constant(), (self.dim_type, 0))
