@@ -1,7 +1,7 @@
 """Training steps on a GPU: seconds per epoch and memory with kernels, without, compiled, and of the official code.
 
     python benchmarks/bench_gpu.py [--cases GRIT/zinc-SPSE ..] [--official CLONE ..] [--compiled GRIT/zinc-RWSE ..]
-                                   [--captured GRIT/zinc-RWSE ..] [--steps 20] [--jobs 1] [--device cuda] [--out FILE]
+                                   [--graphs GRIT/zinc-RWSE ..] [--steps 20] [--jobs 1] [--device cuda] [--out FILE]
 
 For the 48 configurations of GPS, CSA and GRIT for eight data sets, each in a process of its own. Graphs are generated
 with the sizes and degrees of the data set, and encodings are random arrays of the right shape. They lie on the device,
@@ -15,9 +15,9 @@ First, predictions and gradients of one batch are compared: kernels and PyTorch 
 clones of LiamMa/GRIT, inria-thoth/csa or rampasek/GraphGPS, the official model for ZINC in float64 with ours.
 
 `peak` is the most that tensors took in a step on the device beyond weights, moments and splits, plus the moments, as
-`predicted_gpu` in memory.json. --compiled names configurations that are measured with `train.compile`, too. --captured
-names those whose step on the first batch is also captured as a CUDA graph and replayed, without the gather: the time of
-the device alone. Training does not do that, as every batch has another shape (captured_step.py).
+`predicted_gpu` in memory.json. --compiled names configurations that are measured with `train.compile`, too, and
+--graphs those that are with `train.cuda_graphs`: `replay` is the time of the CUDA graph of forward and backward alone,
+on the last batch. Before, gradients of both ways are compared without dropout, in float32 and for ZINC in float64.
 """
 
 import argparse
@@ -39,7 +39,6 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import training_cases  # noqa: E402
 from bench_training import Case, Runner, clones_of, drop_nothing  # noqa: E402
-from captured_step import CapturedStep  # noqa: E402
 from memory import CASES, with_random_encodings, with_targets  # noqa: E402
 from this_machine import environment  # noqa: E402
 
@@ -47,14 +46,21 @@ from graphgps_spse.arguments import at_least_one, check_out  # noqa: E402
 from graphgps_spse.config import Config, load_config  # noqa: E402
 from graphgps_spse.data.base import GraphBatch, GraphDataset  # noqa: E402
 from graphgps_spse.environment import describe_environment  # noqa: E402
-from graphgps_spse.errors import short_message  # noqa: E402
-from graphgps_spse.first_batch import are_right, compare_for_training, describe_errors, few_graphs  # noqa: E402
+from graphgps_spse.errors import SPSEError, short_message  # noqa: E402
+from graphgps_spse.first_batch import (  # noqa: E402
+    are_right,
+    compare_for_training,
+    describe_errors,
+    few_graphs,
+    without_dropout,
+)
 from graphgps_spse.gpu_kernels_on_cpu import triton_version  # noqa: E402
 from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
 from graphgps_spse.ops.triton_launch import launch_errors  # noqa: E402
 from graphgps_spse.parts import Parts, build_parts  # noqa: E402
 from graphgps_spse.seeding import seed_all  # noqa: E402
 from graphgps_spse.sizes import BYTES_OF_VALUE, moments_of  # noqa: E402
+from graphgps_spse.training.fixed_step import FixedStep, fixed_sizes  # noqa: E402
 from graphgps_spse.training.trainer import compile_layers  # noqa: E402
 
 TRAIN_GRAPHS = {
@@ -62,6 +68,8 @@ TRAIN_GRAPHS = {
     "cluster": 10_000, "mnist": 55_000, "cifar10": 45_000,
 }  # fmt: skip
 BATCHES, GRAPHS_OF_CHECK, MAX_OFFICIAL_ERROR = 4, 4, 1e-6
+MAX_GRAPH_ERROR = {torch.float32: 0.02, torch.float64: 1e-7}
+"""In float32, rounding changes the gradient of GPS on CLUSTER by up to 0.003."""
 Step = Callable[[int], None]
 """A training step on a batch by its number."""
 
@@ -71,7 +79,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES, metavar="MODEL/data-ENCODING")
     parser.add_argument("--compiled", nargs="+", default=[], choices=CASES, metavar="MODEL/data-ENCODING")
-    parser.add_argument("--captured", nargs="+", default=[], choices=CASES, metavar="MODEL/data-ENCODING")
+    parser.add_argument("--graphs", nargs="+", default=[], choices=CASES, metavar="MODEL/data-ENCODING")
     parser.add_argument("--official", type=Path, nargs="*", default=[], help="clones of the official repositories")
     parser.add_argument("--steps", type=at_least_one, default=20)
     parser.add_argument("--jobs", type=at_least_one, default=1, help="processes that build and check at a time")
@@ -87,7 +95,7 @@ def main() -> int:
     wrong = False
     for first in range(0, len(arguments.cases), arguments.jobs):
         for case, record in find_all(arguments.cases[first : first + arguments.jobs], clones, arguments):
-            wrong = wrong or "wrong" in record
+            wrong = wrong or "wrong" in record or "no_graphs" in record
             about = record.get("environment", {}) | environment()
             records[case] = record | {"environment": {key: value for key, value in about.items() if key != "host"}}
             print(case, describe(record), flush=True)
@@ -173,7 +181,6 @@ class Measured:
             "errors": errors_of(self.parts, self.batches[0], self.device),
         }
         self.moments = count_parameters(self.parts.model) * BYTES_OF_VALUE * moments_of(cfg.optim.optimizer)
-        self.is_captured = case in arguments.captured
         if not are_right(self.record["errors"], "off"):
             self.record["wrong"] = describe_errors(self.record["errors"])
             return
@@ -183,6 +190,8 @@ class Measured:
             self.compile(trained(cfg, self.batches, self.device))
         if encoding == "RWSE" and data == "zinc" and model in clones:
             self.add_official(official_of(model, clones, self.batches, self.device))
+        if case in arguments.graphs:
+            self.add_graphs(cfg, is_exact=encoding == "RWSE" and data == "zinc")
         for step in self.steps.values():
             for number in range(BATCHES):
                 step(number)
@@ -212,21 +221,72 @@ class Measured:
         self.record["peak"] = {
             name: peak_of(self.steps[name], self.device) + self.moments for name in ("kernels", "plain")
         }
-        if self.is_captured:
-            self.measure_captured(runs)
         for run in runs.values():
             run["epoch_s"] = run["step_ms"] / 1e3 * self.record["steps_of_an_epoch"]
         self.record["runs"] = runs
 
-    def measure_captured(self, runs: dict[str, dict[str, float]]) -> None:
-        """Add the times of the captured step, or record why there is none."""
+    def add_graphs(self, cfg: Config, *, is_exact: bool) -> None:
+        """Compare gradients with CUDA graphs and without, and add the steps; or record why there are none."""
         try:
-            step = CapturedStep(self.parts, whole(self.batches[0]))
-        except RuntimeError as err:
-            self.record["not_captured"] = short_message(err)
-            return
-        self.record["captured_error"] = step.error
-        runs |= measure({"captured": step}, self.num_steps, self.device)
+            for dtype in (torch.float32, torch.float64)[: 1 + is_exact]:
+                name = str(dtype).removeprefix("torch.")
+                error = graph_error(trained(cfg, self.batches, self.device), self.batches, dtype)
+                self.record[f"graph_error_{name}"] = error
+                if not error <= MAX_GRAPH_ERROR[dtype]:
+                    self.record["no_graphs"] = f"gradients differ by {error:.1e} in {name}"
+                    return
+            parts = trained(cfg, self.batches, self.device)
+            fixed = fixed_step_of(parts, self.batches, self.device)
+            self.record["fixed"] = fixed.fixed._asdict()
+            self.steps["graphs"] = graph_step(fixed, parts, self.batches)
+            self.steps["graphs"](0)
+            assert fixed._graph is not None
+            self.steps["replay"] = lambda number: fixed._graph.replay()
+        except (RuntimeError, SPSEError, *launch_errors()) as err:
+            self.record["no_graphs"] = short_message(err)
+
+
+def fixed_step_of(parts: Parts, batches: list[GraphDataset], device: torch.device) -> FixedStep:
+    """Return the step of a model for batches like these."""
+    nodes_G, edges_G = (
+        np.concatenate([ptr.diff().numpy() for ptr in ptrs])
+        for ptrs in ([graphs.node_ptr for graphs in batches], [graphs.edge_ptr for graphs in batches])
+    )
+    return FixedStep(parts.model, parts.task, fixed_sizes(nodes_G, edges_G, len(batches[0])), device, "off")
+
+
+def graph_step(fixed: FixedStep, parts: Parts, batches: list[GraphDataset]) -> Step:
+    """Return a training step with CUDA graphs, on a batch by its number."""
+    optimizer = torch.optim.AdamW(parts.model.parameters(), lr=1e-5, weight_decay=1e-5, fused=True)
+
+    def step(number: int) -> None:
+        if fixed(whole(batches[number])) is None:
+            raise RuntimeError("a batch has more rows than there is room for")
+        torch.nn.utils.clip_grad_norm_(parts.model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def graph_error(parts: Parts, batches: list[GraphDataset], dtype: torch.dtype) -> float:
+    """Return the largest relative difference of a batch's gradient with CUDA graphs from that without."""
+    model, device = parts.model.to(dtype), batches[0].x_NF.device
+    fixed, errors = fixed_step_of(parts, batches, device), []
+    with without_dropout(model, "auto", norms_train=True):
+        for graphs in batches:
+            batch, gradients = whole(graphs).cast(dtype), []
+            for way in ("graphs", "without"):
+                if way == "graphs":
+                    assert fixed(batch) is not None
+                else:
+                    parts.task.loss(model(batch), batch.y).backward()
+                gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+                model.zero_grad(set_to_none=True)
+            differences = [a - b for a, b in zip(*gradients)]
+            norms = [torch.nn.utils.get_total_norm(each) for each in (differences, gradients[1])]
+            errors.append(float(norms[0] / norms[1]))
+    return max(errors)
 
 
 def errors_of(parts: Parts, graphs: GraphDataset, device: torch.device) -> dict[str, dict[str, float]]:

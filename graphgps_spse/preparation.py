@@ -28,7 +28,7 @@ from graphgps_spse.seeding import seed_all
 from graphgps_spse.sizes import check_batches, check_expected_batches, memory_of
 from graphgps_spse.training.checkpoint import BEST
 from graphgps_spse.training.initial_weights import read_source, take_weights
-from graphgps_spse.training.options import check_amp
+from graphgps_spse.training.options import TrainOptions, check_amp, check_cuda_graph_options
 from graphgps_spse.training.processes import OneProcess
 
 log = logging.getLogger(__name__)
@@ -134,6 +134,7 @@ def check_before_loading(cfg: Config, parts: Parts, device: torch.device, num_pr
     with cfg.locating():
         check_number_of_workers(cfg.num_workers, count_cores())
         check_amp(cfg.train.amp, device)
+        check_cuda_graph_options(TrainOptions.from_cfg(cfg), device, num_processes)
         check_divisible(cfg.train.batch_pairs, num_processes)
         if nodes is not None:
             size, trains = min(cfg.train.batch_size, parts.dataset.num_graphs["train"]), cfg.train.mode == "custom"

@@ -27,6 +27,7 @@ RUNTIME_KEYS = {
     "tensorboard_each_run",
     "train.ckpt_minutes",
     "train.ckpt_period",
+    "train.cuda_graphs",
     "train.deterministic",
     "train.kernels",
     "train.log_interval",

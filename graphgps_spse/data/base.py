@@ -134,6 +134,8 @@ class GraphBatch:
     """Name of an encoding -> pair features [P, C]."""
     node: dict[str, Tensor] = field(default_factory=dict)
     """Name of an encoding -> node features [N, C]."""
+    layout: Any = None
+    """The layout of pairs, where it is given: that of a batch with fillers (ops/fixed_layout.py), without `sizes`."""
 
     @property
     def num_graphs(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -188,6 +189,11 @@ class GraphLoader:
     def num_batches(self, epoch: int) -> int:
         """Return the number of batches of an epoch."""
         return len(self._order.batches(epoch))
+
+    def rows_of_graphs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of nodes and of edges of each graph of the split, [G] each."""
+        graphs = self._view.graphs
+        return graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy()
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
         """Yield the batches of an epoch, beginning with batch `start`; None stands for an empty part of a batch.

@@ -112,11 +112,12 @@ def _compile_ragged(
     dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[int, ...], *, biased: bool
 ) -> list[Usage]:
     from graphgps_spse.ops.graph_attention import NodeBlocks, cuda, triton_kernels
+    from graphgps_spse.ops.pair_layout import PairLayout
 
     qkv_NW = torch.zeros(5, 3 * dim, dtype=dtype, requires_grad=True)
     pair_PH = torch.zeros(13, heads, dtype=dtype, requires_grad=True) if biased else None
     with compiling(triton_kernels, capabilities) as found:
-        y_ND = cuda.ragged_attention(NodeBlocks((2, 3)), heads, qkv_NW, pair_PH, pair_PH, 0.5)
+        y_ND = cuda.ragged_attention(NodeBlocks(PairLayout((2, 3))), heads, qkv_NW, pair_PH, pair_PH, 0.5)
         y_ND.sum().backward()
     return found
 

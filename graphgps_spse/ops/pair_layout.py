@@ -158,8 +158,7 @@ class PairLayout:
     @cached_property
     @not_compiled
     def _key_P(self) -> Tensor:
-        offset_N = to_device(self.query_rows.first_key - self.query_rows.first_row, self.device)
-        return torch.arange(self.num_pairs, device=self.device) + offset_N[self._query_P]
+        return torch.arange(self.num_pairs, device=self.device) - self._row_offset_N[self._query_P]
 
     @cached_property
     @not_compiled

@@ -22,8 +22,11 @@ def widened(x: Tensor) -> Tensor:
 def sum_rows(x_RD: Tensor, count_N: Tensor) -> Tensor:
     """Return the sum of each run of rows, [N, D]; zero for an empty run; in float32 if x is narrower."""
     x_RD = widened(x_RD).contiguous()
-    if _has_bags(x_RD):
-        return _SumRows.apply(x_RD, count_N)
+    return _SumRows.apply(x_RD, count_N) if _has_bags(x_RD) else sum_leading_rows(x_RD, count_N)
+
+
+def sum_leading_rows(x_RD: Tensor, count_N: Tensor) -> Tensor:
+    """Return the sum of each run of rows, [N, D], as `sum_rows` does, where rows may follow the last run."""
     return torch.segment_reduce(x_RD, "sum", lengths=count_N, unsafe=True)
 
 

@@ -11,10 +11,10 @@ No row is padded: each pair of nodes that attend to each other is one row, for e
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from graphgps_spse.ops.edge_layout import EdgeLayout
 from graphgps_spse.ops.not_compiled import not_compiled
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.transfer import to_device
 
 
@@ -32,8 +32,8 @@ class SparsePlan(NamedTuple):
 class SparsePairs:
     """The pairs of nodes of a batch that attend to each other, found once for all layers of one plan."""
 
-    def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
-        self.sizes, self.device = sizes, device
+    def __init__(self, layout: PairLayout) -> None:
+        self.sizes, self.device = layout.sizes, layout.device
         self._layouts: dict[SparsePlan, EdgeLayout] = {}
 
     def layout(self, plan: SparsePlan) -> EdgeLayout:

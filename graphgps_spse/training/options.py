@@ -19,6 +19,22 @@ def check_amp(amp: str, device: torch.device) -> None:
         raise ConfigError(f"train.amp: {amp} needs a CUDA device, and this run is on {device}; set off")
 
 
+def check_cuda_graph_options(options: "TrainOptions", device: torch.device, num_processes: int) -> None:
+    """Raise ConfigError for what a CUDA graph of the training step cannot do."""
+    if not options.cuda_graphs:
+        return
+    faults = {
+        f"needs a CUDA device, and this run is on {device}": device.type != "cuda",
+        "does not work with train.compile": options.compile,
+        "does not work with optim.batch_accumulation": options.batch_accumulation > 1,
+        "does not work with train.amp=fp16, whose loss scale changes; set bf16": options.amp == "fp16",
+        f"works on one process, and this run has {num_processes}": num_processes > 1,
+    }
+    for fault, is_there in faults.items():
+        if is_there:
+            raise ConfigError(f"train.cuda_graphs: it {fault}; set False, or change the other")
+
+
 class GradientOptions(Options, section="optim"):
     """How gradients become a step."""
 
@@ -69,6 +85,12 @@ class LoopOptions(Options, section="train"):
         False, "torch.compile the layers; on the CPU, models lose their own kernels: GRIT and CSA become slower"
     )
 
+    cuda_graphs: bool = option(
+        False,
+        "on a GPU, replay one CUDA graph for all training steps, for small models, which the processor limits; batches "
+        "are filled up to a fixed size",
+    )
+
 
 @dataclass(frozen=True)
 class TrainOptions:
@@ -85,6 +107,7 @@ class TrainOptions:
     """Clip the gradient of all parameters to this 2-norm; 0 for never."""
     amp: str = LoopOptions.amp
     compile: bool = LoopOptions.compile
+    cuda_graphs: bool = LoopOptions.cuda_graphs
     deterministic: bool = DeterminismOptions.deterministic
 
     @classmethod

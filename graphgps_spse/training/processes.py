@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError, short_message
+from graphgps_spse.models.modules.batch_norm import BatchNormOfMoments
 from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.seeding import derive_seed
 
@@ -158,9 +159,14 @@ class Processes(OneProcess):
         for parent in list(model.modules()):
             for name, child in list(parent.named_children()):
                 if type(child) is nn.BatchNorm1d:
-                    setattr(parent, name, SynchronisedBatchNorm(child, self.moments))
+                    setattr(parent, name, BatchNormOfMoments(child, self._moments_of))
                 elif callable(synchronise := getattr(child, "synchronise", None)):
                     synchronise(self.moments)
+
+    def _moments_of(self, x_RD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, biased variance and number of the rows of all processes; torch's SyncBatchNorm needs a GPU."""
+        var_D, mean_D = torch.var_mean(x_RD, dim=0, correction=0)
+        return self.moments(mean_D, var_D, len(x_RD))
 
     @not_compiled  # PyTorch 2.11 compiles the backward pass of this sum to none: gradients of one share only
     def moments(self, mean_D: Tensor, var_D: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -207,36 +213,6 @@ class Processes(OneProcess):
         """
         if torch.cuda.is_available() and not failed:
             dist.destroy_process_group()
-
-
-class SynchronisedBatchNorm(nn.BatchNorm1d):
-    """BatchNorm over the rows [R, D] of all processes; torch's own SyncBatchNorm does not run on the CPU."""
-
-    def __init__(self, norm: nn.BatchNorm1d, moments: Moments) -> None:
-        super().__init__(norm.num_features, eps=norm.eps, momentum=norm.momentum)
-        self.weight, self.bias = norm.weight, norm.bias
-        self.running_mean, self.running_var = norm.running_mean, norm.running_var
-        self.num_batches_tracked = norm.num_batches_tracked
-        self.moments = moments
-
-    def forward(self, x_RD: Tensor) -> Tensor:
-        """Normalise by the statistics of all rows in training, by the running ones in evaluation."""
-        if not self.training:
-            return super().forward(x_RD)
-        wide_RD = x_RD.float() if x_RD.dtype.itemsize < 4 else x_RD
-        var_D, mean_D = torch.var_mean(wide_RD, dim=0, correction=0)
-        mean_D, var_D, num_rows = self.moments(mean_D, var_D, len(x_RD))
-        assert self.running_mean is not None and self.running_var is not None and self.momentum is not None
-        assert self.num_batches_tracked is not None
-        with torch.no_grad():
-            # Edges may be fewer than two in all shares: that leaves the statistics as they are.
-            has_spread, dtype = num_rows > 1, self.running_var.dtype
-            share = self.momentum * has_spread.to(dtype)
-            unbiased_D = var_D * (num_rows / (num_rows - 1).clamp_min(1))
-            self.running_mean.lerp_(mean_D.to(dtype), share)
-            self.running_var.lerp_(unbiased_D.to(dtype), share)
-            self.num_batches_tracked += has_spread
-        return torch.addcmul(self.bias, wide_RD - mean_D, self.weight * torch.rsqrt(var_D + self.eps)).to(x_RD.dtype)
 
 
 class _Sum(torch.autograd.Function):

@@ -123,7 +123,11 @@ class SBMClassification(Classification):
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
         if self.dim_out == 1:
             weight_C = self._class_weights(pred, y)
-            return F.binary_cross_entropy_with_logits(pred, y.to(pred.dtype), weight=weight_C[y])
+            if not self.spec.may_miss_targets:
+                return F.binary_cross_entropy_with_logits(pred, y.to(pred.dtype), weight=weight_C[y])
+            label, weight = y.clamp(min=0), torch.where(y >= 0, weight_C[y.clamp(min=0)], 0)
+            total = F.binary_cross_entropy_with_logits(pred, label.to(pred.dtype), weight=weight, reduction="sum")
+            return total / (y >= 0).sum().clamp_min(1)
         return super()._loss(pred, y)
 
 

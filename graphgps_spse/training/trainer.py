@@ -7,18 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import RESUMABLE, LoaderError, StoppedError
 from graphgps_spse.training.checkpoint import CheckpointStore
-from graphgps_spse.training.evaluation import Predictor, evaluate
+from graphgps_spse.training.evaluation import Prediction, Predictor, evaluate
+from graphgps_spse.training.fixed_step import FixedStep, fixed_sizes
 from graphgps_spse.training.guards import ConstantChannelGuard, check_loss_scale, check_shares
 from graphgps_spse.training.history import Best, EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger
 from graphgps_spse.training.optim import Scheduler, step_schedule
-from graphgps_spse.training.options import TrainOptions, check_amp
+from graphgps_spse.training.options import TrainOptions, check_amp, check_cuda_graph_options
 from graphgps_spse.training.processes import OneProcess
 from graphgps_spse.training.signals import StopSignals, interruption
 from graphgps_spse.training.state import TrainingState
@@ -42,6 +44,9 @@ class Loader(Protocol):
 
     def num_batches(self, epoch: int) -> int:
         """Return the number of batches of an epoch."""
+
+    def rows_of_graphs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of nodes and of edges of each graph, [G] each."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
         """Yield this process's share of each batch of an epoch, from batch `start` on; None for an empty share."""
@@ -76,11 +81,12 @@ class Trainer(TrainingState):
         checkpoint; a checkpoint with other values is refused. `initial_weights` is a record for the result, of weights
         that `model` did not draw at random. `loggers` are called in this order.
 
-        Raises ConfigError if `options` asks for mixed precision on the CPU.
+        Raises ConfigError if `options` asks for mixed precision on the CPU, or for a CUDA graph that cannot be.
         """
         self.device = torch.device(device)
         check_amp(options.amp, self.device)
         processes = OneProcess() if processes is None else processes
+        check_cuda_graph_options(options, self.device, processes.count)
         super().__init__(
             model=model,
             optimizer=optimizer,
@@ -99,6 +105,10 @@ class Trainer(TrainingState):
         self.num_parameters = sum(p.numel() for p in model.parameters())
         if options.compile:
             compile_layers(model)
+        self._fixed_step: FixedStep | None = None
+        if options.cuda_graphs:
+            fixed = fixed_sizes(*loaders["train"].rows_of_graphs(), loaders["train"].batch_size)
+            self._fixed_step = FixedStep(model, task, fixed, self.device, options.amp)
         self.forward_in_training = processes.wrap(model)
         self.stop, self._channels = StopSignals(), ConstantChannelGuard(model)
         self._group: list[tuple[Tensor, Tensor | int]] = []  # batches since the last optimiser step: see _backward
@@ -169,14 +179,26 @@ class Trainer(TrainingState):
         the number of graphs, nodes or pairs of nodes whose targets are known. `completes`: it is the last batch of the
         step, so the gradients of all processes are summed.
         """
+        found: Prediction | None = None
+        weight: Tensor | int = 1
+        if self._fixed_step is not None and batch is not None:
+            found = self._fixed_step(batch)  # None for a batch that it has no room for
+        if found is not None:
+            self.guard.watch("loss", self.step, found.loss, found.index_B)
+        else:
+            found, weight = self._differentiate(batch, completes)
+        self.metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.num_known)
+        return found.index_B, weight
+
+    def _differentiate(self, batch: GraphBatch | None, completes: bool) -> tuple[Prediction, Tensor | int]:
+        """Add the gradient of a batch; return the prediction, and the weight of `_backward`."""
         with nullcontext() if completes else self.processes.no_sync(self.forward_in_training):
             found = self.predictor.predict(batch, self.forward_in_training)
             self.guard.watch("loss", self.step, found.loss, found.index_B)
             weight = found.num_known if self.options.batch_accumulation > 1 else 1
             # DistributedDataParallel takes the mean over processes, and the sum is needed.
             self.scaler.scale(found.loss * (weight * self.processes.count)).backward()
-        self.metrics.update(found.loss, found.pred, found.y, len(found.index_B), found.num_known)
-        return found.index_B, weight
+        return found, weight
 
     def _update(self, group: list[tuple[Tensor, Tensor | int]]) -> None:
         """Take one optimiser step with the gradient of a group of batches, of which `_backward` returned this."""

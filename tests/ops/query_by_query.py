@@ -4,6 +4,7 @@ import torch
 
 from graphgps_spse.ops.biased_attention import BiasedAttentionInput
 from graphgps_spse.ops.graph_attention import NodeBlocks
+from graphgps_spse.ops.pair_layout import PairLayout
 
 
 def one_by_one(given: BiasedAttentionInput) -> torch.Tensor:
@@ -44,7 +45,12 @@ def given_of(
     num_pairs = sum(size**2 for size in sizes)
     gate = random(num_pairs, heads) if gated else None
     return BiasedAttentionInput(
-        NodeBlocks(sizes), heads, random(sum(sizes), 3 * heads * width), random(num_pairs, heads), gate, rate
+        NodeBlocks(PairLayout(sizes)),
+        heads,
+        random(sum(sizes), 3 * heads * width),
+        random(num_pairs, heads),
+        gate,
+        rate,
     )
 
 

@@ -41,7 +41,7 @@ def test_weights_of_gps():
     sizes, heads, dim = (1, 2, 5, 5, 30), 2, 6
     torch.manual_seed(0)
     qkv_NW = torch.randn(sum(sizes), 3 * dim, dtype=torch.float64)
-    given = graph_attention.GraphAttentionInput(graph_attention.NodeBlocks(sizes), heads, qkv_NW, 0.0)
+    given = graph_attention.GraphAttentionInput(graph_attention.NodeBlocks(PairLayout(sizes)), heads, qkv_NW, 0.0)
     layout, alpha_PH = PairLayout(sizes), graph_attention.attention_weights(given)
     assert alpha_PH.shape == (layout.num_pairs, heads)
     assert_rows_sum_to_one(layout, alpha_PH)

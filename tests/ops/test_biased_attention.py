@@ -4,6 +4,7 @@ from query_by_query import given_of, gradients, one_by_one
 
 from graphgps_spse.ops.biased_attention import biased_attention
 from graphgps_spse.ops.graph_attention import NodeBlocks, node_blocks
+from graphgps_spse.ops.pair_layout import PairLayout
 
 SIZES = [(1,), (3, 3), (1, 2, 5, 5), (30, 2, 70)]
 
@@ -31,7 +32,7 @@ def test_dropout_scales_what_it_keeps():
 
 def test_pairs_lie_where_their_nodes_do(monkeypatch):
     monkeypatch.setattr(node_blocks, "FREE_PAIRS", 0)
-    blocks = NodeBlocks((1, 2, 2, 10, 11))
+    blocks = NodeBlocks(PairLayout((1, 2, 2, 10, 11)))
     rows = torch.arange(1.0, 231.0).reshape(230, 1)
     padded = blocks.pad_pairs(rows)
     assert [block.shape for block in padded] == [(1, 1, 1, 1), (2, 1, 2, 2), (2, 1, 11, 11)]

@@ -15,11 +15,13 @@ from graphgps_spse.ops.graph_attention import (
     node_blocks,
     reference,
 )
+from graphgps_spse.ops.pair_layout import PairLayout
 
 
 def test_blocks_by_hand(monkeypatch):
     monkeypatch.setattr(node_blocks, "FREE_PAIRS", 0)
-    blocks = NodeBlocks((1, 2, 2, 10, 11))  # 4 + 4 padded to 4: no waste; 1 to 4 or 2 to 10 would waste too much
+    # 4 + 4 padded to 4: no waste; 1 to 4 or 2 to 10 would waste too much
+    blocks = NodeBlocks(PairLayout((1, 2, 2, 10, 11)))
     assert blocks.shapes == [(1, 1), (2, 2), (2, 11)]
     assert blocks.key_masks[0] is blocks.key_masks[1] is None
     assert blocks.key_masks[2].shape == (2, 1, 1, 11) and blocks.key_masks[2].sum() == 21
@@ -31,7 +33,7 @@ def test_blocks_by_hand(monkeypatch):
 
 
 def test_small_graphs_share_a_block_whatever_they_waste():
-    assert NodeBlocks((1, 5, 9)).shapes == [(3, 9)]
+    assert NodeBlocks(PairLayout((1, 5, 9))).shapes == [(3, 9)]
 
 
 @pytest.mark.parametrize("kernels", ["fused", "plain"])
@@ -47,7 +49,7 @@ def test_attention_equals_that_of_torch_graph_by_graph(sizes, free, kernels, mon
     theirs.out_proj.load_state_dict(ours.out.state_dict())
     x_ND = torch.randn(sum(sizes), 6, dtype=torch.float64)
     expected = torch.cat([theirs(x[None], x[None], x[None])[0][0] for x in x_ND.split(sizes)])
-    torch.testing.assert_close(ours(x_ND, NodeBlocks(sizes)), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(ours(x_ND, NodeBlocks(PairLayout(sizes))), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_initial_weights_are_those_of_torch():
@@ -60,7 +62,7 @@ def test_initial_weights_are_those_of_torch():
 
 
 def test_dropout_only_in_training():
-    attention, blocks, x_ND = GraphAttention(4, 2, dropout=0.5), NodeBlocks((3, 3)), torch.randn(6, 4)
+    attention, blocks, x_ND = GraphAttention(4, 2, dropout=0.5), NodeBlocks(PairLayout((3, 3))), torch.randn(6, 4)
     assert torch.equal(attention.eval()(x_ND, blocks), attention(x_ND, blocks))
     assert not torch.equal(attention.train()(x_ND, blocks), attention(x_ND, blocks))
 
@@ -75,13 +77,13 @@ def test_dropped_weights_give_nothing_and_kept_ones_more(free, monkeypatch):
     torch.manual_seed(0)
     attention, sizes = GraphAttention(6, 2, dropout=0.5, kernels="plain").double(), (1, 2, 5, 30)
     x_ND = torch.randn(sum(sizes), 6, dtype=torch.float64)
-    plain = attention.eval()(x_ND, NodeBlocks(sizes)) - attention.out.bias
-    torch.testing.assert_close(attention.train()(x_ND, NodeBlocks(sizes)) - attention.out.bias, 3 * plain)
+    plain = attention.eval()(x_ND, NodeBlocks(PairLayout(sizes))) - attention.out.bias
+    torch.testing.assert_close(attention.train()(x_ND, NodeBlocks(PairLayout(sizes))) - attention.out.bias, 3 * plain)
 
 
 def test_dropout_keeps_the_mean():
     torch.manual_seed(0)
-    attention, blocks = GraphAttention(4, 2, dropout=0.3).double(), NodeBlocks((3, 60))
+    attention, blocks = GraphAttention(4, 2, dropout=0.3).double(), NodeBlocks(PairLayout((3, 60)))
     x_ND = torch.randn(63, 4, dtype=torch.float64)
     mean = torch.stack([attention.train()(x_ND, blocks) for _ in range(300)]).mean(0)
     torch.testing.assert_close(mean, attention.eval()(x_ND, blocks), rtol=0, atol=0.05)
@@ -90,7 +92,7 @@ def test_dropout_keeps_the_mean():
 def attention_input(sizes: tuple[int, ...], dropout_rate: float = 0.0) -> GraphAttentionInput:
     generator = torch.Generator().manual_seed(0)
     qkv_NW = torch.randn(sum(sizes), 18, generator=generator, dtype=torch.float64).requires_grad_()
-    return GraphAttentionInput(NodeBlocks(sizes), 2, qkv_NW, dropout_rate)
+    return GraphAttentionInput(NodeBlocks(PairLayout(sizes)), 2, qkv_NW, dropout_rate)
 
 
 def results(given: GraphAttentionInput, implementation: ModuleType) -> list[torch.Tensor]:

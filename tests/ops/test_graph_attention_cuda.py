@@ -17,6 +17,7 @@ from graphgps_spse.ops.biased_attention import reference as biased_reference
 from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.graph_attention import GraphAttentionInput, NodeBlocks, graph_attention
 from graphgps_spse.ops.graph_attention import reference as plain_reference
+from graphgps_spse.ops.pair_layout import PairLayout
 
 need_interpreter()
 
@@ -38,7 +39,7 @@ def leaf(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tens
 
 
 def plain_input(sizes: tuple[int, ...], dim_head: int, heads: int, rate: float = 0.0) -> GraphAttentionInput:
-    return GraphAttentionInput(NodeBlocks(sizes), heads, leaf(sum(sizes), 3 * dim_head * heads), rate)
+    return GraphAttentionInput(NodeBlocks(PairLayout(sizes)), heads, leaf(sum(sizes), 3 * dim_head * heads), rate)
 
 
 def biased_input(
@@ -46,7 +47,9 @@ def biased_input(
 ) -> BiasedAttentionInput:
     qkv_NW, num_pairs = leaf(sum(sizes), 3 * dim_head * heads), sum(size**2 for size in sizes)
     gate_PH = leaf(num_pairs, heads, seed=2) if gated else None
-    return BiasedAttentionInput(NodeBlocks(sizes), heads, qkv_NW, leaf(num_pairs, heads, seed=1), gate_PH, rate)
+    return BiasedAttentionInput(
+        NodeBlocks(PairLayout(sizes)), heads, qkv_NW, leaf(num_pairs, heads, seed=1), gate_PH, rate
+    )
 
 
 def leaves(given: GraphAttentionInput | BiasedAttentionInput) -> list[Tensor]:

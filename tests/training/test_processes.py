@@ -5,7 +5,6 @@ import signal
 import socket
 import time
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -14,8 +13,9 @@ import torch
 from fork_server import ForkServer
 
 from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.models.modules.batch_norm import BatchNormOfMoments
 from graphgps_spse.training import processes as processes_module
-from graphgps_spse.training.processes import OneProcess, Processes, SynchronisedBatchNorm, join_processes
+from graphgps_spse.training.processes import OneProcess, Processes, join_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "num_threads: 1\naccelerator: cpu\noptim: {max_epoch: 2, base_lr: 1e-3"
@@ -121,7 +121,8 @@ def test_gradients_and_statistics_are_those_of_the_whole_batch(launch, count, mo
 @pytest.mark.parametrize("num_rows", [0, 1])
 def test_no_edges_in_any_share_leave_statistics_and_gradients_finite(num_rows, monkeypatch):
     monkeypatch.setattr(processes_module.dist, "all_reduce", lambda x: None)
-    norm = SynchronisedBatchNorm(torch.nn.BatchNorm1d(2), partial(Processes.moments, None))
+    processes = object.__new__(Processes)  # without a group
+    norm = BatchNormOfMoments(torch.nn.BatchNorm1d(2), processes._moments_of)
     norm(torch.full((num_rows, 2), 5.0)).sum().backward()
     assert norm.running_mean.tolist() == [0, 0] and norm.running_var.tolist() == [1, 1]
     assert norm.weight.grad.tolist() == [0, 0] and norm.bias.grad.tolist() == [num_rows] * 2

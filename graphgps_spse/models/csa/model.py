@@ -74,6 +74,11 @@ class CSAModel(nn.Module):
         )
 
     @property
+    def takes_fillers(self) -> bool:
+        """Whether a batch with fillers (ops/fixed_layout.py) has fixed shapes: not where rings are edges."""
+        return self.pair_encoder.rings != "edges"
+
+    @property
     def values_kept_of_pair(self) -> int:
         """Lower bound of the values that training stores per node pair, whatever the number of layers."""
         return 3

@@ -104,6 +104,12 @@ class GPSModel(nn.Module):
             reads_tokens=tokens is not None and spec.level == "graph",
         )
 
+    @property
+    def takes_fillers(self) -> bool:
+        """Whether a batch with fillers (ops/fixed_layout.py) has fixed shapes."""
+        attention = self.layers[0].attention
+        return self.tokens is None and (attention is None or isinstance(attention, GraphAttention))
+
     def forward(self, batch: GraphBatch, *, return_attention: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
         """Return [B, dim_out] or [N, dim_out], in the order of the batch.
 
@@ -125,12 +131,12 @@ class GPSModel(nn.Module):
         x_ND = self.node_encoder(batch)
         if self.tokens is not None and bias_PH is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
-        blocks = blocks_of(inner.sizes, x_ND.device, self.layers[0].attention)
+        blocks = blocks_of(inner, self.layers[0].attention)
         pairs: NodeBlocks | BiasedPairs | SparsePairs = blocks
         if bias_PH is not None:
             pairs = BiasedPairs(blocks, bias_PH)
         elif isinstance(self.layers[0].attention, BigBirdEncoder):
-            pairs = SparsePairs(inner.sizes, x_ND.device)
+            pairs = SparsePairs(inner)
         for layer in self.layers:
             x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights, graphs=inner)
         if self.reads_tokens:

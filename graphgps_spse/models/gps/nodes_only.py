@@ -56,7 +56,7 @@ class NodeTransformer(nn.Module):
                 "model.type: Performer and BigBird do not return attention weights; use GPSModel if you need them"
             )
         layout, x_ND = layout_of(batch, training=self.training, layers=self.layers), self.node_encoder(batch)
-        graphs = self.graphs(layout.sizes, x_ND.device)
+        graphs = self.graphs(layout)
         for layer in self.layers:
             x_ND = layer(x_ND, graphs)
         return self.head(x_ND, layout)

@@ -109,7 +109,7 @@ class Graphormer(nn.Module):
         x_ND, bias_PH = self.node_encoder(batch), self.pair_bias(batch, layout)
         if self.tokens is not None:
             x_ND, bias_PH, inner = self.tokens.add(x_ND, bias_PH, layout)
-        x_ND, blocks = self.input_dropout(x_ND), blocks_of(inner.sizes, x_ND.device, self.layers[0].attention)
+        x_ND, blocks = self.input_dropout(x_ND), blocks_of(inner, self.layers[0].attention)
         pairs = BiasedPairs(blocks, bias_PH)
         for layer in self.layers:
             x_ND = layer(x_ND, pairs, weights)

@@ -9,6 +9,7 @@ from graphgps_spse.models.grit.pair_norm import PairNorm
 from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, attention_weights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.segments import widened
 
 
 class LayerWeights(NamedTuple):
@@ -65,7 +66,7 @@ class GritAttention(nn.Module):
 
         `weights` are those of `weights_of`. Attention weights [P, H] are appended to `attention`.
         """
-        updates = weights.pairs.out_DD is not None
+        updates, moments_of = weights.pairs.out_DD is not None, norm.moments_of if norm.training else None
         q_ND, k_ND, v_ND = nn.functional.linear(x_ND, weights.nodes_WD, weights.nodes_bias_W).chunk(3, dim=1)
         given = GritInput(
             layout=layout,
@@ -78,7 +79,7 @@ class GritAttention(nn.Module):
             clamp=self.clamp,
             attention_dropout_rate=self.dropout if self.training else 0.0,
             pair_dropout_rate=dropout if self.training and updates else 0.0,
-            with_statistics=updates and norm.training,
+            with_statistics=updates and norm.training and moments_of is None,
         )
         if attention is not None:
             attention.append(attention_weights(given))
@@ -86,6 +87,8 @@ class GritAttention(nn.Module):
         x_ND = torch.addmm(result.value_ND, result.pair_ND, weights.mix_DD)
         if result.u_PD is None:
             return x_ND, None
+        if moments_of is not None:
+            return x_ND, PairStream(result.u_PD, *norm(*moments_of(widened(result.u_PD))))
         return x_ND, PairStream(result.u_PD, *norm(result.mean_D, result.var_D, layout.num_pairs))
 
     def kernel_use(self) -> KernelUse:

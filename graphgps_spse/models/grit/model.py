@@ -48,6 +48,7 @@ class GritTransformer(nn.Module):
     """GRIT on packed pairs. A linear map reads the concatenated channels of all enabled pair encodings."""
 
     walks_chunks: ClassVar[bool] = True
+    takes_fillers: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -26,6 +26,8 @@ class PairNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(dim))
         self.register_buffer("num_batches_tracked", torch.tensor(0))
         self.moments: Moments | None = None
+        self.moments_of: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]] | None = None
+        """As in BatchNormOfMoments: set where some pairs do not count, so that kernels cannot compute statistics."""
 
     def synchronise(self, moments: Moments) -> None:
         """Use the statistics that `moments` returns, those of all processes of a run, in place of one process's own."""

@@ -23,6 +23,8 @@ def layout_of(
     Raises DataError for a training batch of a single node, which BatchNorm cannot use. Only a split of one node
     leads to such a batch.
     """
+    if batch.layout is not None:
+        return batch.layout
     layout = PairLayout(batch.sizes, batch.x_NF.device)
     if _is_compiled(attention, layers):
         _complete(layout, attention)
@@ -31,9 +33,9 @@ def layout_of(
     return layout
 
 
-def blocks_of(sizes: tuple[int, ...], device: torch.device, attention: Any = None) -> NodeBlocks:
-    """Return the nodes of graphs of these sizes in blocks, for layers with this attention."""
-    blocks = NodeBlocks(sizes, device)
+def blocks_of(layout: PairLayout, attention: Any = None) -> NodeBlocks:
+    """Return the nodes of the graphs of a layout in blocks, for layers with this attention."""
+    blocks = NodeBlocks(layout)
     if _is_compiled(attention):
         _complete(blocks, attention)
     return blocks
@@ -58,7 +60,7 @@ def _complete(layout: PairLayout | NodeBlocks, attention: Any) -> None:
         reads_pairs = reads_layout and (not tiles or getattr(attention, "reads_pairs", False))
         _compute(layout, lambda name: reads_pairs or not name.endswith("_P"))
     elif reads_layout and not tiles:
-        _compute(layout, lambda name: name != "layout")
+        _compute(layout, lambda name: True)
     for tile in tiles:
         (layout.layout if isinstance(layout, NodeBlocks) else layout).key_tiles(tile)
 

@@ -126,7 +126,7 @@ class PPGT(nn.Module):
         """
         weights: list[Tensor] | None = [] if return_attention else None
         layout = layout_of(batch, training=self.training, attention=self.layers[0].attention)
-        x_ND, blocks = self.node_encoder(batch), blocks_of(batch.sizes, batch.x_NF.device, self.layers[0].attention)
+        x_ND, blocks = self.node_encoder(batch), blocks_of(layout, self.layers[0].attention)
         size_B1 = layout.sizes_B.to(x_ND.dtype).unsqueeze(1)
         parts = [batch.log_deg_N.to(x_ND.dtype).unsqueeze(1), layout.at_nodes(size_B1).log1p()]
         x_ND = x_ND + self.node_encoding(torch.cat([*(batch.node[name] for name in self.node_parts), *parts], dim=1))

@@ -34,10 +34,10 @@ class OtherPairs(NamedTuple):
     @classmethod
     def of(cls, edge_index_2E: Tensor, layout: PairLayout, dtype: torch.dtype) -> "OtherPairs":
         """Find them."""
-        blocks = blocks_of(layout.sizes, layout.device)
+        blocks = blocks_of(layout)
         mask_P1 = torch.ones(layout.num_pairs, 1, dtype=dtype, device=layout.device)
-        mask_P1[layout.reverse_edge_rows(edge_index_2E)] = 0  # the receiver is the query
-        mask_P1[layout.diagonal_rows] = 0
+        rows_R = torch.cat([layout.reverse_edge_rows(edge_index_2E), layout.diagonal_rows])  # the receiver is the query
+        mask_P1 = mask_P1.index_fill(0, rows_R, 0)
         return cls(blocks, blocks.pad_pairs(mask_P1))
 
 

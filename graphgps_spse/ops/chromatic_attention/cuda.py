@@ -19,7 +19,7 @@ from torch import Tensor
 from graphgps_spse.ops.chromatic_attention.contract import ChromaticInput
 from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.operators import operator
-from graphgps_spse.ops.segments import sum_rows
+from graphgps_spse.ops.segments import sum_leading_rows
 from graphgps_spse.ops.triton_launch import (
     HeadColumns,
     accumulator,
@@ -124,5 +124,5 @@ def _differentiate(ctx: Any, grad_y: Tensor | None, grad_lse: Tensor | None) -> 
     grad_ab, grad_k, grad_v, grad_q = _attend_backward(
         ab, q, k, v, seed, tiles, ctx.num_parts, y, lse, grad_y, ctx.num_heads, ctx.rate
     )
-    grad_q = sum_rows(grad_q, parts).to(q.dtype)
+    grad_q = sum_leading_rows(grad_q, parts).to(q.dtype)
     return grad_ab, grad_q, grad_k, grad_v, *[None] * 7

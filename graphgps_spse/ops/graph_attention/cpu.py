@@ -34,7 +34,7 @@ def graph_attention(given: GraphAttentionInput) -> Tensor:
 def prepare(dim: int, num_heads: int, dtype: torch.dtype) -> None:
     """Compile the kernels for one type, or load them from numba's cache. All sizes share them."""
     qkv_NW = torch.zeros(2, 3 * dim, dtype=dtype, requires_grad=True)
-    attend_in_units(NodeBlocks((2,)), num_heads, qkv_NW, None, None, 0.0).sum().backward()
+    attend_in_units(NodeBlocks(PairLayout((2,))), num_heads, qkv_NW, None, None, 0.0).sum().backward()
 
 
 def attend_in_units(

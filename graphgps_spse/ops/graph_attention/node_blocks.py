@@ -24,13 +24,14 @@ class NodeBlocks:
     """Nodes of a batch in blocks [graphs, largest size], one after the other, made when an operation reads them."""
 
     @not_compiled  # torch.compile would trace the properties below with it
-    def __init__(self, sizes: tuple[int, ...], device: torch.device | str = "cpu") -> None:
-        self.sizes, self.device = sizes, device
+    def __init__(self, layout: PairLayout) -> None:
+        """`layout`: the same graphs without padding, for kernels that need none."""
+        self.layout, self.device = layout, layout.device
 
-    @cached_property
-    def layout(self) -> PairLayout:
-        """The same graphs without padding, for kernels that need none."""
-        return PairLayout(self.sizes, self.device)
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of nodes of each graph."""
+        return self.layout.sizes
 
     @cached_property
     @not_compiled  # arithmetic on the host, new for every batch

@@ -19,7 +19,7 @@ from torch import Tensor
 from graphgps_spse.ops.dropout import draw_dropout_seed
 from graphgps_spse.ops.grit_pairs.contract import GritInput, GritOutput
 from graphgps_spse.ops.operators import operator
-from graphgps_spse.ops.segments import sum_rows
+from graphgps_spse.ops.segments import sum_leading_rows
 from graphgps_spse.ops.triton_launch import (
     HeadColumns,
     accumulator,
@@ -242,7 +242,7 @@ def _differentiate_attend(
     grad_wb, grad_k, grad_v, grad_q, grad_logit = _attend_backward(
         wb, q, k, v, logit, seeds, tiles, ctx.num_parts, value, pair, lse, grad_h, *grads, *ctx.numbers
     )
-    grad_q, grad_logit = sum_rows(grad_q, parts).to(q.dtype), grad_logit.sum(0).to(logit.dtype)
+    grad_q, grad_logit = sum_leading_rows(grad_q, parts).to(q.dtype), grad_logit.sum(0).to(logit.dtype)
     return grad_wb, grad_q, grad_k, grad_v, grad_logit, *[None] * 9
 
 

@@ -8,6 +8,7 @@ from small_configs import gps_config
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.build import build_model
 from graphgps_spse.models.gps.bigbird import BigBirdEncoder, BigBirdOptions
+from graphgps_spse.ops.pair_layout import PairLayout
 from graphgps_spse.ops.sparse_pairs import SparsePairs, node_pairs
 
 
@@ -27,7 +28,7 @@ def test_the_layer_is_that_of_pytorch_where_all_attend():
     (ours, theirs), sizes = layers(9), (1, 4, 5, 11)
     x_ND = torch.randn(sum(sizes), 6, dtype=torch.float64)
     expected = torch.cat([theirs(x.unsqueeze(0))[0] for x in x_ND.split(sizes)])
-    torch.testing.assert_close(ours(x_ND, SparsePairs(sizes)), expected)
+    torch.testing.assert_close(ours(x_ND, SparsePairs(PairLayout(sizes))), expected)
 
 
 def test_the_layer_is_that_of_pytorch_with_a_mask():
@@ -36,7 +37,7 @@ def test_the_layer_is_that_of_pytorch_with_a_mask():
     is_hidden = torch.ones(2, 21, 21, dtype=torch.bool)
     is_hidden[key % 2, query // 2, key // 2] = False
     assert (~is_hidden).sum(2).unique().tolist() == [9, 11, 21]  # of eleven blocks, the last is one node
-    torch.testing.assert_close(ours(x_ND, SparsePairs((21,))), theirs(x_ND[None], src_mask=is_hidden)[0])
+    torch.testing.assert_close(ours(x_ND, SparsePairs(PairLayout((21,)))), theirs(x_ND[None], src_mask=is_hidden)[0])
 
 
 def test_gps_with_bigbird_predicts_a_graph_alike_in_any_batch():

@@ -9,6 +9,7 @@ from graphgps_spse.models.build import build_model
 from graphgps_spse.models.gps import performer
 from graphgps_spse.models.gps.performer import EPS, PerformerAttention, orthogonal_rows
 from graphgps_spse.ops.graph_attention import NodeBlocks, node_blocks
+from graphgps_spse.ops.pair_layout import PairLayout
 
 
 def test_rows_of_a_block_are_orthogonal():
@@ -35,7 +36,7 @@ def test_attention_equals_its_equation_graph_by_graph(free, monkeypatch):
         key = (exponent_k - half(k) - exponent_k.amax((1, 2), keepdim=True)).exp() + EPS
         share = query @ key.transpose(1, 2)
         rows.append(((share / share.sum(2, keepdim=True)) @ v).transpose(0, 1).flatten(1))
-    torch.testing.assert_close(attention(x_ND, NodeBlocks(sizes)), attention.out(torch.cat(rows)))
+    torch.testing.assert_close(attention(x_ND, NodeBlocks(PairLayout(sizes))), attention.out(torch.cat(rows)))
 
 
 def test_random_features_approximate_softmax(monkeypatch):
@@ -45,7 +46,7 @@ def test_random_features_approximate_softmax(monkeypatch):
     attention.projection = orthogonal_rows(20_000, 64).double()
     q, k, v = attention.qkv(x_ND).chunk(3, dim=1)
     exact = attention.out((q @ k.t() / 8).softmax(1) @ v)
-    torch.testing.assert_close(attention(x_ND, NodeBlocks((12,))), exact, rtol=0, atol=0.01)
+    torch.testing.assert_close(attention(x_ND, NodeBlocks(PairLayout((12,)))), exact, rtol=0, atol=0.01)
 
 
 def test_gps_with_performer_predicts_a_graph_alike_in_any_batch():

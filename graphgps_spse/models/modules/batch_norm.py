@@ -1,0 +1,62 @@
+"""BatchNorm whose statistics come from elsewhere: of all processes of a run, or of those rows that count."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+MomentsOf = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+"""Maps rows [R, D] to mean [D], biased variance [D] and number of rows, a scalar; differentiable."""
+
+
+class BatchNormOfMoments(nn.BatchNorm1d):
+    """BatchNorm of rows [R, D] with given statistics in training; where `moments_of` is None, those of the rows."""
+
+    def __init__(self, norm: nn.BatchNorm1d, moments_of: MomentsOf | None = None) -> None:
+        """Share parameters and running statistics with `norm`."""
+        super().__init__(norm.num_features, eps=norm.eps, momentum=norm.momentum)
+        self.weight, self.bias = norm.weight, norm.bias
+        self.running_mean, self.running_var = norm.running_mean, norm.running_var
+        self.num_batches_tracked = norm.num_batches_tracked
+        self.moments_of = moments_of
+        self.train(norm.training)
+
+    def forward(self, x_RD: Tensor) -> Tensor:
+        """Normalise by the given statistics in training, by the running ones in evaluation."""
+        if not self.training or self.moments_of is None:
+            return super().forward(x_RD)
+        wide_RD = x_RD.float() if x_RD.dtype.itemsize < 4 else x_RD
+        mean_D, var_D, num_rows = self.moments_of(wide_RD)
+        assert self.running_mean is not None and self.running_var is not None and self.momentum is not None
+        assert self.num_batches_tracked is not None
+        with torch.no_grad():
+            # Edges may be fewer than two: that leaves the statistics as they are.
+            has_spread, dtype = num_rows > 1, self.running_var.dtype
+            share = self.momentum * has_spread.to(dtype)
+            unbiased_D = var_D * (num_rows / (num_rows - 1).clamp_min(1))
+            self.running_mean.lerp_(mean_D.to(dtype), share)
+            self.running_var.lerp_(unbiased_D.to(dtype), share)
+            self.num_batches_tracked += has_spread
+        return torch.addcmul(self.bias, wide_RD - mean_D, self.weight * torch.rsqrt(var_D + self.eps)).to(x_RD.dtype)
+
+
+def take_moments(model: nn.Module) -> None:
+    """Replace every BatchNorm1d by one that can take given statistics."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.BatchNorm1d:
+                setattr(parent, name, BatchNormOfMoments(child))
+
+
+@contextmanager
+def moments_from(model: nn.Module, moments_of: MomentsOf) -> Iterator[None]:
+    """Within the block, let all norms that can take statistics, and GRIT's of pairs, take those of `moments_of`."""
+    norms = [module for module in model.modules() if hasattr(module, "moments_of")]
+    for norm in norms:
+        setattr(norm, "moments_of", moments_of)  # noqa: B010
+    try:
+        yield
+    finally:
+        for norm in norms:
+            setattr(norm, "moments_of", None)  # noqa: B010

@@ -1,0 +1,195 @@
+"""Batches with fillers: loss, predictions, gradients and statistics as without, and operations of the same shapes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_graphs import SPEC, random_graphs
+from test_every_model import CASES as EVERY_MODEL
+from torch.utils._python_dispatch import TorchDispatchMode
+from triton_interpreter import need_interpreter
+
+from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.errors import ConfigError
+from graphgps_spse.models.build import prepare_kernels
+from graphgps_spse.ops import dispatch, pair_layout
+from graphgps_spse.ops.fixed_layout import FixedSizes, filler_sizes
+from graphgps_spse.ops.graph_attention import node_blocks
+from graphgps_spse.training.fixed_step import FixedStep, fixed_sizes
+from graphgps_spse.training.tasks import build_task
+
+CPU = torch.device("cpu")
+WITH_FILLERS = [
+    name
+    for name in EVERY_MODEL
+    if name.startswith(("GRIT", "CSA", "GPS")) and not any(part in name for part in ("biased", "BigBird", "Performer"))
+]
+SIZES = (2, 3, 4, 5, 7), (6, 1, 3, 3, 5)
+FIXED = FixedSizes(graphs=5, nodes=40, pairs=200, edges=61)
+
+
+class Shapes(TorchDispatchMode):
+    """Records every operation of PyTorch with the shapes of its tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = [x for x in (*args, result) if isinstance(x, torch.Tensor)]
+        self.found.append((str(func), [tuple(x.shape) for x in tensors]))
+        return result
+
+
+def of_level(graphs: GraphDataset, level: str) -> GraphDataset:
+    """Return graphs with one random target for each graph, or each node."""
+    y = torch.randn(int(graphs.node_ptr[-1]), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return graphs if level == "graph" else replace(graphs, level="node", y=y)
+
+
+def step_of(name: str, level: str, monkeypatch) -> FixedStep:
+    """Return the step of a model without dropout, whose attention Triton's interpreter computes."""
+    need_interpreter()
+    monkeypatch.setattr(dispatch, "_device_of", lambda like: "cuda")
+    torch.manual_seed(1)
+    case = EVERY_MODEL[name]._replace(kernels="auto")
+    dim_out = {"graph": "san_graph", "node": "inductive_node"}[level]
+    model = case.build(head=dim_out, layers=2)
+    for module in model.train().modules():
+        if hasattr(module, "num_freqs"):
+            module.eval()  # the signs of eigenvectors stay
+    task = build_task_of(replace(SPEC, level=level, num_targets={"graph": 1, "node": 2}[level]))
+    prepare_kernels(model)
+    return FixedStep(model, task, FIXED, CPU, "off")
+
+
+def build_task_of(spec):
+    """Return the task of a data set with default options."""
+    from small_configs import grit_config
+
+    return build_task(grit_config(), spec)
+
+
+def gradients_and_state(model):
+    """Return the gradients by name, and the running statistics."""
+    found = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    state = {n: b.clone() for n, b in model.named_buffers()}
+    model.zero_grad(set_to_none=True)
+    return found, state
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("name", WITH_FILLERS)
+def test_fillers_change_nothing(name, level, monkeypatch):
+    step = step_of(name, level, monkeypatch)
+    model = step.model
+    for sizes in SIZES:
+        graphs = of_level(random_graphs(sizes, seed=sum(sizes)), level)
+        if level == "node":
+            graphs = replace(graphs, y=graphs.y.repeat(1, 2))
+        batch, before = graphs.batch(range(len(sizes))), {n: b.clone() for n, b in model.named_buffers()}
+        loss = step.task.loss(pred := model(batch), batch.y)
+        loss.backward()
+        expected, statistics = gradients_and_state(model)
+        for key, buffer in model.named_buffers():
+            buffer.copy_(before[key])
+        found = step(batch)
+        ours, ours_after = gradients_and_state(model)
+        torch.testing.assert_close(found.loss, loss.detach(), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(found.pred, pred.detach(), rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(ours_after, statistics, rtol=1e-9, atol=1e-10)
+        assert ours.keys() == expected.keys() and found.y is batch.y
+        scale = max(float(value.abs().max()) for value in expected.values())
+        for key, value in expected.items():
+            torch.testing.assert_close(
+                ours[key], value, rtol=1e-7, atol=1e-9 * scale, msg=lambda text: f"{key}: {text}"
+            )
+
+
+@pytest.mark.parametrize("name", WITH_FILLERS)
+def test_all_batches_have_the_same_operations_and_shapes(name, monkeypatch):
+    """What a CUDA graph needs: it replays the operations of one batch on all others, and copies nothing to a GPU."""
+    step, recorded = step_of(name, "graph", monkeypatch), []
+    for sizes in SIZES:
+        step(random_graphs(sizes, seed=sum(sizes)).batch(range(len(sizes))))
+        step.model.zero_grad(set_to_none=True)
+
+        def refuse(array, device):
+            raise AssertionError("an array of the host is read within the step")
+
+        with monkeypatch.context() as within, Shapes() as shapes:
+            for module in (pair_layout, node_blocks):
+                within.setattr(module, "to_device", refuse)
+            step._compute()
+        recorded.append(shapes.found)
+        step.model.zero_grad(set_to_none=True)
+    assert len(recorded[0]) > 50 and recorded[0] == recorded[1]
+
+
+def test_batches_that_there_is_no_room_for_are_left_alone(monkeypatch):
+    step = step_of("GRIT-RWSE", "graph", monkeypatch)
+    for sizes in ((2, 3, 4, 5), (9, 9, 9, 9, 9), (1, 1, 1, 1, 39)):
+        assert step(random_graphs(sizes).batch(range(len(sizes)))) is None
+    assert step(random_graphs((6, 6, 6, 6, 6), density=1.0).batch(range(5))) is None  # edges
+    assert all(p.grad is None for p in step.model.parameters())
+
+
+@pytest.mark.parametrize("name", ["PPGT-RRWP", "GPS-biased", "SAN-full"])
+def test_other_models_are_refused(name):
+    matching = next(
+        case
+        for case in EVERY_MODEL
+        if case.startswith(name.split("-")[0])
+        and name[-6:] in (case[-6:], *[name[-6:] if not name.startswith("GPS") else ""])
+    )
+    with pytest.raises(ConfigError, match="no fixed shapes"):
+        FixedStep(EVERY_MODEL[matching].build(), build_task_of(SPEC), FIXED, CPU, "off")
+
+
+def test_attention_without_kernels_is_refused():
+    model = EVERY_MODEL["GPS-GINE"]._replace(kernels="plain").build()
+    with pytest.raises(ConfigError, match=r"train\.kernels=fused"):
+        FixedStep(model, build_task_of(SPEC), FIXED, CPU, "off")
+
+
+@settings(deadline=None, max_examples=200)
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30), room=st.integers(0, 60))
+def test_fillers_have_the_numbers_asked_for(sizes, room):
+    """Wherever some graphs and `room` single nodes have these numbers, fillers are found, and none of them is larger
+    than needed by much."""
+    num_nodes, num_pairs = sum(sizes) + room, sum(size**2 for size in sizes) + room
+    found = filler_sizes(num_nodes, num_pairs)
+    if found is None:
+        assert room < 20  # three triangular numbers may need more nodes than these graphs have
+        return
+    assert (sum(found), sum(size**2 for size in found)) == (num_nodes, num_pairs)
+    assert min(found) >= 1 and list(found) == sorted(found)
+
+
+def test_numbers_without_fillers():
+    assert filler_sizes(0, 0) is filler_sizes(3, 2) is filler_sizes(3, 4) is filler_sizes(3, 11) is None
+    assert filler_sizes(3, 9) == (3,) and filler_sizes(4, 10) == (1, 3) and filler_sizes(5, 5) == (1,) * 5
+
+
+@pytest.mark.parametrize("batch_size", [8, 32, 256])
+def test_nearly_all_batches_have_room(batch_size):
+    rng = np.random.default_rng(0)
+    nodes_G = rng.normal(23, 4.5, 10_000).round().astype(np.int64).clip(9)
+    edges_G = 2 * nodes_G + rng.integers(0, 7, 10_000)
+    fixed, missed = fixed_sizes(nodes_G, edges_G, batch_size), 0
+    for _ in range(1000):
+        chosen = rng.permutation(10_000)[:batch_size]
+        missed += fixed.fillers_of(tuple(nodes_G[chosen].tolist()), int(edges_G[chosen].sum())) is None
+    assert missed <= 5
+    mean = batch_size * float((nodes_G**2).mean())
+    assert fixed.pairs < {8: 2.6, 32: 1.8, 256: 1.3}[batch_size] * mean, fixed.pairs / mean
+    assert len({fixed.nodes, fixed.pairs, fixed.edges, fixed.graphs + 1}) == 4
+
+
+def test_graphs_of_equal_sizes_need_little_room():
+    fixed = fixed_sizes(np.full(100, 20), np.full(100, 60), 10)
+    assert fixed.nodes <= 205 and fixed.fillers_of((20,) * 10, 600) is not None
