@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from scripts_at import load_script
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -123,6 +124,32 @@ def test_steps_on_a_gpu():
         assert [float(cell) for cell in found] == [
             pytest.approx(max(row[key][what][who] for row in record), rel=0.06) for who in ("kernels", "plain")
         ]
+
+
+def test_epochs_on_a_gpu():
+    page = (FOLDER.parent / "docs" / "gpu.md").read_text()
+    record = json.loads((FOLDER / "results/gpu_epochs.json").read_text())["configurations"]
+    assert load_script("gpu_tables", "benchmarks").renewed(page) == page and len(record) == 48
+    runs = {name: case["runs"] for name, case in record.items()}
+    slower = [name for name, ways in runs.items() if ways["plain"]["step_ms"] < ways["kernels"]["step_ms"]]
+    assert slower == ["GPS/cifar10-SPSE"] and "in 47 of 48 configurations" in page
+    without = [name for name, case in record.items() if "no_graphs" in case]
+    assert without == ["GRIT/pattern-RWSE", "GRIT/cluster-RWSE"] and not any(
+        "wrong" in case for case in record.values()
+    )
+    errors = {
+        dtype: [case.get(f"graph_error_{dtype}", 0) for name, case in record.items() if name not in without]
+        for dtype in ("float32", "float64")
+    }
+    assert max(errors["float64"]) < 4e-9 and max(errors["float32"]) < 0.004
+    memory = json.loads((FOLDER / "results/memory.json").read_text())["configurations"]
+    ratios = [memory[name]["predicted_gpu"] / case["peak"]["kernels"] for name, case in record.items()]
+    assert min(ratios) == pytest.approx(0.945, abs=5e-3) and max(ratios) == pytest.approx(1.07, abs=5e-3)
+    of_zinc = [runs[f"{model}/zinc-RWSE"] for model in ("GRIT", "CSA", "GPS")]
+    gains = [ways["kernels"]["step_ms"] / ways["graphs"]["step_ms"] for ways in of_zinc]
+    assert (round(min(gains), 1), round(max(gains), 1)) == (3.8, 4.6)
+    official = [ways["official"]["step_ms"] / ways["kernels"]["step_ms"] for ways in of_zinc]
+    assert (round(min(official), 1), round(max(official), 1)) == (1.8, 2.0)
 
 
 def test_registers_of_gpu_kernels():

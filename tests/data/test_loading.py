@@ -44,6 +44,11 @@ def test_every_graph_once_an_epoch_in_a_new_order():
     assert epoch(make_loader(shuffle=False), 3) == [list(range(i, min(i + 4, 23))) for i in range(0, 23, 4)]
 
 
+def test_the_rows_of_the_graphs():
+    nodes_G, edges_G = GraphLoader(graphs_of([3, 1, 5]), batch_size=2, seed=0, shuffle=True).rows_of_graphs()
+    assert (nodes_G.tolist(), edges_G.tolist()) == ([3, 1, 5], [0, 0, 0])
+
+
 def test_resumes_at_any_batch_with_any_number_of_workers():
     whole = epoch(make_loader(), 2)
     assert epoch(make_loader(), 2, start=4) == whole[4:]

@@ -319,6 +319,22 @@ def test_unknown_classes_count_for_nothing(loss):
     assert values[0] == pytest.approx(values[1])
 
 
+def test_unknown_nodes_of_two_classes_count_for_nothing():
+    """PATTERN has one logit for two classes. Batches that are filled up have nodes without a target."""
+    of_all, of_some = (replace(SPECS["pattern"], may_miss_targets=miss) for miss in (False, True))
+    pred = torch.randn(7, 1, generator=torch.Generator().manual_seed(0))
+    y, losses, grads = torch.tensor([0, 1, 1, 0, 0, 1, 0])[:, None], [], []
+    for spec_of, rows, targets in (
+        (of_all, pred[:5], y[:5]),
+        (of_some, pred, torch.where(torch.arange(7)[:, None] < 5, y, -1)),
+    ):
+        rows = rows.clone().requires_grad_()
+        losses.append(tasks.get("classification_sbm")(spec_of).loss(rows, targets))
+        losses[-1].backward()
+        grads.append(rows.grad)
+    assert torch.allclose(*losses) and torch.allclose(grads[0], grads[1][:5]) and not grads[1][5:].any()
+
+
 def test_a_data_set_may_name_its_loss():
     of_mse = replace(SPECS["regression"], loss="mse")
     assert (Regression(of_mse).loss_fun, Regression(of_mse, loss_fun="l1").loss_fun) == ("mse", "l1")

@@ -23,7 +23,7 @@ from graphgps_spse.parts import build_parts
 from graphgps_spse.preparation import check_before_loading
 from graphgps_spse.training.checkpoint import BEST, read_verified
 from graphgps_spse.training.loggers import Logger
-from graphgps_spse.training.options import TrainOptions
+from graphgps_spse.training.options import TrainOptions, check_cuda_graph_options
 from graphgps_spse.training.tasks import Regression
 
 
@@ -283,6 +283,50 @@ def test_mixed_precision_needs_cuda(tmp_path, amp):
         check_before_loading(cfg, build_parts(cfg, only_shapes=True), torch.device("cpu"))
 
 
+def test_cuda_graphs_need_cuda(tmp_path):
+    with pytest.raises(ConfigError, match=r"train\.cuda_graphs: it needs a CUDA device, and this run is on cpu"):
+        make_trainer(tmp_path, options={"cuda_graphs": True})
+    keys = {"train.cuda_graphs": True, "posenc_SPSE.enable": True, "dataset.format": "cycles"}
+    cfg = load_config({"name": "x", "dataset.edge_encoder_name": "DummyEdge", **keys})
+    with pytest.raises(ConfigError, match=r"train\.cuda_graphs: it needs a CUDA device"):  # before data are read
+        check_before_loading(cfg, build_parts(cfg, only_shapes=True), torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "changes, processes, message",
+    [
+        ({"compile": True}, 1, r"train\.compile"),
+        ({"batch_accumulation": 2}, 1, r"optim\.batch_accumulation"),
+        ({"amp": "fp16"}, 1, "set bf16"),
+        ({}, 2, "works on one process, and this run has 2"),
+    ],
+)
+def test_what_cuda_graphs_cannot_do(changes, processes, message):
+    cuda, options = torch.device("cuda"), TrainOptions(max_epoch=1, cuda_graphs=True)
+    check_cuda_graph_options(replace(options, amp="bf16"), cuda, 1)
+    with pytest.raises(ConfigError, match=message):
+        check_cuda_graph_options(replace(options, **changes), cuda, processes)
+    check_cuda_graph_options(replace(options, cuda_graphs=False, **changes), torch.device("cpu"), processes)
+
+
+def test_a_step_of_fixed_shapes_is_used_where_it_has_room(tmp_path):
+    """Its prediction takes the place of the trainer's own, whose model is not called; other batches are as before."""
+    trainer, called = make_trainer(tmp_path, optim={"max_epoch": 1}), []
+
+    def step(batch):
+        called.append(batch)
+        if len(called) % 2:
+            return None
+        found = trainer.predictor.predict(batch, trainer.model)
+        found.loss.backward()
+        return found._replace(loss=found.loss.detach())
+
+    trainer._fixed_step = step
+    history = without_times(trainer.fit().history)
+    assert len(called) == trainer.loaders["train"].num_batches(0) > 2
+    assert history == without_times(make_trainer(tmp_path / "other", optim={"max_epoch": 1}).fit().history)
+
+
 def options_cfg(**changes):
     train = {
         "eval_period": 1,
@@ -291,6 +335,7 @@ def options_cfg(**changes):
         "log_interval": 7,
         "amp": "off",
         "compile": False,
+        "cuda_graphs": False,
         "deterministic": False,
         "evaluate_test": True,
     }
