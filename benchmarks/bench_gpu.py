@@ -55,13 +55,13 @@ from graphgps_spse.first_batch import (  # noqa: E402
     few_graphs,
     without_dropout,
 )
+from graphgps_spse.fixed_step import FixedStep, fixed_sizes  # noqa: E402
 from graphgps_spse.gpu_kernels_on_cpu import triton_version  # noqa: E402
 from graphgps_spse.models.build import count_parameters, prepare_kernels  # noqa: E402
 from graphgps_spse.ops.triton_launch import launch_errors  # noqa: E402
 from graphgps_spse.parts import Parts, build_parts  # noqa: E402
 from graphgps_spse.seeding import seed_all  # noqa: E402
 from graphgps_spse.sizes import BYTES_OF_VALUE, moments_of  # noqa: E402
-from graphgps_spse.training.fixed_step import FixedStep, fixed_sizes  # noqa: E402
 from graphgps_spse.training.trainer import compile_layers  # noqa: E402
 
 TRAIN_GRAPHS = {

@@ -11,6 +11,7 @@ from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
+from graphgps_spse.fixed_step import build_fixed_step
 from graphgps_spse.parts import build_parts, build_training, with_missing_keys
 from graphgps_spse.preparation import (
     build_checked_loaders,
@@ -131,12 +132,12 @@ def run(
             about=provenance_of(parts) | fingerprints_of(splits),
             initial_weights=initial_weights,
             processes=processes,
+            fixed_step=build_fixed_step(parts, training.options, loaders["train"], device),
         )
         if evaluates:
             return reevaluate(trainer, run_dir)
         fit = trainer.fit()
 
-        # Record.
         resources = merge_records(processes.gather((socket.gethostname(), meter.record())))
         result = build_result(cfg, parts, fit, splits, encodings, environment, training.expected, resources, sources)
         if processes.is_first:

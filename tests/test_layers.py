@@ -39,6 +39,7 @@ LAYERS = {
     "memory": ({"errors", "human_readable"}, STDLIB_ONLY),
     "random_bits": ({"jit"}, {"numpy"}),
     "transfer": (set(), {"numpy", "torch"}),
+    "batch_norm": (set(), {"torch"}),
     "pyg_batches": ({"errors"}, {"torch"}),
     "row_runs": ({"byte_copies", "jit", "transfer"}, {"numpy", "torch"}),
     "counting": ({"errors", "jit", "options", "random_bits"}, {"numpy"}),
@@ -56,7 +57,7 @@ LAYERS = {
     "training": (
         CORE
         | {"config.identity", "files", "seeding", "data.base", "data.name_targets", "data.pair_targets"}
-        | {"ops.not_compiled"},
+        | {"batch_norm", "ops.not_compiled"},
         {"numpy", "torch", "tqdm", "wandb"},
     ),
     "results": ({"errors", "files"}, STDLIB_ONLY),
@@ -107,6 +108,7 @@ LAYERS = {
     "describe": (None, None),
     "fill_store": (None, None),
     "first_batch": (None, None),
+    "fixed_step": (None, None),
     "ancestors": (None, None),
     "gpu_check": (None, None),
     "gpu_kernels_on_cpu": (None, None),

@@ -134,8 +134,7 @@ class GraphBatch:
     """Name of an encoding -> pair features [P, C]."""
     node: dict[str, Tensor] = field(default_factory=dict)
     """Name of an encoding -> node features [N, C]."""
-    layout: Any = None
-    """The layout of pairs, where it is given: that of a batch with fillers (ops/fixed_layout.py), without `sizes`."""
+    layout: Any = None  # a batch with fillers has one, and no sizes: ops/fixed_layout.py
 
     @property
     def num_graphs(self) -> int:
@@ -322,8 +321,7 @@ class GraphDataset:
         for file in self.files:
             file.check()
         node_ptr, chosen = self.node_ptr.numpy(), as_graph_numbers(indices, len(self))
-        size_B = node_ptr[chosen + 1] - node_ptr[chosen]
-        chosen = chosen[size_B.argsort(kind="stable")]
+        chosen = chosen[(node_ptr[chosen + 1] - node_ptr[chosen]).argsort(kind="stable")]
         nodes, edges = RowRuns.of(node_ptr, chosen), RowRuns.of(self.edge_ptr.numpy(), chosen)
         edge_index_2E, degree_N = take_edges(self.edge_index_2E, nodes, edges)
         pair, node = dict[str, Tensor](), dict[str, Tensor]()

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from graphgps_spse.batch_norm import BatchNormOfMoments
 from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError, short_message
-from graphgps_spse.models.modules.batch_norm import BatchNormOfMoments
 from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.seeding import derive_seed
 

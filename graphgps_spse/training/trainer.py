@@ -3,11 +3,10 @@
 import inspect
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +14,6 @@ from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.errors import RESUMABLE, LoaderError, StoppedError
 from graphgps_spse.training.checkpoint import CheckpointStore
 from graphgps_spse.training.evaluation import Prediction, Predictor, evaluate
-from graphgps_spse.training.fixed_step import FixedStep, fixed_sizes
 from graphgps_spse.training.guards import ConstantChannelGuard, check_loss_scale, check_shares
 from graphgps_spse.training.history import Best, EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger
@@ -45,11 +43,12 @@ class Loader(Protocol):
     def num_batches(self, epoch: int) -> int:
         """Return the number of batches of an epoch."""
 
-    def rows_of_graphs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of nodes and of edges of each graph, [G] each."""
-
     def epoch(self, epoch: int, start: int = 0) -> Iterator[GraphBatch | None]:
         """Yield this process's share of each batch of an epoch, from batch `start` on; None for an empty share."""
+
+
+FixedStep = Callable[[GraphBatch], Prediction | None]
+"""Computes a batch and leaves its gradients in the parameters, or returns None (`graphgps_spse.fixed_step`)."""
 
 
 class Trainer(TrainingState):
@@ -71,6 +70,7 @@ class Trainer(TrainingState):
         initial_weights: dict[str, Any] | None = None,
         loggers: Sequence[Logger] = (),
         processes: OneProcess | None = None,
+        fixed_step: FixedStep | None = None,
     ) -> None:
         """Take the built parts of a training.
 
@@ -79,7 +79,8 @@ class Trainer(TrainingState):
         the run leaves it out, "test".
         `signature` (the configuration) and `about` (data and encodings), both with dotted keys, are part of every
         checkpoint; a checkpoint with other values is refused. `initial_weights` is a record for the result, of weights
-        that `model` did not draw at random. `loggers` are called in this order.
+        that `model` did not draw at random. `loggers` are called in this order. `fixed_step` computes the training
+        batches that it has room for.
 
         Raises ConfigError if `options` asks for mixed precision on the CPU, or for a CUDA graph that cannot be.
         """
@@ -105,10 +106,7 @@ class Trainer(TrainingState):
         self.num_parameters = sum(p.numel() for p in model.parameters())
         if options.compile:
             compile_layers(model)
-        self._fixed_step: FixedStep | None = None
-        if options.cuda_graphs:
-            fixed = fixed_sizes(*loaders["train"].rows_of_graphs(), loaders["train"].batch_size)
-            self._fixed_step = FixedStep(model, task, fixed, self.device, options.amp)
+        self._fixed_step = fixed_step
         self.forward_in_training = processes.wrap(model)
         self.stop, self._channels = StopSignals(), ConstantChannelGuard(model)
         self._group: list[tuple[Tensor, Tensor | int]] = []  # batches since the last optimiser step: see _backward

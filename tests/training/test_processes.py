@@ -12,8 +12,8 @@ import pytest
 import torch
 from fork_server import ForkServer
 
+from graphgps_spse.batch_norm import BatchNormOfMoments
 from graphgps_spse.errors import ConfigError, LaunchError
-from graphgps_spse.models.modules.batch_norm import BatchNormOfMoments
 from graphgps_spse.training import processes as processes_module
 from graphgps_spse.training.processes import OneProcess, Processes, join_processes
 

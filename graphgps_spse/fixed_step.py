@@ -17,13 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphgps_spse.batch_norm import moments_from, take_moments
 from graphgps_spse.data.base import GraphBatch
+from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import ConfigError
-from graphgps_spse.models.modules.batch_norm import moments_from, take_moments
 from graphgps_spse.ops.dispatch import KernelUse, choose, key_tiles_of
 from graphgps_spse.ops.fixed_layout import FixedLayout, FixedSizes, arrays_of
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.parts import Parts
 from graphgps_spse.training.evaluation import Prediction, forward_batch
+from graphgps_spse.training.options import TrainOptions
 from graphgps_spse.training.task import Task
 from graphgps_spse.transfer import to_device
 
@@ -245,6 +248,16 @@ class FixedStep:
                 loss, pred = self._compute()
                 self._loss, self._pred = loss.detach(), pred.detach()
             self._gradients = [(p, p.grad) for p in self.model.parameters() if p.grad is not None]
+
+
+def build_fixed_step(
+    parts: Parts, options: TrainOptions, loader: GraphLoader, device: torch.device
+) -> FixedStep | None:
+    """Return the step of a run with `train.cuda_graphs`; None without. Raises ConfigError for what cannot have one."""
+    if not options.cuda_graphs:
+        return None
+    fixed = fixed_sizes(*loader.rows_of_graphs(), loader.batch_size)
+    return FixedStep(parts.model, parts.task, fixed, device, options.amp)
 
 
 @contextmanager
