@@ -41,12 +41,12 @@ class BatchNormOfMoments(nn.BatchNorm1d):
         return torch.addcmul(self.bias, wide_RD - mean_D, self.weight * torch.rsqrt(var_D + self.eps)).to(x_RD.dtype)
 
 
-def take_moments(model: nn.Module) -> None:
-    """Replace every BatchNorm1d by one that can take given statistics."""
+def take_moments(model: nn.Module, moments_of: MomentsOf | None = None) -> None:
+    """Replace every BatchNorm1d by one that takes given statistics, now or within `moments_from`."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.BatchNorm1d:
-                setattr(parent, name, BatchNormOfMoments(child))
+                setattr(parent, name, BatchNormOfMoments(child, moments_of))
 
 
 @contextmanager

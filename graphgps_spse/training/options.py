@@ -27,12 +27,12 @@ def check_cuda_graph_options(options: "TrainOptions", device: torch.device, num_
         f"needs a CUDA device, and this run is on {device}": device.type != "cuda",
         "does not work with train.compile": options.compile,
         "does not work with optim.batch_accumulation": options.batch_accumulation > 1,
-        "does not work with train.amp=fp16, whose loss scale changes; set bf16": options.amp == "fp16",
+        "does not work with train.amp=fp16, whose loss scale changes, but with bf16": options.amp == "fp16",
         f"works on one process, and this run has {num_processes}": num_processes > 1,
     }
     for fault, is_there in faults.items():
         if is_there:
-            raise ConfigError(f"train.cuda_graphs: it {fault}; set False, or change the other")
+            raise ConfigError(f"train.cuda_graphs: True {fault}; set it to False")
 
 
 class GradientOptions(Options, section="optim"):
@@ -84,7 +84,6 @@ class LoopOptions(Options, section="train"):
     compile: bool = option(
         False, "torch.compile the layers; on the CPU, models lose their own kernels: GRIT and CSA become slower"
     )
-
     cuda_graphs: bool = option(
         False,
         "on a GPU, replay one CUDA graph for all training steps, for small models, which the processor limits; batches "

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from graphgps_spse.batch_norm import BatchNormOfMoments
+from graphgps_spse.batch_norm import take_moments
 from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError, short_message
 from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.seeding import derive_seed
@@ -156,12 +156,10 @@ class Processes(OneProcess):
 
     def synchronise_norms(self, model: nn.Module) -> None:
         """Exchange the statistics of BatchNorm1d, and of modules that offer `synchronise`."""
-        for parent in list(model.modules()):
-            for name, child in list(parent.named_children()):
-                if type(child) is nn.BatchNorm1d:
-                    setattr(parent, name, BatchNormOfMoments(child, self._moments_of))
-                elif callable(synchronise := getattr(child, "synchronise", None)):
-                    synchronise(self.moments)
+        take_moments(model, self._moments_of)
+        for module in model.modules():
+            if callable(synchronise := getattr(module, "synchronise", None)):
+                synchronise(self.moments)
 
     def _moments_of(self, x_RD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean, biased variance and number of the rows of all processes; torch's SyncBatchNorm needs a GPU."""

@@ -18,7 +18,7 @@ from graphgps_spse.training.guards import ConstantChannelGuard, check_loss_scale
 from graphgps_spse.training.history import Best, EpochRecord, FitResult
 from graphgps_spse.training.loggers import Logger
 from graphgps_spse.training.optim import Scheduler, step_schedule
-from graphgps_spse.training.options import TrainOptions, check_amp, check_cuda_graph_options
+from graphgps_spse.training.options import TrainOptions, check_amp
 from graphgps_spse.training.processes import OneProcess
 from graphgps_spse.training.signals import StopSignals, interruption
 from graphgps_spse.training.state import TrainingState
@@ -79,15 +79,14 @@ class Trainer(TrainingState):
         the run leaves it out, "test".
         `signature` (the configuration) and `about` (data and encodings), both with dotted keys, are part of every
         checkpoint; a checkpoint with other values is refused. `initial_weights` is a record for the result, of weights
-        that `model` did not draw at random. `loggers` are called in this order. `fixed_step` computes the training
-        batches that it has room for.
+        that `model` did not draw at random. `loggers` are called in this order. `fixed_step`, for `train.cuda_graphs`,
+        computes the training batches that it has room for.
 
-        Raises ConfigError if `options` asks for mixed precision on the CPU, or for a CUDA graph that cannot be.
+        Raises ConfigError if `options` asks for mixed precision on the CPU.
         """
         self.device = torch.device(device)
         check_amp(options.amp, self.device)
         processes = OneProcess() if processes is None else processes
-        check_cuda_graph_options(options, self.device, processes.count)
         super().__init__(
             model=model,
             optimizer=optimizer,
