@@ -232,10 +232,12 @@ def _add_run(record: dict[str, Any], name: str, run: RecordedRun, first: Path) -
 
 
 def note_origin(cell: dict[str, Any], result: RunResult) -> None:
-    """Add the commit, the processor and the versions of a run to the record of its cell."""
+    """Add the commit, the processor, the GPU and the versions of a run to the record of its cell."""
     cell["commits"] = sorted({*cell["commits"], result.environment["commit"]})
-    if processor := result.environment.get("processor"):
-        cell["processors"] = sorted({*cell.get("processors", ()), processor})
+    device = result.environment.get("device", "cpu")
+    for key, name in (("processors", result.environment.get("processor")), ("gpus", device)):
+        if name and name != "cpu":
+            cell[key] = sorted({*cell.get(key, ()), name})
     for name in (name for name in PACKAGES if name in result.environment):
         recorded = cell["versions"].get(name, "").split(", ")
         cell["versions"][name] = ", ".join(sorted({*recorded, result.environment[name]} - {""}))
