@@ -188,7 +188,12 @@ class FixedStep:
     """Computes loss, predictions and gradients of a batch, by a CUDA graph where the model is on a GPU."""
 
     def __init__(self, model: nn.Module, task: Task, fixed: FixedSizes, device: torch.device, amp: str) -> None:
-        """Let all norms of `model` take the statistics of real rows. Raises ConfigError as `check_cuda_graphs` does."""
+        """Let all norms of `model` take the statistics of real rows.
+
+        Raises ConfigError as `check_cuda_graphs` does, and for targets of pairs.
+        """
+        if task.spec.level == "pair":
+            raise ConfigError("train.cuda_graphs: batches have no fixed number of targets of pairs; set False")
         check_cuda_graphs(model)
         take_moments(model)
         self.model, self.fixed, self.device, self.amp, self.task = model, fixed, device, amp, task

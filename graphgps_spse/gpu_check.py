@@ -41,7 +41,13 @@ from graphgps_spse.ops.triton_launch import launch_errors
 from graphgps_spse.parts import Parts, build_parts
 from graphgps_spse.random_batches import random_batch
 from graphgps_spse.seeding import seed_all
-from graphgps_spse.training_check import STEPS, compare_losses, error_with_dropout, resumes_with_equal_bits
+from graphgps_spse.training_check import (
+    STEPS,
+    compare_losses,
+    error_of_fixed_steps,
+    error_with_dropout,
+    resumes_with_equal_bits,
+)
 
 MEMORY_OF_JOB = 4 << 30
 """Free memory of the machine, and of a GPU, for each of several processes: PyTorch's own, and the largest model."""
@@ -54,7 +60,7 @@ TIMED_SIZES = {"graph": (23,) * 32, "node": (117,) * 4, "pair": (23,) * 32}
 TIMED_STEPS, WARM_UP_STEPS = 20, 3
 CHECK = "from graphgps_spse.gpu_check import check_alone; check_alone()"
 ERRORS_BY_AMP = {"off": "errors", "bf16": "errors_bf16"}
-MAX_DROPOUT_ERROR, MAX_LOSS_ERROR = 1e-3, 1e-6
+MAX_DROPOUT_ERROR, MAX_LOSS_ERROR, MAX_FIXED_STEP_ERROR = 1e-3, 1e-6, 1e-5
 """Of float64, where right kernels have errors of rounding only."""
 
 
@@ -260,12 +266,18 @@ def _compare_trainings(parts: Parts, cfg: Config, device: torch.device, row: dic
             f"in {STEPS} steps in float64, a loss differs from that on the CPU with PyTorch alone by {error:.1e} of "
             "the largest"
         )
+    if device.type == "cuda":
+        error = row["cuda_graph_error"] = _in_float64(error_of_fixed_steps, parts, device)
+        if error is not None and not error <= MAX_FIXED_STEP_ERROR:
+            yield f"with train.cuda_graphs, the gradient in float64 has a relative error of {error:.1e}"
     row["resumes"] = resumes_with_equal_bits(parts, cfg, device)
     if not row["resumes"]:
         yield "a training that was stopped and resumed ends with other bits"
 
 
-def _in_float64(check: Callable[[Parts, torch.device], float], parts: Parts, device: torch.device) -> float | None:
+def _in_float64(
+    check: Callable[[Parts, torch.device], float | None], parts: Parts, device: torch.device
+) -> float | None:
     """Return the error that a check finds; None where kernels for float64 need more shared memory than this GPU has.
 
     Nothing trains in float64, so that is no finding.
@@ -287,6 +299,8 @@ def describe_row(row: dict[str, Any]) -> str:
         named = (("gradient with dropout", "dropout_error"), (f"losses of {STEPS} steps", "loss_error"))
         for name, key in named:
             errors += f"; {name} " + ("not compared" if row[key] is None else f"{row[key]:.1e}")
+    if row.get("cuda_graph_error") is not None:
+        errors += f"; gradient with a CUDA graph {row['cuda_graph_error']:.1e}"
     return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {errors}"
 
 

@@ -1,4 +1,4 @@
-"""Short trainings on a device, on random graphs: the same as on the CPU, gradients with dropout, resuming."""
+"""Short trainings on a device, on random graphs: the same as on the CPU, dropout, CUDA graphs, resuming."""
 
 import tempfile
 from copy import deepcopy
@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.loading import GraphLoader
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.first_batch import without_dropout
+from graphgps_spse.fixed_step import FixedStep, fixed_sizes
 from graphgps_spse.parts import Parts
 from graphgps_spse.random_batches import encoded_graphs, random_batch
 from graphgps_spse.results import WALL_TIME_KEYS
@@ -21,6 +23,7 @@ from graphgps_spse.training.trainer import Trainer
 
 STEPS = 20
 SIZES = (2, 3, 17, 20)
+OTHER_SIZES = (18, 1, 4, 5)
 NUDGE = 1e-6
 """Length of the step to either side in a difference of losses."""
 
@@ -81,6 +84,38 @@ def error_with_dropout(parts: Parts, device: torch.device) -> float:
             sides.append(float(loss()))
     found = (sides[0] - sides[1]) / (2 * NUDGE)
     return abs(found - expected) / max(abs(found), abs(expected), 1e-30)
+
+
+def error_of_fixed_steps(parts: Parts, device: torch.device) -> float | None:
+    """Return the relative error of the gradients with `train.cuda_graphs`; None for a model that cannot have them.
+
+    On a GPU, the step of one batch is captured and replayed for this batch and another one. The gradients are compared
+    with those of the same kernels without a CUDA graph, in float64 and without dropout. NaN where a gradient is NaN.
+    """
+    graphs, size, errors = encoded_graphs(parts, {"train": SIZES + OTHER_SIZES}, device)["train"], len(SIZES), []
+    model, task = deepcopy((parts.model, parts.task))
+    model.to(device).double()
+    with without_dropout(model, "auto", norms_train=True):
+        try:
+            loader = GraphLoader(graphs, batch_size=size, seed=0, shuffle=False)
+            step = FixedStep(model, task, fixed_sizes(*loader.rows_of_graphs(), size), device, "off")
+        except ConfigError:
+            return None
+        for start in (0, size):
+            batch = graphs.batch(range(start, start + size)).to(device).cast(torch.float64)
+            task.loss(model(batch), batch.y).backward()
+            expected = _take_gradients(model)
+            if step(batch) is None:
+                raise AssertionError("the sizes leave room for every batch of these graphs")
+            errors.append((_take_gradients(model) - expected).norm() / expected.norm())
+    return float(torch.stack(errors).max())
+
+
+def _take_gradients(model: torch.nn.Module) -> Tensor:
+    """Return all gradients of a model as one vector, and clear them."""
+    taken = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    model.zero_grad(set_to_none=True)
+    return taken
 
 
 def _unit(direction: Tensor) -> Tensor:

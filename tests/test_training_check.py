@@ -6,12 +6,22 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from triton_interpreter import need_interpreter
 
+from graphgps_spse import training_check
 from graphgps_spse.config import load_config
+from graphgps_spse.fixed_step import RealRows
+from graphgps_spse.ops import dispatch
 from graphgps_spse.parts import build_parts
 from graphgps_spse.random_batches import encoded_graphs, random_batch
 from graphgps_spse.training.target_scale import TargetScale, add_target_scale
-from graphgps_spse.training_check import SIZES, compare_losses, error_with_dropout, resumes_with_equal_bits
+from graphgps_spse.training_check import (
+    SIZES,
+    compare_losses,
+    error_of_fixed_steps,
+    error_with_dropout,
+    resumes_with_equal_bits,
+)
 
 ROOT = Path(__file__).parents[1]
 CPU = torch.device("cpu")
@@ -88,6 +98,27 @@ def test_each_check_notices_its_kind_of_wrong_kernels(parts, cfg, wrong):
         assert (error_with_dropout(parts, CPU) > 0.01) == (wrong == "mask")
         assert (compare_losses(parts, CPU) > 1e-6) == (wrong == "loss")
     assert resumes_with_equal_bits(parts, cfg, CPU) == (wrong != "state")
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_gradients_of_fixed_steps(wrong, monkeypatch):
+    need_interpreter()
+    monkeypatch.setattr(dispatch, "_device_of", lambda like: "cuda")
+    monkeypatch.setattr(training_check, "SIZES", (2, 3, 4))
+    monkeypatch.setattr(training_check, "OTHER_SIZES", (5, 1, 2))
+    if wrong:  # statistics of fillers, too
+        monkeypatch.setattr(
+            RealRows, "moments_of", lambda rows, x_RD: (x_RD.mean(0), x_RD.var(0), rows._masks[len(x_RD)][1])
+        )
+    parts = build_parts(load_config(ROOT / "configs/GRIT/zinc-RWSE.yaml", SMALL))
+    before = {name: value.clone() for name, value in parts.model.state_dict().items()}
+    error = error_of_fixed_steps(parts, CPU)
+    assert error > 0.01 if wrong else error < 1e-7
+    assert all(torch.equal(value, before[name]) for name, value in parts.model.state_dict().items())
+
+
+def test_models_without_fixed_steps_are_not_compared(parts):
+    assert error_of_fixed_steps(replace(parts, model=Model()), CPU) is None
 
 
 def test_the_model_that_is_checked_does_not_change(parts, cfg):
