@@ -2,12 +2,23 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 MomentsOf = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 """Maps rows [R, D] to mean [D], biased variance [D] and number of rows, a scalar; differentiable."""
+
+
+class RowsThatCount(Protocol):
+    """Which rows of a batch count."""
+
+    def moments_of(self, x_RD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, biased variance and number of these rows."""
+
+    def with_fillers_at(self, mean_D: Tensor, x_RD: Tensor) -> Tensor:
+        """Return the rows with the mean in place of all others."""
 
 
 class BatchNormOfMoments(nn.BatchNorm1d):
@@ -20,6 +31,8 @@ class BatchNormOfMoments(nn.BatchNorm1d):
         self.running_mean, self.running_var = norm.running_mean, norm.running_var
         self.num_batches_tracked = norm.num_batches_tracked
         self.moments_of = moments_of
+        self.with_fillers_at: Callable[[Tensor, Tensor], Tensor] | None = None
+        """Where some rows do not count, puts them at the mean, so that they do not grow from layer to layer."""
         self.train(norm.training)
 
     def forward(self, x_RD: Tensor) -> Tensor:
@@ -38,6 +51,8 @@ class BatchNormOfMoments(nn.BatchNorm1d):
             self.running_mean.lerp_(mean_D.to(dtype), share)
             self.running_var.lerp_(unbiased_D.to(dtype), share)
             self.num_batches_tracked += has_spread
+        if self.with_fillers_at is not None:
+            wide_RD = self.with_fillers_at(mean_D, wide_RD)
         return torch.addcmul(self.bias, wide_RD - mean_D, self.weight * torch.rsqrt(var_D + self.eps)).to(x_RD.dtype)
 
 
@@ -50,13 +65,17 @@ def take_moments(model: nn.Module, moments_of: MomentsOf | None = None) -> None:
 
 
 @contextmanager
-def moments_from(model: nn.Module, moments_of: MomentsOf) -> Iterator[None]:
-    """Within the block, let all norms that can take statistics, and GRIT's of pairs, take those of `moments_of`."""
+def moments_from(model: nn.Module, rows: RowsThatCount) -> Iterator[None]:
+    """Within the block, let all norms that can take statistics, and GRIT's of pairs, take those of the given rows."""
     norms = [module for module in model.modules() if hasattr(module, "moments_of")]
     for norm in norms:
-        setattr(norm, "moments_of", moments_of)  # noqa: B010
+        setattr(norm, "moments_of", rows.moments_of)  # noqa: B010
+        if isinstance(norm, BatchNormOfMoments):
+            norm.with_fillers_at = rows.with_fillers_at
     try:
         yield
     finally:
         for norm in norms:
             setattr(norm, "moments_of", None)  # noqa: B010
+            if isinstance(norm, BatchNormOfMoments):
+                norm.with_fillers_at = None

@@ -7,6 +7,7 @@ predictions nor gradients: BatchNorm takes its statistics from real rows, and th
 batch, clipping and the optimiser stay outside the graph.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -16,11 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from graphgps_spse.batch_norm import moments_from, take_moments
+from graphgps_spse.batch_norm import BatchNormOfMoments, moments_from, take_moments
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.first_batch import without_dropout
 from graphgps_spse.ops.dispatch import KernelUse, choose, key_tiles_of
 from graphgps_spse.ops.fixed_layout import FixedLayout, FixedSizes, arrays_of
 from graphgps_spse.ops.pair_layout import PairLayout
@@ -30,18 +33,25 @@ from graphgps_spse.training.options import TrainOptions
 from graphgps_spse.training.task import Task
 from graphgps_spse.transfer import to_device
 
+log = logging.getLogger(__name__)
+
 SPREAD = 4.0
 """Standard deviations of the rows of a batch of random graphs for which there is room. Larger batches are rare."""
 WARM_UP = 2
 """Steps before the graph is captured, in which libraries allocate what they need."""
+MANY_MISSES = 20
+"""Batches without room, and more than a tenth of all, of which a run warns."""
+MAX_ERROR, MAX_ERROR_MIXED = 0.01, 0.1
+"""Relative, of predictions with fillers, where rounding and the roots of GRIT make a difference of their own."""
 
 
 def fixed_sizes(nodes_G: np.ndarray, edges_G: np.ndarray, batch_size: int) -> FixedSizes:
     """Return rows that nearly all batches of `batch_size` random graphs can be filled up to.
 
     nodes_G, edges_G: [G] the nodes and edges of each graph. Nodes leave room for a filler graph with all pairs that the
-    smallest batches lack.
+    smallest batches lack. Fewer graphs than `batch_size` make one batch.
     """
+    batch_size = min(batch_size, len(nodes_G))
     (low_nodes, high_nodes), (low_pairs, high_pairs), (_, high_edges) = (
         _range(rows_G, batch_size) for rows_G in (nodes_G, nodes_G.astype(np.int64) ** 2, edges_G)
     )
@@ -50,7 +60,7 @@ def fixed_sizes(nodes_G: np.ndarray, edges_G: np.ndarray, batch_size: int) -> Fi
     num_pairs = high_pairs + num_nodes - low_nodes
     num_pairs += (num_pairs - num_nodes) % 2  # as in every set of graphs, since n * n - n is even
     num_edges = high_edges + 1
-    while num_edges in (num_nodes, batch_size + 1):  # norms know rows by their number
+    while num_edges in (num_nodes, num_pairs, batch_size + 1):  # norms know rows by their number
         num_edges += 1
     return FixedSizes(batch_size, num_nodes, num_pairs, num_edges)
 
@@ -63,16 +73,29 @@ def _range(rows_G: np.ndarray, batch_size: int) -> tuple[int, int]:
     return int(np.floor(low)), int(np.ceil(high))
 
 
-def check_cuda_graphs(model: nn.Module) -> None:
-    """Raise ConfigError for a model whose step has other shapes for other graphs, or waits for the device."""
-    name = type(model).__name__
+def check_takes_fillers(model: nn.Module, level: str) -> None:
+    """Raise ConfigError for a model whose step has other shapes for other graphs, or reads fillers.
+
+    `level`: what targets belong to.
+    """
+    if level == "pair":
+        raise ConfigError("train.cuda_graphs: batches have no fixed number of targets of pairs; set False")
     if not getattr(model, "takes_fillers", False):
-        raise ConfigError(f"train.cuda_graphs: the step of this {name} has no fixed shapes; set False")
+        raise ConfigError(f"train.cuda_graphs: the step of this {type(model).__name__} has no fixed shapes; set False")
+    for module in model.modules():
+        if not getattr(module, "takes_fillers", True):
+            raise ConfigError(f"train.cuda_graphs: {type(module).__name__} has no fixed shapes; set False")
+        if isinstance(module, _BatchNorm) and type(module) not in (nn.BatchNorm1d, BatchNormOfMoments):
+            raise ConfigError(f"train.cuda_graphs: {type(module).__name__} would read rows of fillers; set False")
+
+
+def _check_kernels(model: nn.Module) -> None:
+    """Raise ConfigError for attention without kernels on the device of the model."""
     for use in _kernel_uses(model):
         if choose(use.operation, use.kernels, use.like) is use.operation:
             raise ConfigError(
-                f"train.cuda_graphs: the attention of {name} has no fixed shapes without its kernels; set False, or "
-                "set train.kernels=fused to see why they cannot run"
+                f"train.cuda_graphs: the attention of {type(model).__name__} has no fixed shapes without its kernels; "
+                "set False, or set train.kernels=fused to see why they cannot run"
             )
 
 
@@ -99,12 +122,16 @@ class RealRows:
                 "nodes, edges, pairs or graphs; set False"
             )
         mask_R1, count = self._masks[x_RD.shape[0]]
-        # Not a product with the mask: whatever fillers hold, even a value that is not finite, has no part in this.
+        # Not a product with the mask, since fillers may hold values that are not finite.
         count = count.to(x_RD.dtype)
         some = count.clamp_min(1)
         mean_D = torch.where(mask_R1, x_RD, 0).sum(0) / some
         var_D = torch.where(mask_R1, x_RD - mean_D, 0).square().sum(0) / some
         return mean_D, var_D, count
+
+    def with_fillers_at(self, mean_D: Tensor, x_RD: Tensor) -> Tensor:
+        """Return the rows with the mean in place of fillers, which would otherwise grow from layer to layer."""
+        return torch.where(self._masks[x_RD.shape[0]][0], x_RD, mean_D)
 
 
 class FixedBatch:
@@ -190,30 +217,34 @@ class FixedStep:
     def __init__(self, model: nn.Module, task: Task, fixed: FixedSizes, device: torch.device, amp: str) -> None:
         """Let all norms of `model` take the statistics of real rows.
 
-        Raises ConfigError as `check_cuda_graphs` does, and for targets of pairs.
+        Raises ConfigError as `check_takes_fillers` does, and for attention without kernels.
         """
-        if task.spec.level == "pair":
-            raise ConfigError("train.cuda_graphs: batches have no fixed number of targets of pairs; set False")
-        check_cuda_graphs(model)
+        check_takes_fillers(model, task.spec.level)
+        _check_kernels(model)
         take_moments(model)
         self.model, self.fixed, self.device, self.amp, self.task = model, fixed, device, amp, task
         self.level = task.spec.level
         self._masked = task if self.level == "graph" else _ignoring_unknown(task)
         self._kept: FixedBatch | None = None
+        self._num_batches = self._num_missed = 0
         self._graph: Any = None
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
 
     def __call__(self, batch: GraphBatch) -> Prediction | None:
         """Return loss and predictions, and leave the gradients in the parameters, which must have none before.
 
-        Returns None for a batch that there is no room for: for it, nothing has been done.
+        Returns None for a batch that there is no room for: for it, nothing has been done. Raises ConfigError if fillers
+        change the predictions of the first batch.
         """
         batch = batch.to(self.device, non_blocking=True)
+        is_first = self._kept is None
         if self._kept is None:
             tiles = set().union(*(key_tiles_of(*use) for use in _kernel_uses(self.model)))
             self._kept = FixedBatch(batch, self.fixed, self.level, tiles)
-        if not self._kept.load(batch):
+        if not self._has_room(self._kept, batch):
             return None
+        if is_first:
+            self._check_predictions(self._kept, batch)
         if self.device.type != "cuda":
             loss, pred = self._compute()
         else:
@@ -226,11 +257,40 @@ class FixedStep:
         rows = len(batch.y)
         return Prediction(loss.detach(), pred[:rows].detach(), batch.y, batch.index_B, self.task.known_rows(batch.y))
 
+    def _has_room(self, kept: FixedBatch, batch: GraphBatch) -> bool:
+        """Load a batch if there is room for it. Warn once if there is none for many."""
+        self._num_batches += 1
+        if kept.load(batch):
+            return True
+        self._num_missed += 1
+        if self._num_missed == MANY_MISSES and self._num_missed > 0.1 * self._num_batches:
+            log.warning(
+                "train.cuda_graphs: %d of %d batches had no room, or another number of graphs, and were computed "
+                "without the CUDA graph",
+                self._num_missed,
+                self._num_batches,
+            )
+        return False
+
+    def _check_predictions(self, kept: FixedBatch, batch: GraphBatch) -> None:
+        """Raise ConfigError if the predictions without dropout are not those of the batch without fillers."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), torch.no_grad(), without_dropout(self.model, "auto", norms_train=True):
+            expected = forward_batch(self.model, batch, self.device, self.amp)
+            with moments_from(self.model, kept.real_rows()):
+                found = forward_batch(self.model, kept.batch(), self.device, self.amp)[: len(expected)]
+        error = float((found - expected).norm() / expected.norm().clamp_min(torch.finfo(expected.dtype).tiny))
+        if not error <= (MAX_ERROR if self.amp == "off" else MAX_ERROR_MIXED):
+            raise ConfigError(
+                f"train.cuda_graphs: fillers change the predictions of the first batch, by {error:.1e} of their norm. "
+                "A part of this model reads them, perhaps a plugin; set False"
+            )
+
     def _compute(self) -> tuple[Tensor, Tensor]:
         """Compute loss and predictions of the batch in the kept tensors, and its gradients."""
         assert self._kept is not None
         batch = self._kept.batch()
-        with moments_from(self.model, self._kept.real_rows().moments_of):
+        with moments_from(self.model, self._kept.real_rows()):
             pred = forward_batch(self.model, batch, self.device, self.amp)
             pred = pred[: len(batch.y)]  # without the graph of all fillers
             loss = self._masked.loss(pred, batch.y)
@@ -256,11 +316,22 @@ class FixedStep:
 
 
 def build_fixed_step(
-    parts: Parts, options: TrainOptions, loader: GraphLoader, device: torch.device
+    parts: Parts,
+    options: TrainOptions,
+    loaders: Mapping[str, GraphLoader],
+    device: torch.device,
+    first_batch: Mapping[str, Any],
 ) -> FixedStep | None:
-    """Return the step of a run with `train.cuda_graphs`; None without. Raises ConfigError for what cannot have one."""
+    """Return the step of a run with `train.cuda_graphs`; None without, or where the first batch found wrong kernels.
+
+    `first_batch`: the record of `check_first_batch`. Raises ConfigError for what cannot have such a step.
+    """
     if not options.cuda_graphs:
         return None
+    if first_batch.get("kernels") == "plain" and _kernel_uses(parts.model):
+        log.warning("train.cuda_graphs needs the kernels, so this run has no CUDA graph")
+        return None
+    loader = loaders["train"]
     fixed = fixed_sizes(*loader.rows_of_graphs(), loader.batch_size)
     return FixedStep(parts.model, parts.task, fixed, device, options.amp)
 

@@ -24,7 +24,7 @@ from graphgps_spse.config import Config, load_config
 from graphgps_spse.cores import count_cores
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.environment import describe_environment
-from graphgps_spse.errors import short_message
+from graphgps_spse.errors import ConfigError, short_message
 from graphgps_spse.first_batch import are_right, compare_for_training, describe_errors, describe_failure, works
 from graphgps_spse.gpu_kernels_on_cpu import (
     compile_all,
@@ -218,6 +218,8 @@ def check_configuration(cfg: Config, device: torch.device) -> dict[str, Any]:
         row["wrong"] += _compare_steps(parts, device, row)
         keep_roots_from_zero(parts.model)
         row["wrong"] += _compare_trainings(parts, cfg, device, row)
+    except ConfigError as err:
+        row["wrong"].append(str(err))
     except launch_errors() as err:
         row["wrong"].append(_failure(err, device))
     return row
@@ -269,7 +271,7 @@ def _compare_trainings(parts: Parts, cfg: Config, device: torch.device, row: dic
     if device.type == "cuda":
         error = row["cuda_graph_error"] = _in_float64(error_of_fixed_steps, parts, device)
         if error is not None and not error <= MAX_FIXED_STEP_ERROR:
-            yield f"with train.cuda_graphs, the gradient in float64 has a relative error of {error:.1e}"
+            yield f"with train.cuda_graphs, a step in float64 has a relative error of {error:.1e}"
     row["resumes"] = resumes_with_equal_bits(parts, cfg, device)
     if not row["resumes"]:
         yield "a training that was stopped and resumed ends with other bits"
@@ -300,7 +302,7 @@ def describe_row(row: dict[str, Any]) -> str:
         for name, key in named:
             errors += f"; {name} " + ("not compared" if row[key] is None else f"{row[key]:.1e}")
     if row.get("cuda_graph_error") is not None:
-        errors += f"; gradient with a CUDA graph {row['cuda_graph_error']:.1e}"
+        errors += f"; step with a CUDA graph {row['cuda_graph_error']:.1e}"
     return f"{row['configuration']}: {'wrong' if row['wrong'] else 'right'}; {errors}"
 
 

@@ -19,6 +19,7 @@ from graphgps_spse.encodings import compile_kernels
 from graphgps_spse.environment import count_threads, pick_device
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.first_batch import check_categories, check_first_batch
+from graphgps_spse.fixed_step import check_takes_fillers
 from graphgps_spse.models.build import has_kernels, prepare_kernels
 from graphgps_spse.ops.threads import use_threads
 from graphgps_spse.parts import Parts, Training, walks_chunks
@@ -134,7 +135,9 @@ def check_before_loading(cfg: Config, parts: Parts, device: torch.device, num_pr
     with cfg.locating():
         check_number_of_workers(cfg.num_workers, count_cores())
         check_amp(cfg.train.amp, device)
-        check_cuda_graph_options(TrainOptions.from_cfg(cfg), device, num_processes)
+        if cfg.train.cuda_graphs and cfg.train.mode == "custom":
+            check_cuda_graph_options(TrainOptions.from_cfg(cfg), device, num_processes, cfg.train.batch_pairs)
+            check_takes_fillers(parts.model, parts.dataset.spec.level)
         check_divisible(cfg.train.batch_pairs, num_processes)
         if nodes is not None:
             size, trains = min(cfg.train.batch_size, parts.dataset.num_graphs["train"]), cfg.train.mode == "custom"

@@ -132,7 +132,7 @@ def run(
             about=provenance_of(parts) | fingerprints_of(splits),
             initial_weights=initial_weights,
             processes=processes,
-            fixed_step=build_fixed_step(parts, training.options, loaders["train"], device),
+            fixed_step=None if evaluates else build_fixed_step(parts, training.options, loaders, device, first_batch),
         )
         if evaluates:
             return reevaluate(trainer, run_dir)

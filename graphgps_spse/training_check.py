@@ -1,6 +1,7 @@
 """Short trainings on a device, on random graphs: the same as on the CPU, dropout, CUDA graphs, resuming."""
 
 import tempfile
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -87,27 +88,35 @@ def error_with_dropout(parts: Parts, device: torch.device) -> float:
 
 
 def error_of_fixed_steps(parts: Parts, device: torch.device) -> float | None:
-    """Return the relative error of the gradients with `train.cuda_graphs`; None for a model that cannot have them.
+    """Return the largest relative error of steps with `train.cuda_graphs`; None for a model that cannot have them.
 
-    On a GPU, the step of one batch is captured and replayed for this batch and another one. The gradients are compared
-    with those of the same kernels without a CUDA graph, in float64 and without dropout. NaN where a gradient is NaN.
+    On a GPU, the step of one batch is captured, and replayed for this batch and another one, with a step that does not
+    fit in between. Gradients, loss, predictions and running statistics are compared with those of the same kernels
+    without a CUDA graph, in float64 and without dropout. NaN where one is NaN. Raises ConfigError if fillers change the
+    predictions.
     """
     graphs, size, errors = encoded_graphs(parts, {"train": SIZES + OTHER_SIZES}, device)["train"], len(SIZES), []
     model, task = deepcopy((parts.model, parts.task))
     model.to(device).double()
     with without_dropout(model, "auto", norms_train=True):
+        loader = GraphLoader(graphs, batch_size=size, seed=0, shuffle=False)
         try:
-            loader = GraphLoader(graphs, batch_size=size, seed=0, shuffle=False)
             step = FixedStep(model, task, fixed_sizes(*loader.rows_of_graphs(), size), device, "off")
         except ConfigError:
             return None
-        for start in (0, size):
-            batch = graphs.batch(range(start, start + size)).to(device).cast(torch.float64)
-            task.loss(model(batch), batch.y).backward()
-            expected = _take_gradients(model)
-            if step(batch) is None:
-                raise AssertionError("the sizes leave room for every batch of these graphs")
-            errors.append((_take_gradients(model) - expected).norm() / expected.norm())
+        for start, fits in ((0, True), (1, False), (size, True)):
+            batch = graphs.batch(range(start, start + size - (not fits))).to(device).cast(torch.float64)
+            before = [buffer.clone() for buffer in model.buffers()]
+            pred = model(batch)
+            loss = task.loss(pred, batch.y)
+            loss.backward()
+            expected = [_take_gradients(model), loss.detach(), pred.detach(), _put_back(model, before)]
+            result = step(batch)
+            if (result is not None) != fits:
+                raise AssertionError("the sizes leave room for two batches of these graphs")
+            if result is not None:
+                found = [_take_gradients(model), result.loss, result.pred, _put_back(model, before)]
+                errors += [(a - b).norm() / b.norm().clamp_min(1e-30) for a, b in zip(found, expected)]
     return float(torch.stack(errors).max())
 
 
@@ -116,6 +125,14 @@ def _take_gradients(model: torch.nn.Module) -> Tensor:
     taken = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     model.zero_grad(set_to_none=True)
     return taken
+
+
+def _put_back(model: torch.nn.Module, before: Sequence[Tensor]) -> Tensor:
+    """Return how the buffers of a model have changed, as one vector, and restore them."""
+    changes = [(buffer - old).flatten().double() for buffer, old in zip(model.buffers(), before)]
+    for buffer, old in zip(model.buffers(), before):
+        buffer.copy_(old)
+    return torch.cat(changes or [torch.zeros(1)])
 
 
 def _unit(direction: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ def test_kernels_for_mixed_precision_are_compared_on_a_gpu(monkeypatch):
         ({"error_with_dropout": 0.5}, "the gradient in training with dropout has a relative error of 5.0e-01"),
         ({"compare_losses": float("nan")}, "a loss differs from that on the CPU with PyTorch alone by nan"),
         ({"resumes_with_equal_bits": False}, "stopped and resumed ends with other bits"),
-        ({"error_of_fixed_steps": 0.5}, "with train.cuda_graphs, the gradient in float64 has a relative error of 5.0"),
+        ({"error_of_fixed_steps": 0.5}, "with train.cuda_graphs, a step in float64 has a relative error of 5.0"),
         ({}, None),
     ],
 )
@@ -77,7 +77,7 @@ def test_what_short_trainings_find_wrong(found, words, monkeypatch):
     wrong = list(gpu_check._compare_trainings(None, None, torch.device("cuda"), row))
     assert [words in line for line in wrong] == [True] * bool(found)
     described = gpu_check.describe_row({"configuration": "GPS", "errors": {}, "wrong": wrong, **row})
-    assert ("gradient with a CUDA graph 5.0e-01" in described) == ("error_of_fixed_steps" in found)
+    assert ("step with a CUDA graph 5.0e-01" in described) == ("error_of_fixed_steps" in found)
 
 
 def test_too_little_shared_memory_for_float64_is_no_finding(monkeypatch):

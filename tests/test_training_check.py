@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from triton_interpreter import need_interpreter
 
-from graphgps_spse import training_check
+from graphgps_spse import fixed_step, training_check
 from graphgps_spse.config import load_config
+from graphgps_spse.errors import ConfigError
 from graphgps_spse.fixed_step import RealRows
 from graphgps_spse.ops import dispatch
 from graphgps_spse.parts import build_parts
@@ -24,6 +25,7 @@ from graphgps_spse.training_check import (
 )
 
 ROOT = Path(__file__).parents[1]
+put = fixed_step._put
 CPU = torch.device("cpu")
 SMALL = [
     "gt.layers=1",
@@ -100,18 +102,22 @@ def test_each_check_notices_its_kind_of_wrong_kernels(parts, cfg, wrong):
     assert resumes_with_equal_bits(parts, cfg, CPU) == (wrong != "state")
 
 
-@pytest.mark.parametrize("wrong", [False, True])
-def test_gradients_of_fixed_steps(wrong, monkeypatch):
+@pytest.mark.parametrize("wrong", ["", "statistics", "targets"])
+def test_errors_of_fixed_steps(wrong, monkeypatch):
     need_interpreter()
     monkeypatch.setattr(dispatch, "_device_of", lambda like: "cuda")
     monkeypatch.setattr(training_check, "SIZES", (2, 3, 4))
     monkeypatch.setattr(training_check, "OTHER_SIZES", (5, 1, 2))
-    if wrong:  # statistics of fillers, too
-        monkeypatch.setattr(
-            RealRows, "moments_of", lambda rows, x_RD: (x_RD.mean(0), x_RD.var(0), rows._masks[len(x_RD)][1])
-        )
     parts = build_parts(load_config(ROOT / "configs/GRIT/zinc-RWSE.yaml", SMALL))
     before = {name: value.clone() for name, value in parts.model.state_dict().items()}
+    if wrong == "statistics":  # of fillers, too
+        count = lambda rows, x_RD: rows._masks[len(x_RD)][1]  # noqa: E731
+        monkeypatch.setattr(RealRows, "moments_of", lambda rows, x_RD: (x_RD.mean(0), x_RD.var(0), count(rows, x_RD)))
+        with pytest.raises(ConfigError, match="fillers change the predictions"):
+            error_of_fixed_steps(parts, CPU)
+        return
+    if wrong == "targets":  # those of the batch before
+        monkeypatch.setattr(fixed_step, "_put", lambda kept, rows, unknown=False: unknown or put(kept, rows))
     error = error_of_fixed_steps(parts, CPU)
     assert error > 0.01 if wrong else error < 1e-7
     assert all(torch.equal(value, before[name]) for name, value in parts.model.state_dict().items())

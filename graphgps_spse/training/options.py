@@ -19,15 +19,16 @@ def check_amp(amp: str, device: torch.device) -> None:
         raise ConfigError(f"train.amp: {amp} needs a CUDA device, and this run is on {device}; set off")
 
 
-def check_cuda_graph_options(options: "TrainOptions", device: torch.device, num_processes: int) -> None:
+def check_cuda_graph_options(
+    options: "TrainOptions", device: torch.device, num_processes: int, batch_pairs: int
+) -> None:
     """Raise ConfigError for what a CUDA graph of the training step cannot do."""
-    if not options.cuda_graphs:
-        return
     faults = {
         f"needs a CUDA device, and this run is on {device}": device.type != "cuda",
         "does not work with train.compile": options.compile,
         "does not work with optim.batch_accumulation": options.batch_accumulation > 1,
         "does not work with train.amp=fp16, whose loss scale changes, but with bf16": options.amp == "fp16",
+        "does not work with train.batch_pairs, whose batches differ in their number of graphs": batch_pairs > 0,
         f"works on one process, and this run has {num_processes}": num_processes > 1,
     }
     for fault, is_there in faults.items():

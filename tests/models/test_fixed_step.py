@@ -158,6 +158,54 @@ def test_targets_of_pairs_are_refused():
         FixedStep(EVERY_MODEL["GRIT-RWSE"].build(), build_task_of(replace(SPEC, level="pair")), FIXED, CPU, "off")
 
 
+def local_step(fixed=FIXED, **gt):
+    """Return the step of GPS without attention, which needs no kernels."""
+    model = EVERY_MODEL["GPS-local only"]._replace(kernels="auto").build(head="san_graph", **gt).train()
+    return FixedStep(model, build_task_of(SPEC), fixed, CPU, "off")
+
+
+def test_norms_that_would_read_fillers_are_refused():
+    class OwnNorm(torch.nn.BatchNorm1d):
+        pass
+
+    model = EVERY_MODEL["GPS-local only"].build()
+    model.plugin = OwnNorm(3)
+    with pytest.raises(ConfigError, match=r"train\.cuda_graphs: OwnNorm would read rows of fillers; set False"):
+        FixedStep(model, build_task_of(SPEC), FIXED, CPU, "off")
+
+
+def test_a_model_that_reads_fillers_is_refused_in_its_first_batch():
+    step = local_step()
+    read = step.model.layers[-1].register_forward_hook(
+        lambda layer, args, out: (out[0] + out[0].square().mean(), *out[1:])
+    )
+    batch = random_graphs(SIZES[0]).batch(range(3))
+    with pytest.raises(
+        ConfigError, match="fillers change the predictions of the first batch, by .* a plugin; set False"
+    ):
+        step(batch)
+    read.remove()
+    assert local_step()(batch) is not None
+
+
+def test_fillers_stay_finite():
+    """All missing edges are loops of few nodes, whose sums would grow from layer to layer."""
+    fixed = FixedSizes(graphs=3, nodes=20, pairs=70, edges=100_000)
+    step = local_step(fixed, layers=12)
+    step.model.float()
+    batch = random_graphs(SIZES[0]).batch(range(3)).cast(torch.float32)
+    assert torch.isfinite(step(batch).loss)
+    assert all(torch.isfinite(p.grad).all() for p in step.model.parameters() if p.grad is not None)
+
+
+def test_many_batches_without_room_are_told_once(caplog):
+    step = local_step()
+    for _ in range(50):
+        step(random_graphs((9, 9, 9)).batch(range(3)))
+    (message,) = caplog.messages
+    assert "20 of 20 batches had no room" in message
+
+
 @settings(deadline=None, max_examples=200)
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30), room=st.integers(0, 60))
 def test_fillers_have_the_numbers_asked_for(sizes, room):
@@ -189,6 +237,21 @@ def test_nearly_all_batches_have_room(batch_size):
     mean = batch_size * float((nodes_G**2).mean())
     assert fixed.pairs < {8: 2.6, 32: 1.8, 256: 1.3}[batch_size] * mean, fixed.pairs / mean
     assert len({fixed.nodes, fixed.pairs, fixed.edges, fixed.graphs + 1}) == 4
+
+
+@pytest.mark.parametrize("sizes", [[2708], [20] * 20, [3, 9, 30]])
+def test_fewer_graphs_than_a_batch_are_one_batch(sizes):
+    nodes_G = np.array(sizes)
+    fixed = fixed_sizes(nodes_G, 4 * nodes_G, 32)
+    assert fixed.graphs == len(sizes) and fixed.fillers_of(tuple(sizes), 4 * sum(sizes)) is not None
+
+
+def test_edges_are_never_as_many_as_other_rows():
+    """Norms know rows by their number."""
+    fixed = fixed_sizes(np.full(6, 4), np.array([10] * 5 + [20]), 4)
+    for num_edges in (fixed.nodes, fixed.pairs, 5):
+        found = fixed_sizes(np.full(4, 4), np.array([num_edges - 4, 1, 1, 1]), 4)
+        assert len({found.nodes, found.pairs, found.edges, found.graphs + 1}) == 4
 
 
 def test_graphs_of_equal_sizes_need_little_room():

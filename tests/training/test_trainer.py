@@ -16,6 +16,7 @@ from tiny_run import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphgps_spse import preparation
 from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import ConfigError, DivergedError
@@ -294,14 +295,40 @@ def test_what_needs_cuda_is_refused_before_data_are_read(key, value):
         ({"batch_accumulation": 2}, 1, r"optim\.batch_accumulation"),
         ({"amp": "fp16"}, 1, "but with bf16"),
         ({}, 2, "works on one process, and this run has 2"),
+        ({"batch_pairs": 100}, 1, r"train\.batch_pairs"),
     ],
 )
 def test_what_cuda_graphs_cannot_do(changes, processes, message):
     cuda, options = torch.device("cuda"), TrainOptions(max_epoch=1, cuda_graphs=True)
-    check_cuda_graph_options(replace(options, amp="bf16"), cuda, 1)
+    check_cuda_graph_options(replace(options, amp="bf16"), cuda, 1, 0)
+    pairs = changes.pop("batch_pairs", 0)
     with pytest.raises(ConfigError, match=message):
-        check_cuda_graph_options(replace(options, **changes), cuda, processes)
-    check_cuda_graph_options(replace(options, cuda_graphs=False, **changes), torch.device("cpu"), processes)
+        check_cuda_graph_options(replace(options, **changes), cuda, processes, pairs)
+
+
+@pytest.mark.parametrize(
+    "keys, message",
+    [
+        ({"model.type": "Graphormer", "graphormer.embed_dim": 64}, "the step of this Graphormer has no fixed shapes"),
+        (
+            {
+                "model.type": "GPSModel",
+                "dataset.node_encoder_name": "TypeDictNode+SignNet",
+                "posenc_SignNet.enable": True,
+            },
+            "SignNetDeepSet has no",
+        ),
+    ],
+)
+def test_models_without_fixed_shapes_are_refused_before_data_are_read(keys, message, monkeypatch):
+    monkeypatch.setattr(preparation, "check_cuda_graph_options", lambda *args: None)  # there is no GPU
+    keys |= {"name": "x", "dataset.format": "cycles", "dataset.edge_encoder_name": "DummyEdge"}
+    cfg = load_config(keys | {"train.cuda_graphs": True})
+    parts = build_parts(cfg, only_shapes=True)
+    with pytest.raises(ConfigError, match=message):
+        check_before_loading(cfg, parts, torch.device("cpu"))
+    evaluates = load_config(keys | {"train.cuda_graphs": True, "train.mode": "eval"})
+    check_before_loading(evaluates, parts, torch.device("cpu"))
 
 
 def test_a_step_of_fixed_shapes_is_used_where_it_has_room(tmp_path):

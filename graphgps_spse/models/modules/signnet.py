@@ -55,6 +55,8 @@ class SignInvariant(nn.Module):
 
     reads: ClassVar[str] = "eigenvectors"
     reads_edges: ClassVar[bool] = True
+    takes_fillers: ClassVar[bool] = False
+    """Its norms read rows of nodes and eigenvectors."""
     is_set: ClassVar[bool]
     """Whether rho reads the sum over eigenvectors, rather than all of them side by side."""
 
