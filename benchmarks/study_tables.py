@@ -344,7 +344,7 @@ def tables(record: Mapping[str, Any], study: Study) -> Iterator[str]:
         yield "\n".join(markdown_table(on_both[0], on_both[1:]))
     ranks = ranks_line(scores, study)
     if ranks is not None:
-        yield "\n".join(textwrap.wrap(ranks, 118))
+        yield "\n".join(textwrap.wrap(ranks, 118, break_on_hyphens=False))
     by_target = _target_rows(record, study)
     if by_target:
         yield "\n".join(markdown_table(by_target[0], by_target[1:]))
