@@ -487,7 +487,7 @@ def test_what_the_text_says_of_validation():
     assert (number, len(shown)) == (36, 11)
     page = (ROOT / "docs" / "results.md").read_text()
     head = "| data set | comparison | validation | welch | test | welch |\n| --- | --- | --- | --- | --- | --- |\n"
-    assert "\n".join(shown) + "\n<!-- end -->" in page.partition(head)[2]
+    assert "\n".join(shown) + "\n\nMean ranks over 5 data sets" in page.partition(head)[2]
     text = page.partition("**Validation and test disagree.**")[2].partition("**Limits.**")[0]
     assert " ".join(text.split()).count("11 of 36") == 1
 
