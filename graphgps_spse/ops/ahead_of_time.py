@@ -90,9 +90,9 @@ def compile_csa(dim: int, heads: int, dtype: torch.dtype, capabilities: tuple[in
 
     layout = PairLayout((2, 3))
     q_ND = torch.zeros(layout.num_nodes, dim, dtype=dtype, requires_grad=True)
-    z_PC, pair_map = torch.zeros(layout.num_pairs, 3, dtype=dtype), PairMap(torch.zeros(dim, 3, dtype=dtype), q_ND[:0])
-    rows_E = torch.zeros(0, dtype=torch.int64)
-    given = ChromaticInput(layout, heads, q_ND, q_ND, q_ND, z_PC, rows_E, pair_map, pair_map, 0.5)
+    z_PC, map_DC = torch.zeros(layout.num_pairs, 3, dtype=dtype), torch.zeros(dim, 3, dtype=dtype)
+    rows_E, raw_ER, pair_map = torch.zeros(0, dtype=torch.int64), z_PC[:0], PairMap(map_DC, map_DC)
+    given = ChromaticInput(layout, heads, q_ND, q_ND, q_ND, z_PC, rows_E, raw_ER, pair_map, pair_map, 0.5)
     with compiling(triton_kernels, capabilities) as found:
         cuda.chromatic_attention(given).sum().backward()
     return found

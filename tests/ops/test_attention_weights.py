@@ -31,7 +31,7 @@ def test_weights_of_csa():
     alpha_PD = chromatic_attention.attention_weights(given)
     assert_rows_sum_to_one(given.layout, alpha_PD)
     pair_PD = given.z_PC @ given.value.map_DC.t()
-    pair_PD = pair_PD.index_add(0, given.rows_E, given.value.edge_ED)
+    pair_PD = pair_PD.index_add(0, given.rows_E, given.raw_ER @ given.value.edge_DR.t())
     y_ND = given.layout.sum_keys(alpha_PD * (given.layout.at_keys(given.v_ND) + pair_PD))
     fused = choose(chromatic_attention.chromatic_attention, "fused", given.q_ND)
     torch.testing.assert_close(y_ND, fused(given))

@@ -9,7 +9,7 @@ from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, chrom
 from graphgps_spse.ops.dispatch import choose, prepare_operation
 from graphgps_spse.ops.pair_layout import PairLayout
 
-HEADS, DIM_HEAD, CHANNELS = 3, 4, 5
+HEADS, DIM_HEAD, CHANNELS, WIDTH = 3, 4, 5, 2
 DIM = HEADS * DIM_HEAD
 CASES = {  # sizes, rows of edges, dropout
     "plain": ((3, 5), [1, 3, 9, 30], False),
@@ -30,10 +30,11 @@ def attention_input(name: str, dtype: torch.dtype = torch.float64) -> tuple[Chro
         return leaves[-1]
 
     nodes = [leaf(layout.num_nodes, DIM) for _ in range(3)]
-    score, value = (PairMap(leaf(DIM, CHANNELS), leaf(len(rows), DIM)) for _ in range(2))
+    score, value = (PairMap(leaf(DIM, CHANNELS), leaf(DIM, WIDTH)) for _ in range(2))
     z_PC = torch.randn(layout.num_pairs, CHANNELS, generator=generator, dtype=torch.float64)
     rows_E, rate = torch.tensor(rows, dtype=torch.int64), 0.4 if dropout else 0.0
-    return ChromaticInput(layout, HEADS, *nodes, z_PC.to(dtype), rows_E, score, value, rate), leaves
+    raw_ER = leaf(len(rows), WIDTH)
+    return ChromaticInput(layout, HEADS, *nodes, z_PC.to(dtype), rows_E, raw_ER, score, value, rate), leaves
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +55,9 @@ def equations(given: ChromaticInput) -> Tensor:
     maps = []
     for pair_map in (given.score, given.value):
         mapped = given.z_PC @ pair_map.map_DC.t()
-        for row, more in zip(given.rows_E.tolist(), pair_map.edge_ED):
-            mapped = mapped + torch.zeros_like(mapped).index_put((torch.tensor([row]),), more[None])
+        for row, raw_R in zip(given.rows_E.tolist(), given.raw_ER):
+            more_1D = (pair_map.edge_DR @ raw_R)[None]
+            mapped = mapped + torch.zeros_like(mapped).index_put((torch.tensor([row]),), more_1D)
         maps.append(mapped)
     (a, b), first, row, out = maps, 0, 0, []
     torch.manual_seed(0)
@@ -65,8 +67,8 @@ def equations(given: ChromaticInput) -> Tensor:
         for i in range(first, first + size):
             scores, values = [], []
             for j in range(size):
-                dot = (given.q_ND[i] * given.k_ND[first + j]).reshape(HEADS, DIM_HEAD).sum(1)
-                scores.append(dot.repeat_interleave(DIM_HEAD) + a[row + j])
+                dot = (given.q_ND[i] * given.k_ND[first + j]).reshape(DIM_HEAD, HEADS).sum(0)
+                scores.append(dot.repeat(DIM_HEAD) + a[row + j])
                 values.append(mask_P1[row + j] * (given.v_ND[first + j] + b[row + j]))
             out.append((torch.stack(scores).softmax(0) * torch.stack(values)).sum(0))
             row += size

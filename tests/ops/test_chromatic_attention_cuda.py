@@ -54,9 +54,9 @@ def layer_input(sizes: tuple[int, ...], dim_head: int, heads: int, dtype=torch.f
 
     nodes = [leaf(layout.num_nodes, dim) for _ in range(3)]
     rows_E = layout.diagonal_rows[:2]
-    score, value = (PairMap(leaf(dim, 3), leaf(len(rows_E), dim)) for _ in range(2))
+    score, value = (PairMap(leaf(dim, 3), leaf(dim, 2)) for _ in range(2))
     z_PC = torch.randn(layout.num_pairs, 3, generator=generator, dtype=torch.float64).to(dtype)
-    return ChromaticInput(layout, heads, *nodes, z_PC, rows_E, score, value, 0.2), leaves
+    return ChromaticInput(layout, heads, *nodes, z_PC, rows_E, leaf(len(rows_E), 2), score, value, 0.2), leaves
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "odd sizes"])  # slow; tiles are tested below

@@ -5,7 +5,7 @@ The features of pairs (pair_features.py) are the same in every layer; the attent
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
@@ -13,6 +13,7 @@ from graphgps_spse.data.base import DatasetSpec, GraphBatch, InputSpec
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.models.csa.attention import ChromaticAttention, CSAPairs
+from graphgps_spse.models.csa.layer_weights import csa_weights_of
 from graphgps_spse.models.csa.pair_features import PairEncoder
 from graphgps_spse.models.gps.layer import build_layer_type, build_layers
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
@@ -93,15 +94,17 @@ class CSAModel(nn.Module):
         layout = layout_of(batch, training=self.training, attention=self.layers[0].attention)
         edge = self.pair_encoder.edges(batch, layout)
         features = self.pair_encoder(batch, layout, edge)
-        shared = None
-        if self.pair_score is not None and self.pair_value is not None:
-            shared = features.mapped(self.pair_score), features.mapped(self.pair_value)
         edges, e_ED = None, None
         if self.layers[0].local is not None:
             edges = EdgeLayout(edge.edge_index_2E, layout.num_nodes)
             e_ED = self.pair_encoder.of_edges(batch, features).index_select(0, edges.order_E)
-        x_ND, pairs = self.node_encoder(batch), CSAPairs(layout, features, shared)
-        for layer in self.layers:
+        x_ND, attentions = (
+            self.node_encoder(batch),
+            [cast(ChromaticAttention, layer.attention) for layer in self.layers],
+        )
+        shared = [linear for linear in (self.pair_score, self.pair_value) if linear is not None]
+        for layer, layer_weights in zip(self.layers, csa_weights_of(attentions, features, shared)):
+            pairs = CSAPairs(layout, features, layer_weights)
             x_ND, e_ED = layer(x_ND, e_ED, edges, pairs, weights, graphs=layout)
         out = self.head(x_ND, layout)
         return out if weights is None else (out, weights)

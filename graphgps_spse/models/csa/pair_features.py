@@ -4,7 +4,7 @@ The features of a pair are E = [type | encoding], half of the D columns each. Th
 one learned vector for the diagonal and one for pairs without an edge; the encoding is a linear map of walk or path
 channels, those of several encodings side by side, or one learned vector for each shortest-path distance. Everything
 except the raw features is linear in C channels z, and C is much smaller than D. Therefore E is never stored: a layer
-computes its map W E as z (W basis)^T, plus W raw on the edges.
+computes its map W E as z (W basis)^T, plus raw W^T on the edges.
 """
 
 from typing import NamedTuple, Self
@@ -31,12 +31,13 @@ class PairFeatures(NamedTuple):
     raw_ER: Tensor
     """R is D, or half of it where there is an encoding."""
 
-    def mapped(self, linear: nn.Linear) -> PairMap:
-        """Return linear(E)."""
-        map_DC = F.linear(linear.weight, self.basis_CD)
-        if linear.bias is not None:
-            map_DC = map_DC + F.pad(linear.bias.unsqueeze(1), (0, map_DC.shape[1] - 1))
-        return PairMap(map_DC, F.linear(self.raw_ER, linear.weight[:, : self.raw_ER.shape[1]]))
+    def maps(self, weight_LDD: Tensor, bias_D: Tensor | None = None) -> list[PairMap]:
+        """Return the linear maps of E with each of the given weights, and with the bias."""
+        map_LDC = F.linear(weight_LDD, self.basis_CD)
+        if bias_D is not None:
+            map_LDC = map_LDC + F.pad(bias_D.unsqueeze(1), (0, map_LDC.shape[2] - 1))
+        edge_LDR = weight_LDD[:, :, : self.raw_ER.shape[1]]
+        return [PairMap(map_DC, edge_DR) for map_DC, edge_DR in zip(map_LDC.unbind(), edge_LDR.unbind())]
 
     def dense(self) -> Tensor:
         """Return E, [P, D]; models do not need it."""

@@ -1,15 +1,13 @@
-"""GRIT's weights in the order of columns that ops/grit_pairs has, brought there for all layers of a model at once.
+"""GRIT's weights in the order of columns that ops/grit_pairs has, brought there for all layers of a model at once."""
 
-The order of a few small matrices takes as many launches on a GPU as a layer's arithmetic, so the layers share them.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from graphgps_spse.models.grit.attention import LayerWeights
 from graphgps_spse.models.grit.layer import GritLayer
+from graphgps_spse.models.modules.head_order import by_position, stacked
 from graphgps_spse.ops.grit_pairs import PairWeights
 
 
@@ -19,14 +17,14 @@ def weights_of(layers: Sequence[GritLayer]) -> list[LayerWeights]:
     dim = layers[0].out_node.in_features
     maps = torch.stack([m.weight for a in attentions for m in (a.query, a.key, a.value)])
     maps = by_position(maps, heads).unflatten(0, (len(layers), 3)).flatten(1, 2)
-    bias = nn.functional.pad(by_position(_stack(a.query.bias for a in attentions), heads), (0, 2 * dim))
-    map_LWD = by_position(_stack(a.pair.weight for a in attentions), heads, parts=2)
-    map_bias_LW = by_position(_stack(a.pair.bias for a in attentions), heads, parts=2)
-    mix = _stack(a.mix for a in attentions).unsqueeze(-1) * attentions[0].same_head
-    degree_LD2 = by_position(_stack(layer.degree[0] for layer in layers), heads)
-    out_node_LDD = by_position(_stack(layer.out_node.weight.t() for layer in layers), heads).transpose(1, 2)
+    bias = nn.functional.pad(by_position(stacked(a.query.bias for a in attentions), heads), (0, 2 * dim))
+    map_LWD = by_position(stacked(a.pair.weight for a in attentions), heads, parts=2)
+    map_bias_LW = by_position(stacked(a.pair.bias for a in attentions), heads, parts=2)
+    mix = stacked(a.mix for a in attentions).unsqueeze(-1) * attentions[0].same_head
+    degree_LD2 = by_position(stacked(layer.degree[0] for layer in layers), heads)
+    out_node_LDD = by_position(stacked(layer.out_node.weight.t() for layer in layers), heads).transpose(1, 2)
     outs = [layer.out_pair.weight.t() for layer in layers if layer.update_pairs]
-    out_DD = iter(by_position(_stack(outs), heads).transpose(1, 2) if outs else ())
+    out_DD = iter(by_position(stacked(outs), heads).transpose(1, 2) if outs else ())
     of_pairs = [
         PairWeights(
             map_WD=map_WD,
@@ -42,16 +40,3 @@ def weights_of(layers: Sequence[GritLayer]) -> list[LayerWeights]:
         LayerWeights(*each)
         for each in zip(maps.unbind(), bias.unbind(), of_pairs, mixes, degree_LD2.unbind(), out_node_LDD.unbind())
     ]
-
-
-def by_position(weights: Tensor, num_heads: int, parts: int = 1) -> Tensor:
-    """Bring the rows of each layer, ordered (head, part, position in head), into the order of the kernels.
-
-    weights: [L, rows, ..]. The order of the result is (part, position in head, head).
-    """
-    rows = weights.unflatten(1, (num_heads, parts, -1))
-    return rows.permute(0, 2, 3, 1, *range(4, rows.dim())).flatten(1, 3)
-
-
-def _stack(weights: Iterable[Tensor]) -> Tensor:
-    return torch.stack(list(weights))

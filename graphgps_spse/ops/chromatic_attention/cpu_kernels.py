@@ -2,10 +2,10 @@
 
 cpu.py calls `forward` and `backward` for each share of the chunks.
 
-Shapes: N nodes, P pairs, C chunks, S shares, R rows of the longest chunk, F features z of a pair, E edges, H heads, D =
-dim_head * H columns. Columns are ordered (position in head, head), so that all loops over D are elementwise, and a sum
-over a head's positions adds rows of H values. Row p of the batch is row r = p - chunk.start of the chunk. Symbols are
-those of contract.py; a name with `grad_` is the gradient of the loss by that symbol.
+Shapes: N nodes, P pairs, C chunks, S shares, R rows of the longest chunk, F features z of a pair, E edges with W raw
+features, H heads, D = dim_head * H columns. Columns are ordered (position in head, head), so that all loops over D are
+elementwise, and a sum over a head's positions adds rows of H values. Row p of the batch is row r = p - chunk.start of
+the chunk. Symbols are those of contract.py; a name with `grad_` is the gradient of the loss by that symbol.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ from graphgps_spse.ops.numba_kernels import add_product, exp, jit, multiply, par
 
 
 class EdgeRows(NamedTuple):
-    """The edges of a chunk: first..last-1."""
+    """The edges of a chunk, first..last-1."""
 
     rows: np.ndarray
     """[E] int64 pair rows of all edges, ascending."""
@@ -42,7 +42,7 @@ class Map(NamedTuple):
     map: np.ndarray
     """[F, D], or [S, F, D]: transposed, as BLAS multiplies by a matrix faster than by a transposed one."""
     edge: np.ndarray
-    """[E, D]"""
+    """[W, D], or [S, W, D]: transposed as well."""
 
 
 class Maps(NamedTuple):
@@ -68,6 +68,12 @@ class Scratch(NamedTuple):
     """[R, D] B, then its gradient."""
     grad_map: np.ndarray
     """[F, D] of a chunk."""
+    edge: np.ndarray
+    """[edges of a chunk at most, D] A or B of edges, from their raw features alone, or its gradient."""
+    grad_edge: np.ndarray
+    """[W, D] of a chunk."""
+    raw: np.ndarray
+    """[edges of a chunk at most, W] gradient of raw features through B."""
     mask: np.ndarray
     """[R] dropout mask."""
     dot: np.ndarray
@@ -94,12 +100,12 @@ def _forward_kernel(dim_head: int, num_heads: int) -> Any:
     attend = _attend_kernel(dim_head, num_heads)
 
     @jit
-    def forward(share, chunks, rows, edge_rows, edge_ends, nodes, z, maps, mask, max_score, output, scratch):
+    def forward(share, chunks, rows, edge_rows, edge_ends, raw, nodes, z, maps, mask, max_score, output, scratch):
         """Write the output of the queries of a share, and their largest scores.
 
         share: Share. chunks: [C, 4]. rows: QueryRows. edge_rows: [E] ascending pair rows of the edges, of which
-        edge_ends[c]..edge_ends[c + 1] - 1 are in chunk c. nodes: NodeArrays. z: [P, F]. maps: Maps. mask: Mask of [P]
-        values. max_score: [N, D] written. output: Output, written. scratch: Scratch.
+        edge_ends[c]..edge_ends[c + 1] - 1 are in chunk c. raw: [E, W]. nodes: NodeArrays. z: [P, F]. maps: Maps.
+        mask: Mask of [P] values. max_score: [N, D] written. output: Output, written. scratch: Scratch.
         """
         for c in range(share.first, share.last):
             chunk = Chunk(chunks[c, 0], chunks[c, 1], chunks[c, 2], chunks[c, 3])
@@ -107,10 +113,10 @@ def _forward_kernel(dim_head: int, num_heads: int) -> Any:
             x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
             multiply(x, maps.a.map, a)
-            add_edges(chunk, edges, maps.a.edge, a)
+            add_edges(chunk, edges, raw, maps.a.edge, scratch.edge, a)
             score(chunk, rows, nodes.q, nodes.k, a, True, max_score, scratch.dot)
             multiply(x, maps.b.map, b)
-            add_edges(chunk, edges, maps.b.edge, b)
+            add_edges(chunk, edges, raw, maps.b.edge, scratch.edge, b)
             draw_mask(mask, chunk.start, 1, chunk.stop - chunk.start, scratch.mask)
             attend(chunk, rows, nodes.v, a, b, scratch.mask, output)
 
@@ -124,14 +130,13 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
 
     @jit
     def backward(
-        share, chunks, rows, edge_rows, edge_ends, nodes, z, maps, mask, max_score, output, grad_y, grad_nodes, late,
-        grad_maps, scratch,
+        share, chunks, rows, edge_rows, edge_ends, raw, nodes, z, maps, mask, max_score, output, grad_y, grad_nodes,
+        late, grad_maps, grad_raw, scratch,
     ):  # fmt: skip
         """Write or add up the gradients of what `forward` reads, for a share; it has written max_score and output.
 
         grad_y: [N, D]. grad_nodes: NodeArrays, of which q is written and k and v are added to. late: LateNodes, added
-        to. grad_maps: Maps, of which `edge` is written and `map` added to. scratch: Scratch. The rest is as for
-        `forward`.
+        to. grad_maps: Maps, added to. grad_raw: [E, W] written. scratch: Scratch. The rest is as for `forward`.
         """
         s = share.number
         for c in range(share.first, share.last):
@@ -140,19 +145,26 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
             x, a, b = z[chunk.start : chunk.stop], scratch.a, scratch.b
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
             multiply(x, maps.a.map, a)
-            add_edges(chunk, edges, maps.a.edge, a)
+            add_edges(chunk, edges, raw, maps.a.edge, scratch.edge, a)
             score(chunk, rows, nodes.q, nodes.k, a, False, max_score, scratch.dot)
             multiply(x, maps.b.map, b)
-            add_edges(chunk, edges, maps.b.edge, b)
+            add_edges(chunk, edges, raw, maps.b.edge, scratch.edge, b)
             draw_mask(mask, chunk.start, 1, chunk.stop - chunk.start, scratch.mask)
             attend_backward(
                 chunk, chunks[share.first, 0], rows, nodes, a, b, scratch.mask, output, grad_y, grad_nodes,
                 late.late_k[s], late.late_v[s], scratch.product, scratch.dot,
             )  # fmt: skip
-            take_edges(chunk, edges, a, grad_maps.a.edge)
             add_product(x.T, a, scratch.grad_map, grad_maps.a.map[s])
-            take_edges(chunk, edges, b, grad_maps.b.edge)
             add_product(x.T, b, scratch.grad_map, grad_maps.b.map[s])
+            if edges.first < edges.last:
+                own_raw, own_grad = raw[edges.first : edges.last], grad_raw[edges.first : edges.last]
+                edge, through_b = scratch.edge[: len(own_raw)], scratch.raw[: len(own_raw)]
+                take_edges(chunk, edges, a, edge)
+                add_product(own_raw.T, edge, scratch.grad_edge, grad_maps.a.edge[s])
+                multiply(edge, maps.a.edge.T, own_grad)
+                take_edges(chunk, edges, b, edge)
+                add_product(own_raw.T, edge, scratch.grad_edge, grad_maps.b.edge[s])
+                add_product(edge, maps.b.edge.T, through_b, own_grad)
 
     return backward
 
@@ -162,13 +174,16 @@ def _add_edges_kernel(dim_head: int, num_heads: int) -> Any:
     D = dim_head * num_heads
 
     @part
-    def add_edges(chunk, edges, edge, pairs):
-        """Add the rows of the chunk's edges to their pairs.
+    def add_edges(chunk, edges, raw, edge_map, edge, pairs):
+        """Add the maps of the raw features of the chunk's edges to their pairs.
 
-        chunk: Chunk. edges: EdgeRows. edge: [E, D]. pairs: [R, D] added to.
+        chunk: Chunk. edges: EdgeRows. raw: [E, W]. edge_map: [W, D]. edge: scratch of that name. pairs: [R, D] added
+        to.
         """
+        if edges.first < edges.last:
+            multiply(raw[edges.first : edges.last], edge_map, edge[: edges.last - edges.first])
         for e in range(edges.first, edges.last):
-            x, y = pairs[edges.rows[e] - chunk.start], edge[e]
+            x, y = pairs[edges.rows[e] - chunk.start], edge[e - edges.first]
             for d in range(D):
                 x[d] += y[d]
 
@@ -182,10 +197,10 @@ def _take_edges_kernel(dim_head: int, num_heads: int) -> Any:
     def take_edges(chunk, edges, pairs, edge):
         """Copy the rows of the chunk's edges from their pairs.
 
-        chunk: Chunk. edges: EdgeRows. pairs: [R, D]. edge: [E, D] written.
+        chunk: Chunk. edges: EdgeRows. pairs: [R, D]. edge: one row for each edge of the chunk, [.., D], written.
         """
         for e in range(edges.first, edges.last):
-            x, y = pairs[edges.rows[e] - chunk.start], edge[e]
+            x, y = pairs[edges.rows[e] - chunk.start], edge[e - edges.first]
             for d in range(D):
                 y[d] = x[d]
 

@@ -39,7 +39,7 @@ def chromatic_attention(given: ChromaticInput) -> Tensor:
     """Return y, [N, D]. Tensors of one floating-point type, or those of automatic mixed precision."""
     score, value = given.score, given.value
     ab_PW = F.linear(given.z_PC, torch.cat([score.map_DC, value.map_DC]))
-    edge_EW = torch.cat([score.edge_ED, value.edge_ED], dim=1)
+    edge_EW = F.linear(given.raw_ER, torch.cat([score.edge_DR, value.edge_DR]))
     ab_PW = ab_PW.index_add(0, given.rows_E, edge_EW.to(ab_PW.dtype))
     nodes = same_strides(given.q_ND, given.k_ND, given.v_ND)
     tile, _ = backward_tile(HeadColumns.of(given.q_ND.shape[1], given.num_heads), ab_PW.dtype)

@@ -29,11 +29,11 @@ def _exponentials(given: ChromaticInput) -> Tensor:
     layout, heads = given.layout, given.num_heads
     score_PD = _mapped(given, given.score)
     product_PD = layout.at_queries(given.q_ND) * layout.at_keys(given.k_ND)
-    dot_PH = product_PD.unflatten(1, (heads, -1)).sum(2)
-    score_PD = widened((score_PD.unflatten(1, (heads, -1)) + dot_PH.unsqueeze(2)).flatten(1))
+    dot_PH = product_PD.unflatten(1, (-1, heads)).sum(1)
+    score_PD = widened((score_PD.unflatten(1, (-1, heads)) + dot_PH.unsqueeze(1)).flatten(1))
     return (score_PD - layout.at_queries(layout.max_keys(score_PD.detach()))).exp()
 
 
 def _mapped(given: ChromaticInput, pair_map: PairMap) -> Tensor:
     mapped_PD = F.linear(given.z_PC, pair_map.map_DC)
-    return mapped_PD.index_add(0, given.rows_E, pair_map.edge_ED.to(mapped_PD.dtype))
+    return mapped_PD.index_add(0, given.rows_E, F.linear(given.raw_ER, pair_map.edge_DR).to(mapped_PD.dtype))

@@ -1,6 +1,6 @@
 """Triton kernels of chromatic self-attention. cuda.py launches them; contract.py has the equations and the names.
 
-Columns of width D are ordered (head, position in head). A tile of columns is [CP, HP], the head width C and the number
+Columns of width D are ordered (position in head, head). A tile of columns is [CP, HP], the head width C and the number
 of heads H rounded up to powers of two. No kernel uses atomics: every sum has one order, so equal input gives equal
 bits. Numbers are computed in ACC, whatever type they are stored in. NaN propagates. A kernel handles TILE keys at a
 time. BOUND is the rate of dropout in units of 2^-32.
@@ -28,7 +28,7 @@ def attend(
     i = tl.program_id(0).to(tl.int64)
     first, n, row = tl.load(rows + i), tl.load(rows + num_nodes + i), tl.load(rows + 2 * num_nodes + i)
     c, head = tl.arange(0, CP)[:, None], tl.arange(0, HP)[None, :]
-    col, real = head * C + c, (c < C) & (head < H)
+    col, real = c * H + head, (c < C) & (head < H)
     qi = tl.load(q + i * stride + col, mask=real, other=0).to(ACC)
     top = tl.full([CP, HP], float("-inf"), ACC)
     total, sum_v = tl.zeros([CP, HP], ACC), tl.zeros([CP, HP], ACC)
@@ -70,7 +70,7 @@ def attend_backward(
     first, n, row = tl.load(tiles + tile * 6), tl.load(tiles + tile * 6 + 1), tl.load(tiles + tile * 6 + 2)
     j0, part, step = tl.load(tiles + tile * 6 + 3), tl.load(tiles + tile * 6 + 4), tl.load(tiles + tile * 6 + 5)
     c, head = tl.arange(0, CP)[:, None], tl.arange(0, HP)[None, :]
-    col, real = head * C + c, (c < C) & (head < H)
+    col, real = c * H + head, (c < C) & (head < H)
     j = j0 + tl.arange(0, TILE)
     live = j < n
     there, at_key = live[:, None, None] & real[None, :, :], (first + j)[:, None, None] * stride + col[None, :, :]

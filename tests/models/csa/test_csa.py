@@ -88,7 +88,7 @@ def test_dropout_of_a_pair_is_shared_by_its_channels(kernels, monkeypatch):
     splitmix.use_splitmix_masks(monkeypatch, reference)
     model, batch = small_model(kernels=kernels, attn_dropout=0.8).train(), random_graphs((4,)).batch([0])
     attention, received = model.layers[0].attention, []
-    attention.out.register_forward_hook(lambda module, given, out: received.append(given[0]))
+    attention.register_forward_hook(lambda module, given, out: received.append(out - module.out.bias))
     model(batch)
     receives = splitmix.splitmix_mask(3, 4, 4, 0.8).ne(0).any(1)
     assert receives.any() and not receives.all()
@@ -149,8 +149,8 @@ def test_features_of_all_pairs_are_those_that_maps_see(variant):
     layout, encoder = PairLayout(batch.sizes), model.pair_encoder
     features = encoder(batch, layout, encoder.edges(batch, layout))
     linear = torch.nn.Linear(12, 5, dtype=torch.float64)
-    map_DC, edge_ED = features.mapped(linear)
-    mapped = (features.z_PC @ map_DC.t()).index_add(0, features.rows_E, edge_ED)
+    ((map_DC, edge_DR),) = features.maps(linear.weight.unsqueeze(0), linear.bias)
+    mapped = (features.z_PC @ map_DC.t()).index_add(0, features.rows_E, features.raw_ER @ edge_DR.t())
     torch.testing.assert_close(mapped, linear(features.dense()), rtol=1e-12, atol=1e-12)
 
 
