@@ -6,6 +6,7 @@ from model_graphs import ENCODINGS, MAX_DISTANCE, SPEC, random_graphs
 from small_configs import csa_config, gps_config, grit_config
 
 from graphgps_spse.models.build import build_model
+from graphgps_spse.ops import row_linear
 from graphgps_spse.ops.chromatic_attention import cpu as chromatic_attention_cpu
 from graphgps_spse.ops.grit_pairs import cpu as grit_pairs_cpu
 from graphgps_spse.ops.threads import threads_restored, use_threads
@@ -38,6 +39,7 @@ def step(build, names: list[str], num_threads: int) -> dict[str, torch.Tensor]:
 def test_the_bits_of_a_step_do_not_depend_on_the_number_of_threads(name, monkeypatch):
     for cpu in (grit_pairs_cpu, chromatic_attention_cpu):  # graphs that begin in one chunk and end in the next or later
         monkeypatch.setattr(cpu, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(row_linear, "BLOCK_ROWS", 20)
     expected = step(*CASES[name], 1)
     assert len(expected) > 20
     for num_threads in (2, 4, 7):

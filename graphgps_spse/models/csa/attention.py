@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphgps_spse.models.csa.pair_features import PairFeatures
@@ -10,6 +9,7 @@ from graphgps_spse.models.modules.head_order import by_head
 from graphgps_spse.ops.chromatic_attention import ChromaticInput, PairMap, attention_weights, chromatic_attention
 from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.row_linear import row_linear
 
 
 class CSAWeights(NamedTuple):
@@ -51,7 +51,7 @@ class ChromaticAttention(nn.Module):
     def forward(self, x_ND: Tensor, pairs: CSAPairs, weights: list[Tensor] | None = None) -> Tensor:
         """Return [N, D]. Attention weights [P, D], one for each channel, are appended to `weights`."""
         features = pairs.features
-        q_ND, k_ND, v_ND = F.linear(x_ND, pairs.weights.nodes_WD).chunk(3, dim=1)
+        q_ND, k_ND, v_ND = row_linear(x_ND, pairs.weights.nodes_WD).chunk(3, dim=1)
         given = ChromaticInput(
             layout=pairs.layout,
             num_heads=self.num_heads,
@@ -68,7 +68,7 @@ class ChromaticAttention(nn.Module):
         if weights is not None:
             weights.append(by_head(attention_weights(given), self.num_heads))
         y_ND = choose(chromatic_attention, self.kernels, q_ND)(given)
-        return F.linear(y_ND, pairs.weights.out_DD, self.out.bias)
+        return row_linear(y_ND, pairs.weights.out_DD, self.out.bias)
 
     def kernel_use(self) -> KernelUse:
         """Return the operation that the layer calls, and what chooses its kernels."""

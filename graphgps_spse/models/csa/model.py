@@ -19,6 +19,7 @@ from graphgps_spse.models.gps.layer import build_layer_type, build_layers
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, check_all_used, split_encoder_name
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.linear import RowLinear
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.modules.pair_encoder import build_pair_encoder
 from graphgps_spse.models.options import KernelOptions, TransformerOptions
@@ -70,7 +71,9 @@ class CSAModel(nn.Module):
             node_encoder=build_node_encoder(cfg, spec, encodings, dim),
             pair_encoder=build_pair_features(cfg, spec, encodings, dim),
             head=build_head(cfg, spec, dim, dim_out),
-            layers=build_layers(cfg, partial(ChromaticAttention, has_maps=not share_maps, kernels=kernels)),
+            layers=build_layers(
+                cfg, partial(ChromaticAttention, has_maps=not share_maps, kernels=kernels), linear=RowLinear
+            ),
             dim_shared=dim if share_maps else 0,
         )
 

@@ -85,17 +85,21 @@ class GPSLayer(nn.Module):
         activation: str,
         dropout: float,
         norm: Callable[[int], nn.Module] = nn.BatchNorm1d,
+        linear: Callable[[int, int], nn.Module] = nn.Linear,
     ) -> None:
-        """`norm` is BN in the equations: BatchNorm1d, GraphLayerNorm or Identity, from the number of columns."""
+        """`norm` is BN in the equations: BatchNorm1d, GraphLayerNorm or Identity, from the number of columns.
+
+        `linear` makes the linear maps of FFN.
+        """
         super().__init__()
         self.dropout, self.local, self.attention = dropout, local, attention
         self.norm_local = None if local is None else norm(dim)
         self.norm_attention = None if attention is None else norm(dim)
         self.ffn = nn.Sequential(
-            nn.Linear(dim, 2 * dim),
+            linear(dim, 2 * dim),
             build_activation(activation),
             nn.Dropout(dropout),
-            nn.Linear(2 * dim, dim),
+            linear(2 * dim, dim),
             nn.Dropout(dropout),
         )
         self.norm_ffn = norm(dim)
@@ -131,11 +135,17 @@ def normalised(norm: nn.Module, x_ND: Tensor, graphs: PairLayout | None) -> Tens
     return norm(x_ND, graphs) if isinstance(norm, GraphLayerNorm) else norm(x_ND)
 
 
-def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated: bool = False) -> nn.ModuleList:
+def build_layers(
+    cfg: Any,
+    attention: Callable[..., nn.Module] | None,
+    *,
+    gated: bool = False,
+    linear: Callable[[int, int], nn.Module] = nn.Linear,
+) -> nn.ModuleList:
     """Return the layers that `gt` and `gnn.act` describe; raises ConfigError for widths that do not fit.
 
     `attention(dim, num_heads, dropout=..)` returns the global part of one layer; None where there is none. If `gated`,
-    the distance of positional encodings weights messages.
+    the distance of positional encodings weights messages. `linear` makes the linear maps of feed-forward networks.
     """
     options, activation = TransformerOptions.from_cfg(cfg), ActivationOptions.from_cfg(cfg).act
     layer = LayerOptions.from_cfg(cfg)
@@ -151,6 +161,7 @@ def build_layers(cfg: Any, attention: Callable[..., nn.Module] | None, *, gated:
             activation=activation,
             dropout=options.dropout,
             norm=layer.norm(),
+            linear=linear,
         )
         for index in range(options.layers)
     )

@@ -9,6 +9,7 @@ from graphgps_spse.models.grit.pair_norm import PairNorm
 from graphgps_spse.ops.dispatch import KernelUse, choose
 from graphgps_spse.ops.grit_pairs import GritInput, PairStream, PairWeights, attention_weights, grit_pairs
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.row_linear import row_linear
 from graphgps_spse.ops.segments import widened
 
 
@@ -67,7 +68,7 @@ class GritAttention(nn.Module):
         `weights` are those of `weights_of`. Attention weights [P, H] are appended to `attention`.
         """
         updates, moments_of = weights.pairs.out_DD is not None, norm.moments_of if norm.training else None
-        q_ND, k_ND, v_ND = nn.functional.linear(x_ND, weights.nodes_WD, weights.nodes_bias_W).chunk(3, dim=1)
+        q_ND, k_ND, v_ND = row_linear(x_ND, weights.nodes_WD, weights.nodes_bias_W).chunk(3, dim=1)
         given = GritInput(
             layout=layout,
             num_heads=self.num_heads,

@@ -6,8 +6,10 @@ from torch import Tensor, nn
 from graphgps_spse.models.grit.attention import GritAttention, LayerWeights
 from graphgps_spse.models.grit.pair_norm import PairNorm
 from graphgps_spse.models.modules.activations import build_activation
+from graphgps_spse.models.modules.linear import RowLinear
 from graphgps_spse.ops.grit_pairs import PairStream
 from graphgps_spse.ops.pair_layout import PairLayout
+from graphgps_spse.ops.row_linear import row_linear
 
 
 class GritLayer(nn.Module):
@@ -32,7 +34,7 @@ class GritLayer(nn.Module):
         self.norm_node = nn.BatchNorm1d(dim, momentum=bn_momentum)
         self.norm_pair = PairNorm(dim, momentum=bn_momentum)
         self.ffn = nn.Sequential(
-            nn.Linear(dim, 2 * dim), build_activation(activation), nn.Dropout(dropout), nn.Linear(2 * dim, dim)
+            RowLinear(dim, 2 * dim), build_activation(activation), nn.Dropout(dropout), RowLinear(2 * dim, dim)
         )
         self.norm_ffn = nn.BatchNorm1d(dim, momentum=bn_momentum)
 
@@ -53,5 +55,5 @@ class GritLayer(nn.Module):
         o_ND = nn.functional.dropout(o_ND, self.dropout, self.training)
         own_D, by_degree_D = weights.degree_D2.unbind(1)
         o_ND = o_ND * torch.addcmul(own_D, log_deg_N.unsqueeze(1), by_degree_D)
-        x_ND = self.norm_node(x_ND + nn.functional.linear(o_ND, weights.out_node_DD, self.out_node.bias))
+        x_ND = self.norm_node(x_ND + row_linear(o_ND, weights.out_node_DD, self.out_node.bias))
         return self.norm_ffn(x_ND + self.ffn(x_ND)), stream_out

@@ -22,6 +22,7 @@ from graphgps_spse.models.modules.edge_encoder import edge_features
 from graphgps_spse.models.modules.encoder_names import EncoderOptions, read_all_pairs
 from graphgps_spse.models.modules.heads import build_head
 from graphgps_spse.models.modules.layout import layout_of
+from graphgps_spse.models.modules.linear import RowLinear
 from graphgps_spse.models.modules.node_encoder import NodeEncoder, build_node_encoder
 from graphgps_spse.models.modules.pair_encoder import PairChannels, PairEmbedding
 from graphgps_spse.models.options import AttentionDropoutOptions, KernelOptions, TransformerOptions
@@ -146,6 +147,6 @@ def _pair_encoding(encodings: Sequence[Encoding], dim: int) -> nn.Module:
 
 
 def _xavier_linear(num_channels: int, dim: int) -> nn.Linear:
-    linear = nn.Linear(num_channels, dim, bias=False)
+    linear = RowLinear(num_channels, dim, bias=False)
     nn.init.xavier_uniform_(linear.weight)
     return linear
