@@ -176,7 +176,7 @@ accelerator: cpu
 """
 
 
-@pytest.mark.parametrize("step", [160, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [320, pytest.param(40, marks=pytest.mark.long)])
 def test_a_signal_while_libraries_are_imported_ends_a_start_with_one_line(tmp_path, step):
     """They could garble or lose an exception. The first 1280 imports, numpy and torch, are the first two seconds."""
     (tmp_path / "c.yaml").write_text(ENDLESS)

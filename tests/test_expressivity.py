@@ -1,6 +1,8 @@
 """What encodings can see: views against rational arithmetic, refinement against a plain twin, and known verdicts."""
 
 import json
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -150,21 +152,22 @@ def test_rows_of_brec_that_are_known_from_elsewhere():
     assert sum(see.compare_views(*map(see.distance_view, graphs[2 * p : 2 * p + 2])).refined for p in range(60)) == 16
 
 
-def test_the_script_writes_a_record_and_prints_it_again(tmp_path):
-    import subprocess
-    import sys
+def test_the_script_writes_a_record_and_prints_it_again(tmp_path, capsys, monkeypatch):
+    script, file = load_script("expressivity"), tmp_path / "two.g6"
 
-    file = tmp_path / "two.g6"
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["expressivity.py", *map(str, words)])
+        return script.main()
+
     file.write_bytes(b"".join(nx.to_graph6_bytes(nx.from_numpy_array(a), header=False) for a in (HEXAGON, TRIANGLES)))
-    command = [sys.executable, SCRIPT]
-    done = subprocess.run([*command, file, "--out", tmp_path / "r"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    assert call(file, "--out", tmp_path / "r") == 0
+    told = capsys.readouterr().out
     record = json.loads((tmp_path / "r.json").read_text())
     degree, *_, last = record["rows"]
     assert (degree["encoding"], degree["refined"], last["encoding"], last["refined"]) == ("degree", 0, "RRWP+SPSE", 1)
-    words = [*command, "--table", tmp_path / "r.json", "--out", tmp_path / "drawn"]
-    again = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+    assert call("--table", tmp_path / "r.json", "--out", tmp_path / "drawn") == 0
     assert (tmp_path / "drawn.png").read_bytes() == (tmp_path / "r.png").read_bytes()
-    assert again.stdout == done.stdout and "| SPSE | 20 | **1** (1, 1) |" in again.stdout
-    bad = subprocess.run([*command, SCRIPT], capture_output=True, text=True, cwd=ROOT)
+    again = capsys.readouterr().out
+    assert again == told and "| SPSE | 20 | **1** (1, 1) |" in again
+    bad = subprocess.run([sys.executable, SCRIPT, SCRIPT], capture_output=True, text=True, cwd=ROOT)
     assert bad.returncode == 2 and "Traceback" not in bad.stderr

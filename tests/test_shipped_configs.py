@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import pickle
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,16 @@ def loaded() -> dict[Any, dict[str, GraphDataset]]:
     return {}
 
 
+@cache
+def load_shipped(name: str) -> Config:
+    """Return a shipped configuration, whose file is read once for all tests."""
+    return load_config(path_of(name))
+
+
 def load_small(name: str, root: Path, *words: str) -> Config:
     """Return a shipped configuration with its own loader, on miniature files or few graphs."""
     data = [f"dataset.dir={root}"]
-    if load_config(path_of(name)).dataset.format == "cycles":
+    if load_shipped(name).dataset.format == "cycles":
         data = ["dataset.cycles.num_graphs=[6, 3, 3]", "dataset.cycles.max_count=1"]
     return load_config(path_of(name), [*words, *data, f"train.batch_size={BATCH}"])
 
@@ -100,7 +107,7 @@ def test_takes_a_step(name, miniatures, loaded, tmp_path):
 
 def kernels_of(name: str) -> list[str]:
     """Return no word, or one that leaves out kernels that would be compiled for this configuration alone."""
-    cfg = load_config(path_of(name))
+    cfg = load_shipped(name)
     is_rare = cfg.model.type in COMPILED and (cfg.gt.dim_hidden, cfg.gt.n_heads) not in SHORT
     return ["train.kernels=plain"] if is_rare else []
 
@@ -163,7 +170,7 @@ def test_runs_from_the_command_on(name, miniatures, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "SPSE" in name])
 def test_differs_from_its_base_in_the_encoding_alone(name):
-    ours, base = load_config(path_of(name)), load_config(path_of(name.replace("SPSE", "RWSE")))
+    ours, base = load_shipped(name), load_shipped(name.replace("SPSE", "RWSE"))
     ours_flat, base_flat = flatten_keys(ours.to_dict()), flatten_keys(base.to_dict())
     changed = {key for key in ours_flat if ours_flat[key] != base_flat[key]}
     assert changed <= {
@@ -182,9 +189,9 @@ def test_differs_from_its_base_in_the_encoding_alone(name):
 
 @pytest.mark.parametrize("name", [*NAMES, *HOSTS])
 def test_resolved_configuration_reads_back_as_itself(name, tmp_path):
-    cfg = load_config(path_of(name))
+    cfg = load_shipped(name)
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(cfg.to_dict()))
+    path.write_text(yaml.dump(cfg.to_dict(), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)))
     assert load_config(path).to_dict() == cfg.to_dict()
 
 
@@ -204,7 +211,7 @@ COUNTING = {
 @pytest.mark.parametrize("model", ["GPS", "CSA", "GRIT"])
 @pytest.mark.parametrize("data", COUNTING)
 def test_paths_are_counted_as_table_2_says(model, data):
-    s = load_config(path_of(f"{model}/{data}-SPSE")).posenc_SPSE
+    s = load_shipped(f"{model}/{data}-SPSE").posenc_SPSE
     assert (s.R, s.max_length, s.D_dfs, s.N, s.alpha, s.beta, s.n) == COUNTING[data]
     assert s.method == "auto"
     assert s.node_pe == ("rwse" if model == "GRIT" else "none")
@@ -225,7 +232,7 @@ def test_what_is_expected_is_what_table_1_prints():
     assert len(rows) == 48
     for row in rows:
         data = DATA[COLUMNS.index(row["dataset"])]
-        expected = load_config(path_of(f"{row['model']}/{data}-{row['encoding']}")).expected
+        expected = load_shipped(f"{row['model']}/{data}-{row['encoding']}").expected
         assert (expected.mean, expected.std) == (float(row["mean"]), float(row["std"] or 0))
         assert expected.seeds == int(row["seeds"]) == (1 if data == "pcqm4mv2" else 10)
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{row['model']}/{data}` |")]
@@ -248,7 +255,7 @@ def test_every_configuration_is_there():
 )
 def test_synthetic_configurations_are_those_of_table_3(model, number, printed):
     for encoding in ("RWSE", "SPSE"):
-        cfg = load_config(path_of(f"synthetic/{model}-{encoding}-{number}"))
+        cfg = load_shipped(f"synthetic/{model}-{encoding}-{number}")
         assert (cfg.gt.layers, cfg.gt.n_heads, cfg.gt.dim_hidden, cfg.optim.base_lr, cfg.optim.max_epoch) == printed
         c = cfg.dataset.cycles
         assert (c.num_graphs, c.min_length, c.max_length, c.max_count) == ((10000, 1000, 1000), 3, 8, 14)

@@ -15,6 +15,31 @@ def need_interpreter() -> None:
     pytest.importorskip("triton", reason="the kernels need Triton")
     if reason := why_no_interpreter():
         pytest.skip(reason, allow_module_level=True)
+    patch_language_once()
+
+
+def patch_language_once() -> None:
+    """Let the interpreter patch triton.language at the start of a kernel, and not in each function it calls, too.
+
+    Within a kernel it is patched already; to see that takes a third of the interpreter's time.
+    """
+    from triton import language
+    from triton.runtime import interpreter
+
+    patch, modules_of = interpreter._patch_lang, {}
+    if getattr(patch, "only_once", False):
+        return
+
+    def patch_if_needed(fn: Callable[..., Any]) -> Any:
+        modules = modules_of.get(fn)
+        if modules is None:
+            used = {id(value) for value in fn.__globals__.values()}
+            modules_of[fn] = modules = [module for module in (language, language.core) if id(module) in used]
+        is_patched = modules and not any(language.core.is_builtin(module.load) for module in modules)
+        return interpreter._LangPatchScope() if is_patched else patch(fn)
+
+    patch_if_needed.only_once = True
+    interpreter._patch_lang = patch_if_needed
 
 
 COMPILED_SIZES = ((2, 3, 4, 5), (3, 2, 4))

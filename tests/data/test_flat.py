@@ -1,11 +1,11 @@
 """Graphs on disk: the same as in memory, whole or absent, and checked where they might not be what they were."""
 
 import errno
+import faulthandler
 import fcntl
 import json
 import os
 import signal
-import subprocess
 import sys
 from itertools import product
 from multiprocessing import get_context
@@ -15,7 +15,10 @@ import pytest
 import torch
 from test_base import make_dataset
 
+from graphgps_spse.command import run_command
+from graphgps_spse.data import base
 from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
+from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import DataError
 from graphgps_spse.sweeps.launch import describe_end
 
@@ -177,25 +180,22 @@ def test_a_file_that_is_cut_while_it_is_mapped(tmp_path, name):
         graphs.batch([0, 2])
 
 
-CUT_WITHIN_A_BATCH = """
-import os, sys
-from pathlib import Path
-from graphgps_spse.command import run_command
-from graphgps_spse.data import base
-from graphgps_spse.data.flat import load_flat
-from graphgps_spse.data.loading import GraphLoader
+def cut_within_a_batch(folder, num_workers, errors):
+    """In a process of its own: read a file that is truncated while a batch is built."""
+    faulthandler.disable()  # which tells pytest alone
+    sys.stderr = errors.open("w", buffering=1)
+    os.dup2(sys.stderr.fileno(), 2)
 
-def check_and_cut(file):
-    if file.path.name == "x.npy":
-        os.truncate(file.path, 130)
+    def check_and_cut(file):
+        if file.path.name == "x.npy":
+            os.truncate(file.path, 130)
 
-def work():
-    graphs = load_flat(Path(sys.argv[1]))
-    base.MappedFile.check = check_and_cut
-    list(GraphLoader(graphs, batch_size=1, seed=0, shuffle=False, num_workers=int(sys.argv[2])).epoch(0))
+    def work():
+        graphs = load_flat(folder)
+        base.MappedFile.check = check_and_cut
+        list(GraphLoader(graphs, batch_size=1, seed=0, shuffle=False, num_workers=num_workers).epoch(0))
 
-sys.exit(run_command(work))
-"""
+    sys.exit(run_command(work))
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -205,14 +205,17 @@ def test_a_file_that_is_cut_after_the_check_of_a_batch_says_so(tmp_path, num_wor
     x, none = np.ones((20_000, 1), np.uint8), np.empty((2, 0), np.int16)
     writer.append(sizes=[20_000], num_edges=[0], x=x, edge_index=none, edge_attr=None, y=np.ones((1, 1), np.float32))
     writer.close(name="Named", split="train")
-    words = [sys.executable, "-c", CUT_WITHIN_A_BATCH, str(tmp_path / "flat"), str(num_workers)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    errors = tmp_path / "errors.txt"
+    process = get_context("fork").Process(target=cut_within_a_batch, args=(tmp_path / "flat", num_workers, errors))
+    process.start()
+    process.join(120)
+    code, told = process.exitcode, errors.read_text()
     if num_workers:
-        assert done.returncode == 1 and "crashed with SIGBUS; a file of the data set was truncated" in done.stderr
-        assert done.stderr.splitlines()[-1].lstrip("\0").startswith("error: loader process"), done.stderr
+        assert code == 1 and "crashed with SIGBUS; a file of the data set was truncated" in told, told
+        assert told.splitlines()[-1].lstrip("\0").startswith("error: loader process"), told
     else:
-        assert done.returncode == -signal.SIGBUS and "Bus error" in done.stderr and "in batch" in done.stderr
-        assert "truncated" in describe_end(done.returncode, tmp_path / "log.txt")
+        assert code == -signal.SIGBUS and "Bus error" in told and "in batch" in told, (code, told)
+        assert "truncated" in describe_end(code, tmp_path / "log.txt")
     with pytest.raises(DataError, match="flat is damaged .*write it again"):
         load_flat(tmp_path / "flat")
 

@@ -36,20 +36,23 @@ def assert_equal(arrays):
         )
 
 
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("packed", PACKED)
-def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path, packed):
+def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path, packed, step):
+    """In the short form two or three bits of every byte, in turn all eight."""
     path = pack(tmp_path / "a.npz", packed)
     assert_equal(read_npz(path))
-    whole, refused = path.read_bytes(), 0
+    whole, refused, flipped = path.read_bytes(), 0, 0
     for byte in range(len(whole)):
-        for bit in range(8):
+        for bit in range(byte % step, 8, step):
+            flipped += 1
             content = whole[:byte] + bytes([whole[byte] ^ (1 << bit)]) + whole[byte + 1 :]
             try:
                 assert_equal(read_npz(path, content))
             except DataError as err:
                 assert str(path) in str(err)
                 refused += 1
-    assert refused > 4 * len(whole)  # the others are bits of dates, versions and attributes
+    assert refused > flipped / 2  # the others are bits of dates, versions and attributes
 
 
 @pytest.mark.parametrize("packed", PACKED)

@@ -23,19 +23,20 @@ from graphgps_spse.files import try_lock
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a process that imports the package."""
-    path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    """Return the environment of a process that imports the package, and the modules of this folder."""
+    path = [str(Path(__file__).parents[2]), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
+# The fork server imports torch once for both loader processes, each of which would take seconds for it.
 HOLD = """
 import multiprocessing, os, sys
-sys.path.insert(0, sys.argv[2])
 from test_workers import Slow, of_kind
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.files import try_lock
 if __name__ == "__main__":
-    multiprocessing.set_start_method(sys.argv[3])
+    multiprocessing.set_start_method(sys.argv[2])
+    multiprocessing.set_forkserver_preload(["test_workers"])
     lock = open(sys.argv[1], "a+")
     assert try_lock(lock)
     batches = GraphLoader(of_kind(Slow), batch_size=4, seed=0, shuffle=True, num_workers=2).epoch(0)
@@ -47,7 +48,7 @@ if __name__ == "__main__":
 def test_a_killed_process_leaves_no_loader_process_that_holds_its_lock(tmp_path, method):
     """PyTorch's own watch waits until the batch is built, for ever."""
     (tmp_path / "hold.py").write_text(HOLD)
-    words = [sys.executable, str(tmp_path / "hold.py"), str(tmp_path / "run.lock"), str(Path(__file__).parent), method]
+    words = [sys.executable, str(tmp_path / "hold.py"), str(tmp_path / "run.lock"), method]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout.readline() == "building\n"
         process.kill()
@@ -78,9 +79,8 @@ def test_a_loader_process_whose_parent_is_gone_before_it_begins_ends():
 
 READ = """
 import multiprocessing, sys
-sys.path.insert(0, sys.argv[1])
 if __name__ == "__main__":
-    multiprocessing.set_start_method(sys.argv[2])
+    multiprocessing.set_start_method(sys.argv[1])
     from test_loading import make_loader
     loader = make_loader(num_workers=1, batch_size=4)
     print(*(sum(1 for _ in loader.epoch(epoch)) for epoch in range(2)))
@@ -91,7 +91,7 @@ if __name__ == "__main__":
 def test_loader_processes_can_be_started_by_other_methods(tmp_path, method):
     """The fork server is the default of Python 3.14."""
     (tmp_path / "read.py").write_text(READ)
-    words = [sys.executable, str(tmp_path / "read.py"), str(Path(__file__).parent), method]
+    words = [sys.executable, str(tmp_path / "read.py"), method]
     found = subprocess.run(words, capture_output=True, text=True, env=environment())
     assert found.stdout == "6 6\n", found.stderr
 

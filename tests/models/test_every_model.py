@@ -144,8 +144,9 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    ("odd", "training"), [*((odd, True) for odd in ODD), ("single nodes", False), ("no edges", False)]
+)
 def test_odd_graphs_equal_the_dense_twin(case, odd, training):
     sizes, density = ODD[odd]
     batch = random_graphs(sizes, seed=2, density=density).batch(range(len(sizes)))
@@ -285,7 +286,10 @@ def test_pair_encodings_compose(family, names):
     assert_same_gradients(*(gradients(model, out) for model, out in zip(models, outs, strict=True)), 1e-12)
 
 
-@pytest.mark.parametrize("name", ["GPS-GINE", "GPS-SPSE", "CSA-walks", "CSA-SPSE", "GRIT-RWSE", "GRIT-SPSE"])
+OTHER_ENCODINGS = [pytest.param(name, marks=pytest.mark.long) for name in ("GPS-GINE", "CSA-walks", "GRIT-RWSE")]
+
+
+@pytest.mark.parametrize("name", ["GPS-SPSE", "CSA-SPSE", "GRIT-SPSE", *OTHER_ENCODINGS])
 def test_32_graphs_by_heart(name):
     """As small and wide as the other tests, so that no kernel is compiled for this one alone."""
     model = CASES[name].build(head="graph", layers=2).train()

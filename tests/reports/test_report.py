@@ -13,6 +13,7 @@ import pytest
 from records import record, write_pair, write_run
 from unprivileged import as_nobody
 
+from graphgps_spse.reports import report as report_module
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.latex import standalone
@@ -38,6 +39,12 @@ def call(capsys):
         return code, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Pictures take most of the time of a report; they are drawn in test_files_hold_every_digit and test_figures.py."""
+    monkeypatch.setattr(report_module, "draw_figures", lambda report, histories: {})
 
 
 def rows_of(path):
@@ -71,7 +78,7 @@ def test_files_hold_every_digit(tmp_path):
     assert table["GRIT-SPSE"]["ZINC MAE"] == "0.210" and table["GCN"]["source"].startswith("Kipf")
 
 
-def test_script_reports_what_it_can_and_names_the_rest(call, tmp_path):
+def test_script_reports_what_it_can_and_names_the_rest(call, no_pictures, tmp_path):
     write_pair(tmp_path / "results", WALKS, PATHS)
     folder = write_run(tmp_path / "results", record(0.1, 3, name="zinc-SPSE"))
     (folder / "result.json").write_text(json.dumps({"schema": 1, "half": "written"})[:-9])
@@ -192,7 +199,7 @@ def test_no_foreign_record_ends_a_report(step, tmp_path):
     assert shown > 50 // step and refused > 100 // step
 
 
-def test_a_score_beyond_all_numbers_is_a_failed_run(tmp_path):
+def test_a_score_beyond_all_numbers_is_a_failed_run(no_pictures, tmp_path):
     write_pair(tmp_path / "results", WALKS, [0.2, 0.22, 1e308])
     report, _ = make_report(tmp_path / "results", tmp_path / "out")
     (problem,) = report.refused

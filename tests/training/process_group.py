@@ -22,7 +22,7 @@ from graphgps_spse.training.processes import OneProcess, join_processes  # noqa:
 from graphgps_spse.training.trainer import compile_layers  # noqa: E402
 
 
-def gps(layers: int = 3) -> torch.nn.Module:
+def gps(layers: int = 2) -> torch.nn.Module:
     """GPS with BatchNorm of nodes and of edges."""
     return build_model(gps_config("SPSE", layers=layers), SPEC, [ENCODINGS["RWSE"], ENCODINGS["SPSE"]], 1)
 
@@ -47,8 +47,8 @@ class Nodes(torch.nn.Module):
 
 
 MODELS = {
-    "GRIT": (lambda: build_model(grit_config(), SPEC, [ENCODINGS["SPSE"]], 1), SIZES),
-    "CSA": (lambda: build_model(csa_config("shared"), SPEC, [ENCODINGS["walks"]], 1), SIZES),
+    "GRIT": (lambda: build_model(grit_config(layers=2), SPEC, [ENCODINGS["SPSE"]], 1), SIZES),
+    "CSA": (lambda: build_model(csa_config("shared", layers=2), SPEC, [ENCODINGS["walks"]], 1), SIZES),
     "GPS": (gps, SIZES),
     "GPS, one share without edges": (gps, (9, 1, 4, 1, 6, 1, 4)),
     "Nodes, compiled": (Nodes, SIZES),

@@ -155,10 +155,10 @@ def assert_same_state(ours, theirs, where="state"):
         assert ours == theirs, where
 
 
-def mortal_trainer(run_dir):
+def mortal_trainer(run_dir, max_epoch=6):
     """The run that the script kills: it saves within epochs, most of the time."""
     options = {"ckpt_minutes": 1e-4, "batch_accumulation": 2}
-    return make_trainer(run_dir, optim={"max_epoch": 12}, options=options, loaders=loaders((200, 40, 40)))
+    return make_trainer(run_dir, optim={"max_epoch": max_epoch}, options=options, loaders=loaders((200, 40, 40)))
 
 
 def _run_in_child(run_dir, report):
@@ -197,8 +197,8 @@ def _live_once(run_dir, steps, pause):
 def main(run_dir, seed):
     chance, kills = random.Random(seed), 0
     with tempfile.TemporaryDirectory() as elsewhere:  # imports once, before the forks, what a run imports
-        mortal_trainer(Path(elsewhere)).fit()
-    while not _live_once(run_dir, chance.randrange(1, 40), chance.uniform(0, 0.03)):
+        mortal_trainer(Path(elsewhere), max_epoch=1).fit()
+    while not _live_once(run_dir, chance.randrange(1, 20), chance.uniform(0, 0.03)):
         kills += 1
     sys.stdout.write(f"{kills}\n")
 

@@ -251,11 +251,11 @@ def start_filling(root, split):
 
 def test_killed_and_restarted_gives_the_same_bytes(tmp_path):
     """kill -9 at random moments while two processes fill one store; what the killed ones leave does no harm."""
-    many, rng, kills = graphs(3000), random.Random(3), 0
+    many, rng, kills = graphs(2000), random.Random(3), 0
     whole = make_store(tmp_path / "whole", many)
     whole.complete()
     folder = tmp_path / "killed"
-    for _ in range(6):
+    for _ in range(4):
         before = len(list(folder.rglob("*.arrow")))
         processes = [start_filling(folder, many) for _ in range(2)]
         limit = time.monotonic() + 300
@@ -274,7 +274,7 @@ def test_killed_and_restarted_gives_the_same_bytes(tmp_path):
 
 
 def test_two_writers_at_once(tmp_path):
-    many = graphs(3000)
+    many = graphs(1500)
     processes = [start_filling(tmp_path, many) for _ in range(2)]
     for process in processes:
         process.join(timeout=300)
