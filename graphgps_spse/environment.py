@@ -4,6 +4,7 @@ import platform
 import socket
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def find_commit() -> str:
     return head + ("+changes" if changes.strip() else "")
 
 
+@cache  # reads files of the package
 def _version(package: str) -> str:
     try:
         return version(package)

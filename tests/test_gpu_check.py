@@ -202,7 +202,7 @@ def test_processes_report_in_the_order_of_the_files(tmp_path):
     """The first is right, the second, which ends earlier, cannot be read."""
     small, broken = tmp_path / "small.yaml", tmp_path / "broken.yaml"
     small.write_text(
-        f"base: {ROOT}/configs/GPS/zinc-RWSE.yaml\ngt: {{layers: 1, dim_hidden: 32}}\ngnn: {{dim_inner: 32}}\n"
+        f"base: {ROOT}/configs/GNNPlus/zinc-RRWP.yaml\ngnn: {{layers_mp: 2, dim_inner: 32}}\n"  # no kernels
     )
     broken.write_text("gt: {layers: many}\n")
     rows = list(gpu_check.check_in_processes([small, broken], torch.device("cpu"), 2))
