@@ -1,7 +1,8 @@
 """Linear maps of many rows, which threads share on a CPU.
 
-The rows are divided into blocks, whose number does not depend on the number of threads. Each block adds the gradients
-of weight and bias to numbers of its own, which are summed in the order of the blocks, so neither do the bits.
+The rows are divided into blocks, whose number does not depend on the number of threads. Each block writes its gradients
+of weight and bias to memory of its own, and these are summed in the order of the blocks. So the bits do not depend on
+the number of threads either.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphgps_spse.ops.threads import walk
+from graphgps_spse.ops.threads import threads_walk, walk
 
 BLOCK_ROWS = 1024
 """Least number of rows of a block. A product of fewer rows takes little longer than a thread needs to begin it."""
@@ -18,13 +19,17 @@ MOST_BLOCKS = 16
 
 
 def row_linear(x_RD: Tensor, weight_WD: Tensor, bias_W: Tensor | None = None) -> Tensor:
-    """Return x weight^T + bias, [R, W]: torch.nn.functional.linear, divided among threads if it is worth it."""
+    """Return x weight^T + bias, [R, W]: torch.nn.functional.linear, divided among threads if it is worth it.
+
+    Divided maps have no second derivatives.
+    """
     is_divided = (
-        x_RD.device.type == "cpu"
+        not torch.compiler.is_compiling()
+        and threads_walk()
+        and x_RD.device.type == "cpu"
         and x_RD.dim() == 2
         and x_RD.shape[0] >= 2 * BLOCK_ROWS
         and x_RD.dtype in (torch.float32, torch.float64)
-        and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
     )
     return _Divided.apply(x_RD, weight_WD, bias_W) if is_divided else F.linear(x_RD, weight_WD, bias_W)

@@ -24,7 +24,8 @@ Item = TypeVar("Item")
 Buffers = TypeVar("Buffers")
 Visit = Callable[[Item], None]
 
-_num_threads: ContextVar[int] = ContextVar("num_threads", default=1)
+_num_threads: ContextVar[int] = ContextVar("num_threads", default=0)
+"""Threads of `walk`; 0 where all threads are PyTorch's."""
 
 
 def use_threads(num_threads: int, device: torch.device, *, walks: bool) -> None:
@@ -35,7 +36,12 @@ def use_threads(num_threads: int, device: torch.device, *, walks: bool) -> None:
     """
     shared = walks and device.type == "cpu"
     torch.set_num_threads(1 if shared else num_threads)
-    _num_threads.set(num_threads if shared else 1)
+    _num_threads.set(num_threads if shared else 0)
+
+
+def threads_walk() -> bool:
+    """Return whether the threads of a CPU are those of `walk`, be it a single one, and not PyTorch's."""
+    return _num_threads.get() > 0
 
 
 @contextmanager
@@ -55,6 +61,7 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
     Each thread calls `start` once and its result for the items that it takes. BLAS, which kernels call for matrix
     products, has one thread meanwhile. An exception of any visit ends the walk and is raised.
     """
+    in_inference = torch.is_inference_mode_enabled()  # of the calling thread; others may not write to its tensors
     remaining, taking = iter(items), Lock()
 
     def take() -> Item | None:
@@ -66,7 +73,7 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
         nonlocal remaining
         complete = False
         try:
-            with torch.no_grad():
+            with torch.inference_mode(in_inference), torch.no_grad():
                 visit = start()
                 while (item := take()) is not None:
                     visit(item)

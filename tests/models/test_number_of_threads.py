@@ -49,6 +49,22 @@ def test_the_bits_of_a_step_do_not_depend_on_the_number_of_threads(name, monkeyp
         assert not different, num_threads
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_predictions_of_several_threads(name, monkeypatch):
+    """A tensor of inference mode can be written to in that mode only, and each thread has a mode of its own."""
+    monkeypatch.setattr(row_linear, "BLOCK_ROWS", 4)  # many blocks, so that every thread takes some
+    build, names = CASES[name]
+    tree, batch = build(), random_graphs(SIZES).batch(range(len(SIZES)))
+    tree.posenc_SPD.max_length = MAX_DISTANCE
+    model = build_model(tree, SPEC, [ENCODINGS[name] for name in names], 1).double().eval()
+    predictions = []
+    for num_threads in (1, 2, 5):
+        with threads_restored(), torch.inference_mode():
+            use_threads(num_threads, torch.device("cpu"), walks=walks_chunks(tree))
+            predictions += [model(batch) for _ in range(10)]
+    assert all(torch.equal(prediction, predictions[0]) for prediction in predictions)
+
+
 def test_models_without_chunks_use_the_threads_of_pytorch():
     gps, grit = gps_config(), grit_config()
     assert not walks_chunks(gps) and walks_chunks(grit)

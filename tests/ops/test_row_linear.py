@@ -1,5 +1,7 @@
 """Linear maps whose rows threads share: values and gradients of PyTorch's, the same bits for any number of threads."""
 
+import threading
+
 import pytest
 import torch
 
@@ -14,6 +16,9 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 4)
+    with threads_restored():
+        use_threads(1, CPU, walks=True)
+        yield
 
 
 def inputs(rows: int, *, bias: bool, dtype=torch.float64):
@@ -40,10 +45,32 @@ def test_equal_to_the_linear_map_of_pytorch(rows, bias):
 def test_bits_do_not_depend_on_the_number_of_threads(dtype):
     given, found = inputs(90, bias=True, dtype=dtype), []
     for num_threads in (1, 2, 5):
-        with threads_restored():
-            use_threads(num_threads, CPU, walks=True)
-            found.append(results(row_linear, given))
+        use_threads(num_threads, CPU, walks=True)
+        found.append(results(row_linear, given))
     assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_every_thread_may_write(mode, monkeypatch):
+    """A tensor of inference mode can be written to in that mode only, and each thread has a mode of its own."""
+    addmm, meeting = torch.addmm, threading.Barrier(2, timeout=30)
+
+    def wait_for_the_other(*given, **named):
+        meeting.wait()
+        return addmm(*given, **named)
+
+    given = [x.detach() for x in inputs(8, bias=True)]  # two blocks
+    expected = torch.nn.functional.linear(*given)
+    use_threads(2, CPU, walks=True)
+    monkeypatch.setattr(module.torch, "addmm", wait_for_the_other)
+    with mode():
+        torch.testing.assert_close(row_linear(*given), expected)
+
+
+def test_where_all_threads_are_pytorchs_nothing_is_divided(monkeypatch):
+    monkeypatch.setattr(module, "walk", lambda *what: pytest.fail("the rows are divided"))
+    use_threads(2, CPU, walks=False)
+    row_linear(*inputs(20, bias=True))
 
 
 @pytest.mark.parametrize("leaf", [0, 1, 2])

@@ -21,19 +21,19 @@ def csa_weights_of(
     heads, dim = attentions[0].num_heads, attentions[0].out.in_features
     queries = stacked(a.query.weight for a in attentions) * (dim // heads) ** -0.5
     keys, values = (stacked(getattr(a, name).weight for a in attentions) for name in ("key", "value"))
-    nodes = torch.cat([by_position(maps, heads) for maps in (queries, keys, values)], dim=1)
+    nodes = torch.cat([by_position(weights, heads) for weights in (queries, keys, values)], dim=1)
     outs = by_position(stacked(a.out.weight.t() for a in attentions), heads).transpose(1, 2)
-    scores, of_values = (_pair_maps(attentions, features, number, shared) for number in range(2))
-    return [CSAWeights(*each) for each in zip(nodes.unbind(), scores, of_values, outs.unbind())]
-
-
-def _pair_maps(
-    attentions: Sequence[ChromaticAttention], features: PairFeatures, number: int, shared: Sequence[nn.Linear]
-) -> list[PairMap]:
-    """Return the map of pair features of each layer, to scores (number 0) or to values (1)."""
-    heads = attentions[0].num_heads
     if shared:
-        weight, bias = (by_position(x.unsqueeze(0), heads) for x in (shared[number].weight, shared[number].bias))
-        return features.maps(weight, bias[0]) * len(attentions)
-    linears = [linear for a in attentions if (linear := (a.pair_score, a.pair_value)[number]) is not None]
-    return features.maps(by_position(stacked(linear.weight for linear in linears), heads))
+        maps = [_shared_maps(linear, features, heads) * len(attentions) for linear in shared]
+    else:
+        maps = [
+            features.maps(by_position(stacked(getattr(a, name).weight for a in attentions), heads))
+            for name in ("pair_score", "pair_value")
+        ]
+    return [CSAWeights(*each) for each in zip(nodes.unbind(), *maps, outs.unbind())]
+
+
+def _shared_maps(linear: nn.Linear, features: PairFeatures, num_heads: int) -> list[PairMap]:
+    """Return the map of the pair features that all layers share, as a list of one."""
+    weight, bias = (by_position(x.unsqueeze(0), num_heads) for x in (linear.weight, linear.bias))
+    return features.maps(weight, bias[0])

@@ -101,10 +101,8 @@ class CSAModel(nn.Module):
         if self.layers[0].local is not None:
             edges = EdgeLayout(edge.edge_index_2E, layout.num_nodes)
             e_ED = self.pair_encoder.of_edges(batch, features).index_select(0, edges.order_E)
-        x_ND, attentions = (
-            self.node_encoder(batch),
-            [cast(ChromaticAttention, layer.attention) for layer in self.layers],
-        )
+        x_ND = self.node_encoder(batch)
+        attentions = [cast(ChromaticAttention, layer.attention) for layer in self.layers]
         shared = [linear for linear in (self.pair_score, self.pair_value) if linear is not None]
         for layer, layer_weights in zip(self.layers, csa_weights_of(attentions, features, shared)):
             pairs = CSAPairs(layout, features, layer_weights)

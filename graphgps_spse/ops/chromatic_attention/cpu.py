@@ -103,7 +103,7 @@ class _Given(NamedTuple):
 
 
 def _shares(layout: PairLayout, z: Tensor, q: Tensor) -> Shares:
-    """Return the chunks, whose products of matrices have the factors [R, F] and [F, D]."""
+    """Return the chunks, whose products of matrices over pairs have the factors [R, F] and [F, D]."""
     return shares_of(layout, rows_of_chunks(layout, z.shape[1] * q.shape[1], CHUNK_ROWS))
 
 
