@@ -203,7 +203,7 @@ def test_options_that_do_not_fit_are_named(variant, change, encodings, message):
 
 def test_the_type_of_a_pair_keeps_the_odd_column():
     tree = csa_config(n_heads=1, dim_hidden=13)
-    tree.gnn.dim_inner = 13
+    tree.gnn.dim_inner, tree.train.kernels = 13, "plain"
     model = shaken(build_model(tree, SPEC, [ENCODINGS["walks"], ENCODINGS["RWSE"]][:1], 1)).eval()
     assert (model.pair_encoder.dim_type, model.pair_encoder.pairs.linear.out_features) == (7, 6)
     batch = random_graphs(SIZES).batch(range(len(SIZES)))
