@@ -198,6 +198,18 @@ def test_what_was_found_before_an_error_is_written(tmp_path, monkeypatch):
     assert len(json.loads((tmp_path / "gpu.json").read_text())["rows"]) == 1
 
 
+def test_reports_are_in_the_order_of_the_files(monkeypatch):
+    """The first takes longest, and the second fails."""
+    code = (
+        "import sys, time\nif 'broken' in sys.argv[1]: sys.exit('layers: many')\ntime.sleep(1.5)\nprint('{\"a\": 1}')"
+    )
+    monkeypatch.setattr(gpu_check, "CHECK", code)
+    rows = list(gpu_check.check_in_processes([Path("slow"), Path("broken")], torch.device("cpu"), 2))
+    assert rows[0] == {"a": 1} and len(rows) == 2
+    assert rows[1]["wrong"][0].startswith("its process ended with 1:") and "layers" in rows[1]["wrong"][0]
+
+
+@pytest.mark.long
 def test_processes_report_in_the_order_of_the_files(tmp_path):
     """The first is right, the second, which ends earlier, cannot be read."""
     small, broken = tmp_path / "small.yaml", tmp_path / "broken.yaml"

@@ -33,8 +33,8 @@ CONFIG = {
     "dataset": {"format": "smiles", "node_encoder_name": "Atom", "edge_encoder_name": "Bond"},
     "posenc_SPSE": {"enable": True, "max_length": 4},
     "train": {"batch_size": 2},
-    "gnn": {"dim_inner": 64},  # narrower, all ReLUs of the head may die, and every molecule get the same numbers
-    "gt": {"layers": 1, "n_heads": 8, "dim_hidden": 64},  # heads for which other tests compile kernels too
+    "gnn": {"dim_inner": 32},  # narrower, all ReLUs of the head may die, and every molecule get the same numbers
+    "gt": {"layers": 1, "n_heads": 4, "dim_hidden": 32},
     "optim": {"max_epoch": 2},
     "num_threads": 1,
     "accelerator": "cpu",
@@ -285,7 +285,7 @@ def test_nodes_of_other_splits_are_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr("graphgps_spse.data.official_files.official_files", dict)
     dataset = {"format": "PyG-WebKB", "name": "texas", "dir": str(tmp_path), "node_encoder_name": "LinearNode"}
     config = CONFIG | {"dataset": dataset | {"edge_encoder_name": "DummyEdge"}, "out_dir": str(tmp_path / "results")}
-    config |= {"gnn": {"dim_inner": 64, "head": "inductive_node"}, "optim": {"max_epoch": 1}}
+    config |= {"gnn": {"dim_inner": 32, "head": "inductive_node"}, "optim": {"max_epoch": 1}}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
     run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
@@ -311,7 +311,7 @@ def test_classes_of_nodes_of_your_own_graphs(tmp_path):
     config = CONFIG | {
         "dataset": {"format": "folder", "folder": {"dir": str(folder)}, "edge_encoder_name": "DummyEdge"}
     }
-    config |= {"gnn": {"dim_inner": 64, "head": "inductive_node"}, "out_dir": str(tmp_path / "results")}
+    config |= {"gnn": {"dim_inner": 32, "head": "inductive_node"}, "out_dir": str(tmp_path / "results")}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
     run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
