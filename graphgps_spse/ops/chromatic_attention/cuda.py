@@ -27,12 +27,16 @@ from graphgps_spse.ops.triton_launch import (
     dropout_bound,
     forward_tile,
     key_tiles,
+    register_limit,
     same_strides,
     triton_type,
     unsupported,
 )
 
 __all__ = ["chromatic_attention", "key_tiles", "unsupported"]
+
+MOST_REGISTERS = 128
+"""Of a thread of the backward kernel. Left to itself, the compiler takes 64 for some shapes, and spills."""
 
 
 def chromatic_attention(given: ChromaticInput) -> Tensor:
@@ -85,7 +89,7 @@ def _attend_backward(
     if len(tiles):
         triton_kernels.attend_backward[(len(tiles),)](
             ab, q, k, v, q.stride(0), seed, tiles, y, lse, grad_y, grad_ab, grad_q, grad_k, grad_v, *columns,
-            TILE=tile, BOUND=dropout_bound(rate), ACC=triton_type(lse), num_warps=num_warps,
+            TILE=tile, BOUND=dropout_bound(rate), ACC=triton_type(lse), num_warps=num_warps, **register_limit(MOST_REGISTERS),
         )  # fmt: skip
     return grad_ab, grad_k, grad_v, grad_q
 
