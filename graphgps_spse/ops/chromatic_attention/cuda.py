@@ -89,7 +89,8 @@ def _attend_backward(
     if len(tiles):
         triton_kernels.attend_backward[(len(tiles),)](
             ab, q, k, v, q.stride(0), seed, tiles, y, lse, grad_y, grad_ab, grad_q, grad_k, grad_v, *columns,
-            TILE=tile, BOUND=dropout_bound(rate), ACC=triton_type(lse), num_warps=num_warps, **register_limit(MOST_REGISTERS),
+            TILE=tile, BOUND=dropout_bound(rate), ACC=triton_type(lse), num_warps=num_warps,
+            **register_limit(MOST_REGISTERS),
         )  # fmt: skip
     return grad_ab, grad_k, grad_v, grad_q
 
