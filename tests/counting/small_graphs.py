@@ -22,7 +22,7 @@ def naive_counts(adjacency, max_length):
 
 def to_csr(adjacency):
     """Row pointers and columns of a matrix."""
-    return np.concatenate([[0], np.cumsum((adjacency > 0).sum(1))]), np.nonzero(adjacency)[1]
+    return np.concatenate([[0], np.cumsum((adjacency > 0).sum(1))]), np.ascontiguousarray(np.nonzero(adjacency)[1])
 
 
 def as_graph(adjacency):

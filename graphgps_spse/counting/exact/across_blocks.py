@@ -43,7 +43,8 @@ def count_blocks(
     is_symmetric,
     search_scratch,
     join_scratch,
-    spans,
+    low,
+    high,
     meter,
     counts,
 ):
@@ -59,13 +60,14 @@ def count_blocks(
         is_symmetric: whether all edges lead both ways.
         search_scratch: SearchScratch for n nodes or more.
         join_scratch: JoinScratch for n nodes or more.
-        spans: [2, n * n] int16 zeros; on return, counts[p, k] is zero unless spans[0, p] <= k < spans[1, p].
+        low: [n * n] int16 zeros; on return, counts[p, k] is zero unless low[p] <= k < high[p].
+        high: [n * n] int16 zeros.
         meter: WorkMeter of one task.
         counts: [n * n, K] float64, zeros but for the blocks that are counted.
 
     """
     (placed, is_placed), (block_ptr, block_nodes), (spent, cap, limit) = join_scratch, blocks, meter
-    low, high, num_placed = spans[0], spans[1], 0
+    first, num_placed = np.int64(0), 0  # numba would compile once more for a literal argument
     is_placed[:num_nodes] = False
     for b in range(len(is_counted) - 1, -1, -1):  # from the root of each component outwards
         block = block_nodes[block_ptr[b] : block_ptr[b + 1]]
@@ -81,18 +83,15 @@ def count_blocks(
                 is_symmetric and count_ring(num_nodes, row_ptr, col, block, max_length, search_scratch, counts)
             ):
                 if not search_block(
-                    num_nodes, row_ptr, col, block, 0, size, max_length, search_scratch, meter, 0, counts
+                    num_nodes, row_ptr, col, block, first, size, max_length, search_scratch, meter, first, counts
                 ):
                     return False
             if spent[0] > cap:
                 return False
             _measure_block(num_nodes, block, max_length, low, high, counts)
-            spent[0] += _join_block(
-                num_nodes, 1, block, placed, num_placed, max_length, is_symmetric, limit, low, high, counts
-            )
-            if not is_symmetric:
+            for direction in range(1 if is_symmetric else 2):
                 spent[0] += _join_block(
-                    1, num_nodes, block, placed, num_placed, max_length, False, limit, low, high, counts
+                    num_nodes, direction, block, placed, num_placed, max_length, is_symmetric, limit, low, high, counts
                 )
         if limit[0] < 0 or spent[0] > cap:
             return False
@@ -104,12 +103,12 @@ def count_blocks(
 
 
 @kernel
-def _join_block(stride_u, stride_v, block, placed, num_placed, max_length, mirror, limit, low, high, counts):
+def _join_block(num_nodes, direction, block, placed, num_placed, max_length, mirror, limit, low, high, counts):
     """Count the paths between the vertices placed so far, u, and a block that hangs on one of them, v; return the work.
 
     Args:
-        stride_u: n for paths from u to v, 1 for paths from v to u: the row of `counts` is u * stride_u + v * stride_v.
-        stride_v: 1 for paths from u to v, n for paths from v to u.
+        num_nodes: n.
+        direction: 0 for paths from u to v, 1 for paths from v to u.
         block: [m] int64, the vertices of the block, its top, which is placed, first.
         placed: [n] int64, the vertices placed so far.
         num_placed: how many they are.
@@ -122,6 +121,7 @@ def _join_block(stride_u, stride_v, block, placed, num_placed, max_length, mirro
 
     """
     top, work = block[0], 0
+    stride_u, stride_v = (num_nodes, 1) if direction == 0 else (1, num_nodes)  # the row is u * stride_u + v * stride_v
     for v in block[1:]:
         if limit[0] < 0:
             return work

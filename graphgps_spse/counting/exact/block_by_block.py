@@ -138,7 +138,7 @@ class GraphPlan:
             not self.graph.is_directed,
             new_search_scratch(size),
             new_join_scratch(size),
-            np.zeros((2, size * size), np.int16),
+            *np.zeros((2, size * size), np.int16),
             meter,
             counts,
         )

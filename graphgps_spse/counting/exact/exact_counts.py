@@ -121,7 +121,7 @@ def _count_easy_graphs(
         The work, or -1 if it exceeded limit[0].
 
     """
-    max_nodes = 1
+    max_nodes = np.int64(1)  # numba would compile what it calls once more for a literal
     for g in range(first, last):
         max_nodes = max(max_nodes, node_ptr[g + 1] - node_ptr[g])
     blocks, block_scratch = new_blocks(max_nodes), new_block_scratch(max_nodes)
@@ -133,7 +133,7 @@ def _count_easy_graphs(
         begin, end = node_ptr[g], node_ptr[g + 1]
         n = end - begin
         pairs, rows = slice(first_pair, first_pair + n * n), row_ptr[begin : end + 1]
-        counts, span = counts_PK[pairs], spans[:, pairs]
+        counts, low, high = counts_PK[pairs], spans[0, pairs], spans[1, pairs]
         first_pair += n * n
         spent[0] = 0
         is_costly[g - first] = max_length > 2 and _num_walks(n, rows) > easy_work
@@ -141,7 +141,7 @@ def _count_easy_graphs(
             num_blocks = find_blocks(n, undirected_row_ptr[begin : end + 1], undirected_col, block_scratch, blocks)
             counted = is_counted[:num_blocks]
             is_costly[g - first] = not count_blocks(
-                n, rows, col, blocks, counted, max_length, is_symmetric, search, join, span, meter, counts
+                n, rows, col, blocks, counted, max_length, is_symmetric, search, join, low, high, meter, counts
             )
             if is_costly[g - first]:
                 counts[:] = 0.0

@@ -22,7 +22,7 @@ def count(edges, n, max_length, directed, cap=NO_LIMIT):
     meter = WorkMeter(np.zeros(1, np.int64), cap, np.array([NO_LIMIT]))
     is_counted = np.zeros(number, np.bool_)
     edges = graph.directed_edges
-    finished = count_blocks(n, *edges, blocks, is_counted, max_length, not directed, *scratch, spans, meter, counts)
+    finished = count_blocks(n, *edges, blocks, is_counted, max_length, not directed, *scratch, *spans, meter, counts)
     return counts, spans, finished
 
 
@@ -60,5 +60,5 @@ def test_infinite_counts_times_none_are_none():
     counts, low, high = np.zeros((9, 6)), np.zeros(9, np.int16), np.zeros(9, np.int16)
     counts[1, :3], counts[5, :3] = (0, np.inf, 0), (1, 0, np.inf)
     low[1], high[1], low[5], high[5] = 0, 3, 0, 3
-    _join_block(3, 1, np.array([1, 2]), np.array([0, 1]), 2, 6, False, np.array([NO_LIMIT]), low, high, counts)
+    _join_block(3, 0, np.array([1, 2]), np.array([0, 1]), 2, 6, False, np.array([NO_LIMIT]), low, high, counts)
     assert counts[2].tolist() == [0, 0, np.inf, 0, np.inf, 0]
