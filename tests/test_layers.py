@@ -5,8 +5,6 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[1] / "graphgps_spse"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 STDLIB_ONLY: set[str] = set()
@@ -172,19 +170,21 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_layers(path):
-    module = module_name(path)
-    layer = layer_of(module)
-    ours, libraries = LAYERS[layer]
-    for name in imports(parsed(path)):
-        root, _, rest = name.partition(".")
-        if root == "graphgps_spse":
-            same_layer = rest.split(".")[0] == layer.split(".")[0]
-            allowed = ours is None or same_layer or any(f"{rest}.".startswith(f"{a}.") for a in ours)
-            assert allowed, f"{module} imports {name}"
-        elif root in WATCHED:
-            assert libraries is None or root in libraries, f"{module} imports {root}"
+def test_layers():
+    wrong = []
+    for path in MODULES:
+        module = module_name(path)
+        layer = layer_of(module)
+        ours, libraries = LAYERS[layer]
+        for name in imports(parsed(path)):
+            root, _, rest = name.partition(".")
+            if root == "graphgps_spse":
+                same_layer = rest.split(".")[0] == layer.split(".")[0]
+                allowed = ours is None or same_layer or any(f"{rest}.".startswith(f"{a}.") for a in ours)
+            else:
+                allowed = root not in WATCHED or libraries is None or root in libraries
+            wrong += [] if allowed else [f"{module} imports {name}"]
+    assert not wrong
 
 
 def test_no_import_circle():
@@ -200,51 +200,57 @@ def test_no_import_circle():
     assert len(list(TopologicalSorter(graph).static_order())) >= len(modules)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_house_rules(path):
-    tree = parsed(path)
-    for node in ast.walk(tree):
-        where = f"{path.name}:{getattr(node, 'lineno', 0)}"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in ("print", "eval", "exec"), where
-        if isinstance(node, ast.ExceptHandler):
-            caught = ast.unparse(node.type) if node.type else "everything"
-            broad = (
-                not node.type or "Exception" in (caught, *caught.strip("()").split(", ")) or "BaseException" in caught
-            )
-            assert not broad, f"{where}: except {caught}"
-        if isinstance(node, ast.Global):
-            raise AssertionError(f"{where}: global state")
+def test_house_rules():
+    wrong = []
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            where = f"{module_name(path)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                wrong += [f"{where}: {node.func.id}"] if node.func.id in ("print", "eval", "exec") else []
+            if isinstance(node, ast.ExceptHandler):
+                caught = ast.unparse(node.type) if node.type else "everything"
+                named = caught.strip("()").split(", ")
+                broad = not node.type or "Exception" in named or "BaseException" in caught
+                wrong += [f"{where}: except {caught}"] if broad else []
+            if isinstance(node, ast.Global):
+                wrong.append(f"{where}: global state")
+    assert not wrong
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_cfg_is_read_in_one_place(path):
+def test_cfg_is_read_in_one_place():
     """In models, encodings, data and training the name cfg appears only inside from_cfg and build_* functions."""
-    if layer_of(module_name(path)).split(".")[0] not in ("models", "encodings", "data", "training"):
-        return
-    tree = parsed(path)
-    allowed: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and (node.name == "from_cfg" or node.name.startswith("build_")):
-            allowed |= {id(inner) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
-        assert name != "cfg" or id(node) in allowed, f"{path.name}:{node.lineno}"
+    wrong = []
+    for path in MODULES:
+        if layer_of(module_name(path)).split(".")[0] not in ("models", "encodings", "data", "training"):
+            continue
+        tree = parsed(path)
+        allowed: set[int] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and (node.name == "from_cfg" or node.name.startswith("build_")):
+                allowed |= {id(inner) for inner in ast.walk(node)}
+        for node in ast.walk(tree):
+            name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+            wrong += [f"{module_name(path)}:{node.lineno}"] if name == "cfg" and id(node) not in allowed else []
+    assert not wrong
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_no_work_at_import(path):
+def test_no_work_at_import():
     """A module's body holds definitions, imports and constants; it calls nothing that reads, writes or computes."""
     harmless = {"NamedTuple", "ParamSpec", "Registry", "TypeVar", "field", "finfo", "frozenset", "getLogger", "iinfo"}
     harmless |= {"register"}
-    for statement in parsed(path).body:
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            continue
-        assert not isinstance(statement, ast.Expr | ast.For | ast.While | ast.With), f"{path.name}:{statement.lineno}"
-        if isinstance(statement, ast.Assign):
-            for call in (n for n in ast.walk(statement.value) if isinstance(n, ast.Call)):
-                called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-                assert called in harmless, f"{path.name}:{statement.lineno} calls {called} at import"
+    wrong = []
+    for path in MODULES:
+        for statement in parsed(path).body:
+            where = f"{module_name(path)}:{statement.lineno}"
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                continue
+            if isinstance(statement, ast.Expr | ast.For | ast.While | ast.With):
+                wrong.append(where)
+            if isinstance(statement, ast.Assign):
+                for call in (n for n in ast.walk(statement.value) if isinstance(n, ast.Call)):
+                    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                    wrong += [] if called in harmless else [f"{where} calls {called}"]
+    assert not wrong
 
 
 def test_no_two_classes_share_a_name():

@@ -123,7 +123,9 @@ def walk_prefixes(row_ptr, col, matrices, is_symmetric, begin, end, meter, task,
             alone[0] = root
             for j in range(m):
                 rows[_Y, j] = matrices[_OUT, root, j]
-            _add_ends(root, path, none, alone, matrices, is_symmetric, is_free, r, triangles, rows, third, prefixes, sums)
+            _add_ends(
+                root, path, none, alone, matrices, is_symmetric, is_free, r, triangles, rows, third, prefixes, sums
+            )
             spent += _LEAF + _NODE + m * (_LEAF_VERTEX + _NODE_VERTEX)
             d = -1
         while d >= 0:

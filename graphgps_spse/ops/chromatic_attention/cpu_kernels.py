@@ -114,7 +114,7 @@ def _forward_kernel(dim_head: int, num_heads: int) -> Any:
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
             multiply(x, maps.a.map, a)
             add_edges(chunk, edges, raw, maps.a.edge, scratch.edge, a)
-            score(chunk, rows, nodes.q, nodes.k, a, True, max_score, scratch.dot)
+            score(chunk, rows, nodes.q, nodes.k, a, np.bool_(True), max_score, scratch.dot)
             multiply(x, maps.b.map, b)
             add_edges(chunk, edges, raw, maps.b.edge, scratch.edge, b)
             draw_mask(mask, chunk.start, 1, chunk.stop - chunk.start, scratch.mask)
@@ -146,7 +146,7 @@ def _backward_kernel(dim_head: int, num_heads: int) -> Any:
             a, b = a[: chunk.stop - chunk.start], b[: chunk.stop - chunk.start]
             multiply(x, maps.a.map, a)
             add_edges(chunk, edges, raw, maps.a.edge, scratch.edge, a)
-            score(chunk, rows, nodes.q, nodes.k, a, False, max_score, scratch.dot)
+            score(chunk, rows, nodes.q, nodes.k, a, np.bool_(False), max_score, scratch.dot)
             multiply(x, maps.b.map, b)
             add_edges(chunk, edges, raw, maps.b.edge, scratch.edge, b)
             draw_mask(mask, chunk.start, 1, chunk.stop - chunk.start, scratch.mask)
@@ -216,7 +216,8 @@ def _score_kernel(dim_head: int, num_heads: int) -> Any:
         """Turn A of a chunk into e^(score less the largest score of the query), by channel.
 
         chunk: Chunk. rows: QueryRows. q, k: [N, D]. a: [R, D] A, overwritten. find_max: whether to write the largest
-        scores, or to read what an earlier call wrote. max_score: [N, D]. dot: [H] scratch.
+        scores, or to read what an earlier call wrote (not a literal, for which numba would compile once more).
+        max_score: [N, D]. dot: [H] scratch.
         """
         zero = q.dtype.type(0)
         for i in range(chunk.first, chunk.last):
