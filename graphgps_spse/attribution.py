@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphgps_spse import predictions
+from graphgps_spse import trained_runs
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.data.molecule_splits import molecule_split, takes_molecules
 from graphgps_spse.encode import encode
@@ -51,12 +51,12 @@ class Attribution:
         return {pair: float(both[pair]) for pair in sorted(both, key=lambda pair: -abs(both[pair]))}
 
 
-def load_for_attribution(path: Path) -> predictions.TrainedRun:
+def load_for_attribution(path: Path) -> trained_runs.TrainedRun:
     """Return a run whose model is computed in plain PyTorch, which has gradients for all inputs.
 
     Raises ConfigError if the model reads no encoding of pairs with numbers.
     """
-    run = predictions.load_trained_run(path, {"train.kernels": "plain"})
+    run = trained_runs.load_trained_run(path, {"train.kernels": "plain"})
     if not any(encoding.dim_pair and not encoding.pair_categories for encoding in run.parts.encodings):
         raise ConfigError(
             f"{path}: the model reads no encoding of pairs with numbers, so there is nothing to attribute to lengths; "
@@ -65,7 +65,7 @@ def load_for_attribution(path: Path) -> predictions.TrainedRun:
     return run
 
 
-def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "") -> Attribution:
+def explain_molecule(run: trained_runs.TrainedRun, smiles: str, target: str = "") -> Attribution:
     """Return the shares of the prediction for a molecule. `target` is that of `attribute`.
 
     Atoms are in the order of `run.read_smiles([smiles])`, the molecule that the model reads.
@@ -84,7 +84,7 @@ def explain_molecule(run: predictions.TrainedRun, smiles: str, target: str = "")
     return attribute(run, splits["molecule"].batch([0]), target)
 
 
-def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") -> Attribution:
+def attribute(run: trained_runs.TrainedRun, batch: GraphBatch, target: str = "") -> Attribution:
     """Return the shares of the prediction for the single graph of a batch with encodings.
 
     `target` names a target, by default the first. Where the model has an output for each class, `target` names a class,
@@ -113,7 +113,7 @@ def attribute(run: predictions.TrainedRun, batch: GraphBatch, target: str = "") 
     return Attribution(float(output_R.detach().sum()), name, by_channel, pairs)
 
 
-def _find_output(run: predictions.TrainedRun, pred_O: torch.Tensor, target: str) -> tuple[str, int]:
+def _find_output(run: trained_runs.TrainedRun, pred_O: torch.Tensor, target: str) -> tuple[str, int]:
     """Return the name and the number of the output that is asked for."""
     task, default = run.parts.task, 0
     names, classes = list(task.column_names), task.class_labels

@@ -13,7 +13,7 @@ from graphgps_spse.data.given_graphs import ENDINGS, GivenGraphs, read_given_gra
 from graphgps_spse.errors import DataError
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.prediction_file import check_new_columns, describe_rows, new_table
-from graphgps_spse.predictions import Ensemble, TrainedRun
+from graphgps_spse.trained_runs import Ensemble, TrainedRun
 from graphgps_spse.training_atoms import read_training_atoms, warn_of_new_atoms
 
 log = logging.getLogger(__name__)

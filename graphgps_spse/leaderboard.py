@@ -9,7 +9,7 @@ from graphgps_spse.data.pcqm4mv2 import TEST_SPLITS, write_submission
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.files import new_folder
 from graphgps_spse.parts import build_parts
-from graphgps_spse.predictions import TrainedRun
+from graphgps_spse.trained_runs import TrainedRun
 
 log = logging.getLogger(__name__)
 

@@ -2,12 +2,12 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import flatten_keys
 from graphgps_spse.counting import ENGINE_VERSION
-from graphgps_spse.data.base import GraphDataset
+from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.options import FormatOptions
 from graphgps_spse.encodings.base import Encoding
@@ -18,7 +18,8 @@ from graphgps_spse.files import digest_of_file
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts, build_dataset
 from graphgps_spse.registry import datasets
-from graphgps_spse.results import RunResult
+from graphgps_spse.results import RunResult, differing_descriptions
+from graphgps_spse.training.checkpoint import load_best
 
 LATER_FIELDS = ("class_names", "loss", "mixed_units")
 """Fields of DatasetSpec that checkpoints of earlier versions lack; without a value they are left out."""
@@ -26,23 +27,28 @@ LATER_FIELDS = ("class_names", "loss", "mixed_units")
 
 def provenance_of(parts: Parts) -> dict[str, Any]:
     """Return the data set's description, the options of the encodings and the package versions, with dotted keys."""
-    spec = parts.dataset.spec
-    about: dict[str, Any] = {"data": asdict(spec) | {"target_names": list(spec.target_names)}}
-    del about["data"]["own_data"]  # follows from dataset.format
+    about: dict[str, Any] = {"data": describe_data(parts.dataset.spec)}
+    about["encodings"] = {encoding.name: _plain_options(encoding) for encoding in parts.encodings}
+    if any(isinstance(encoding, PathCountEncoding) for encoding in parts.encodings):
+        about["encodings"]["counting_engine"] = ENGINE_VERSION
+    return flatten_keys(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
+
+
+def describe_data(spec: DatasetSpec) -> dict[str, Any]:
+    """Return task, targets, classes and inputs of a data set as plain values."""
+    about = asdict(spec) | {"target_names": list(spec.target_names)}
+    del about["own_data"]  # follows from dataset.format
     for name in LATER_FIELDS:
-        value = about["data"].pop(name)
-        about["data"] |= {name: list(value) if isinstance(value, tuple) else value} if value else {}
-    about["data"] |= {key: list(getattr(spec, key)) for key in ("node_input", "edge_input")}
+        value = about.pop(name)
+        about |= {name: list(value) if isinstance(value, tuple) else value} if value else {}
+    about |= {key: list(getattr(spec, key)) for key in ("node_input", "edge_input")}
     for name, input_spec, columns in (
         ("atoms", spec.node_input, ATOM_COLUMNS),
         ("bonds", spec.edge_input, BOND_COLUMNS),
     ):
         if input_spec.kind == "ogb":
-            about["data"][name] = [size for _, size in columns]
-    about["encodings"] = {encoding.name: _plain_options(encoding) for encoding in parts.encodings}
-    if any(isinstance(encoding, PathCountEncoding) for encoding in parts.encodings):
-        about["encodings"]["counting_engine"] = ENGINE_VERSION
-    return flatten_keys(about | {"versions": {key: v.partition("+")[0] for key, v in package_versions().items()}})
+            about[name] = [size for _, size in columns]
+    return about
 
 
 def fingerprints_of(splits: dict[str, GraphDataset]) -> dict[str, str]:
@@ -65,14 +71,33 @@ def sources_of(cfg: Config) -> dict[str, str]:
         raise DataError(f"{err.filename} cannot be read ({err.strerror}); check its permissions") from err
 
 
-def describe_change(result: RunResult, cfg: Config, sources: dict[str, str]) -> str:
-    """Return how the user data of a finished run have changed since, or "" if they have not.
+class DataNow(NamedTuple):
+    """The user data of a configuration, as they are now. Both are empty for other data."""
 
-    `cfg` is the configuration of the run, and `sources` are its files now, of `sources_of`. Graphs are read only if a
-    file differs from that of the run: another name or order of columns does not change them. So they are for results of
-    versions that did not record this file.
+    sources: dict[str, str]
+    """Files, of `sources_of`."""
+    description: dict[str, Any]
+    """Of `describe_data`."""
+
+
+def read_data_now(cfg: Config) -> DataNow:
+    """Return files and description of the user data of a configuration. Raises DataError if they cannot be read."""
+    sources = sources_of(cfg)
+    return DataNow(sources, describe_data(build_dataset(cfg).spec) if sources else {})
+
+
+def describe_change(result: RunResult, run_dir: Path, cfg: Config, now: DataNow) -> str:
+    """Return how the user data of the finished run in `run_dir` have changed since, or "" if they have not.
+
+    `cfg` is the configuration of the run. Equal files can have another meaning, such as other names of targets or
+    another order of classes, so descriptions are compared first. Graphs are read only if a file differs from that of
+    the run: another name or order of columns does not change them. So they are for results of versions that did not
+    record this file.
     """
-    other = [name for name, digest in sources.items() if result.sources.get(name) != digest]
+    differing = differing_descriptions(result.data or _described_by_checkpoint(run_dir), now.description)
+    if differing:
+        return f"was trained on data that mean something else: {differing}"
+    other = [name for name, digest in now.sources.items() if result.sources.get(name) != digest]
     if not other:
         return ""
     changed = [
@@ -88,13 +113,22 @@ def describe_change(result: RunResult, cfg: Config, sources: dict[str, str]) -> 
 def read_finished(path: Path, cfg: Config) -> RunResult:
     """Return the result of a finished run. Raises CheckpointError if its user data have changed since."""
     result = RunResult.read(path)
-    change = describe_change(result, cfg, sources_of(cfg))
+    change = describe_change(result, path.parent, cfg, read_data_now(cfg))
     if change:
         raise CheckpointError(
-            f"{path.parent} {change}. Restore the file, or start a new run with --fresh or under another name with "
+            f"{path.parent} {change}. Restore the data, or start a new run with --fresh or under another name with "
             "name=NAME"
         )
     return result
+
+
+def _described_by_checkpoint(run_dir: Path) -> dict[str, Any]:
+    """Return the description of the data in best.pt, for results of versions that did not record it."""
+    try:
+        about = load_best(run_dir).get("about") or {}
+    except CheckpointError:  # missing or damaged, which is an error only where the weights are needed
+        return {}
+    return {key.removeprefix("data."): value for key, value in about.items() if key.startswith("data.")}
 
 
 def _plain_options(encoding: Encoding) -> dict[str, Any]:

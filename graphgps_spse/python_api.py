@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from graphgps_spse import predictions
+from graphgps_spse import trained_runs
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphBatch, GraphDataset
 from graphgps_spse.data.given_graphs import find_faults, read_pyg_graphs
@@ -104,9 +104,9 @@ class Run:
         return self._trained.parts.model
 
     @cached_property
-    def _trained(self) -> predictions.TrainedRun:
+    def _trained(self) -> trained_runs.TrainedRun:
         with _state_restored():
-            return predictions.load_trained_run(self.path, self.overrides)
+            return trained_runs.load_trained_run(self.path, self.overrides)
 
     def predict(self, graphs: "str | Iterable[str] | Iterable[Data] | GraphDataset") -> Any:
         """Return a table of predictions, a row for each SMILES, for each graph, or for each node of the graphs.
@@ -122,7 +122,7 @@ class Run:
             trained = self._trained
             use_threads(trained.num_threads, trained.device, walks=walks_chunks(trained.cfg))
             prepared, keys, place, reasons = self._prepare(graphs)
-            ensemble = predictions.Ensemble((self._trained,))
+            ensemble = trained_runs.Ensemble((self._trained,))
             if prepared is None:
                 columns: dict[str, np.ndarray] = {
                     name: np.empty(0, _DTYPES[kind]) for name, kind in ensemble.column_kinds.items()

@@ -7,6 +7,7 @@ from graphgps_spse.config.identity import experiment_of
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts
+from graphgps_spse.provenance import describe_data
 from graphgps_spse.results import WHOLE, RunResult, hash_config
 from graphgps_spse.training.history import FitResult
 
@@ -52,4 +53,5 @@ def build_result(
         extended_from=list(fit.extended_from),
         initial_weights=fit.initial_weights,
         sources=sources,
+        data=describe_data(parts.dataset.spec),
     )

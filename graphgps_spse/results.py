@@ -1,17 +1,16 @@
-"""Record of a finished run (result.json), checks of records, and aggregation over seeds."""
+"""Record of a finished run (result.json), and checks of records."""
 
 import hashlib
 import json
 import math
 import os
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from graphgps_spse.errors import DataError, show
-from graphgps_spse.files import BEFORE_DIGESTS, read_record, with_digest, write_atomic, write_record
+from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_record
 
 SCHEMA = 2
 SPLITS = ("train", "val", "test")
@@ -39,6 +38,7 @@ FIELDS_BY_TYPE: dict[Any, tuple[str, ...]] = {
         "history_digests",
         "initial_weights",
         "sources",
+        "data",
     ),
 }
 """Type -> names of the fields that must have this type."""
@@ -90,11 +90,13 @@ class RunResult:
     selection_metric: str = ""
     """Metric that selected the best epoch. Empty in old records; `selected_by` is also defined for these."""
     extended_from: list[int] = field(default_factory=list)
-    """Number of epochs before each `--extend`. result-<epochs>.json holds the earlier result."""
+    """`optim.max_epoch` before each `--extend`. result-<epochs>.json holds the result of a run that had finished."""
     initial_weights: dict[str, Any] = field(default_factory=dict)
     """Origin of the initial weights (`train.init_from`): file, epoch, SHA-256 and tensors. Empty for random weights."""
     sources: dict[str, str] = field(default_factory=dict)
     """Name -> size and SHA-256 of each file of user data, before it was read. Empty in old records and otherwise."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Task, targets, classes and inputs of the data set. Empty in old records."""
     schema: int = SCHEMA
 
     @property
@@ -284,6 +286,8 @@ def differing_parts(one: RunResult, other: RunResult) -> list[str]:
     changed = [split for split in sorted({*ours, *theirs}) if ours.get(split) != theirs.get(split)]
     if changed:
         parts.append(f"the data ({', '.join(changed)})")
+    if meaning := differing_descriptions(one.data, other.data):
+        parts.append(f"what the data mean ({meaning})")
     changed = _differing_encodings(one.encodings, other.encodings, same_split=WHOLE not in ours)
     if changed:
         parts.append(f"the encodings ({', '.join(changed)})")
@@ -293,6 +297,18 @@ def differing_parts(one: RunResult, other: RunResult) -> list[str]:
         if getattr(one, what) != getattr(other, what):
             parts.append(f"{what} ({getattr(one, what)} and {getattr(other, what)})")
     return parts
+
+
+def differing_descriptions(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """Return the entries in which two descriptions of data differ; empty without difference, or if one is unknown."""
+    if not one or not other:
+        return ""
+    first, second = (
+        {key: list(value) if isinstance(value, tuple) else value for key, value in description.items()}
+        for description in (one, other)
+    )
+    keys = sorted(key for key in {*first, *second} if first.get(key) != second.get(key))
+    return "; ".join(f"{key} {show(first.get(key))} and {show(second.get(key))}" for key in keys)
 
 
 def seed_list(results: Sequence[RunResult]) -> str:
@@ -318,68 +334,3 @@ def _differing_encodings(one: dict[str, Any], other: dict[str, Any], *, same_spl
             keys = sorted({*first, *second} - ignored)
             found += [f"{name}.{split}.{key}" for key in keys if first.get(key) != second.get(key)]
     return found
-
-
-def aggregate(name_dir: Path) -> None:
-    """Write agg/{train,val,test}/best.json with means and deviations over the finished seeds, in GraphGym's layout.
-
-    Each seed contributes its own best epoch. `<metric>_std` is the sample standard deviation (ddof 1; 0.0 for one
-    seed). `digests` has the SHA-256 of the result of each seed. The function can be called at any time, repeatedly, or
-    by several processes. Folders that are not named like a seed, such as 0.old, are ignored.
-
-    Raises DataError if the seeds are of different configurations, or if a record is damaged or contradicts its
-    stats.json.
-    """
-    written: list[str] = []
-    # Results are read again after writing: one may have changed in the meantime, and its aggregate been overwritten.
-    while (results := _read_results(name_dir)) and _digests(results.values()) != written:
-        for folder, result in results.items():
-            compare_with_history(result, folder)
-        _write_aggregate(name_dir / "agg", list(results.values()))
-        written = _digests(results.values())
-
-
-def complete_aggregate(name_dir: Path) -> None:
-    """Call `aggregate` if the averages in agg/ are missing or are not those of the results of all finished seeds.
-
-    A run that is killed after it has written its result leaves averages without it. Raises as `aggregate` does.
-    """
-    results = list(_read_results(name_dir).values())
-    if results and any(_averaged(name_dir / "agg" / split) != _digests(results) for split in results[0].splits):
-        aggregate(name_dir)
-
-
-def _averaged(folder: Path) -> list[str] | None:
-    """Return the digests of the results that were averaged, or None if they are unknown."""
-    try:
-        return json.loads((folder / "best.json").read_text())["digests"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # absent, old or damaged: written again
-        return None
-
-
-def _digests(results: Iterable[RunResult]) -> list[str]:
-    return [with_digest(asdict(result))["digest"] for result in results]
-
-
-def _read_results(name_dir: Path) -> dict[Path, RunResult]:
-    """Return the results of all finished seeds by folder, in the order of the seeds. Raises DataError for a copy."""
-    names = [path.parent.name for path in name_dir.glob("*/result.json")]
-    seeds = sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
-    results = {name_dir / str(seed): RunResult.read(name_dir / str(seed) / "result.json") for seed in seeds}
-    for folder, result in results.items():
-        if str(result.seed) != folder.name:
-            raise DataError(f"{folder} is a copy of seed {result.seed}; move it, so that the seed counts once")
-    return results
-
-
-def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
-    check_one_cell(results)
-    for split in results[0].splits:
-        record: dict[str, Any] = {"seeds": [r.seed for r in results], "digests": _digests(results)}
-        for metric in (name for name in results[0].best[split] if all(name in r.best[split] for r in results)):
-            values = [r.best[split][metric] for r in results]
-            known = all(map(math.isfinite, values))  # statistics.stdev does not support inf and nan
-            record[metric] = statistics.fmean(values) if known else math.nan
-            record[f"{metric}_std"] = (statistics.stdev(values) if len(values) > 1 else 0.0) if known else math.nan
-        (folder / split).mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / split / "best.json", (json.dumps(record) + "\n").encode())

@@ -5,6 +5,7 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
+from graphgps_spse.aggregation import aggregate
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset
@@ -12,7 +13,7 @@ from graphgps_spse.encode import encode
 from graphgps_spse.environment import describe_environment
 from graphgps_spse.errors import DataError
 from graphgps_spse.fixed_step import build_fixed_step
-from graphgps_spse.parts import build_parts, build_training, with_missing_keys
+from graphgps_spse.parts import Parts, build_parts, build_training, with_missing_keys
 from graphgps_spse.preparation import (
     build_checked_loaders,
     check_before_loading,
@@ -25,7 +26,7 @@ from graphgps_spse.preparation import (
 from graphgps_spse.provenance import fingerprints_of, provenance_of, read_finished, sources_of
 from graphgps_spse.record import build_result
 from graphgps_spse.reevaluation import reevaluate, require_finished
-from graphgps_spse.results import RunResult, aggregate
+from graphgps_spse.results import RunResult
 from graphgps_spse.rundir import RunDir, claimed_name
 from graphgps_spse.sizes import explaining_shortage
 from graphgps_spse.training.checkpoint import CheckpointStore
@@ -93,7 +94,7 @@ def run(
     opened = RunDir.open(path, cfg.to_dict(), extend=extend and not evaluates) if processes.is_first else RunDir(path)
     mode = deterministic_algorithms(training.options.deterministic, device)
     with opened as run_dir, mode, explaining_shortage(splits, cfg.train.batch_size, cfg.train.batch_pairs):
-        if processes.broadcast(run_dir.is_finished) and not evaluates:
+        if processes.broadcast(run_dir.is_finished and not run_dir.is_to_extend) and not evaluates:
             with processes.main_process_first():
                 result = read_finished(run_dir.result_path, cfg)
             log.info("%s is already finished; to start a new run next to it, use --fresh", path)
@@ -109,8 +110,7 @@ def run(
             sources = sources_of(cfg) if processes.is_first else {}
             splits |= load_splits_of_run(parts, device, evaluate_test=training.options.evaluate_test)
             if processes.is_first:
-                with run_dir.writing():
-                    write_training_atoms(path, splits["train"], parts.dataset.spec.node_input)
+                _keep_training_atoms(run_dir, splits["train"], parts)
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encodings = encode(splits, parts.encodings, num_threads, parts.storage)
         loaders, first_batch = build_checked_loaders(cfg, parts, training, encoded, device, processes)
@@ -136,6 +136,7 @@ def run(
         )
         if evaluates:
             return reevaluate(trainer, run_dir)
+        _begin_extension(trainer, run_dir)
         fit = trainer.fit()
 
         resources = merge_records(processes.gather((socket.gethostname(), meter.record())))
@@ -144,3 +145,18 @@ def run(
             with run_dir.writing():
                 result.write(run_dir.result_path)
         return result
+
+
+def _keep_training_atoms(run_dir: RunDir, train: GraphDataset, parts: Parts) -> None:
+    """Write the elements of the training molecules, unless a run has begun: its data may not be those of now."""
+    if not run_dir.has_begun:
+        with run_dir.writing():
+            write_training_atoms(run_dir.path, train, parts.dataset.spec.node_input)
+
+
+def _begin_extension(trainer: Trainer, run_dir: RunDir) -> None:
+    """Begin the extension of a run, if one is due and its checkpoint can be continued with these data."""
+    if run_dir.is_to_extend:
+        trainer.require_checkpoint()
+        with run_dir.writing():
+            run_dir.begin_extension()

@@ -48,12 +48,14 @@ class RunDir:
         self.path = path
         self._lock_path = path / "run.lock"
         self._lock: TextIO | None = None
+        self._longer = ""  # text of a configuration with more epochs, until `begin_extension` has written it
 
     @classmethod
     def open(cls, path: Path, config: dict[str, Any], *, extend: bool = False) -> "RunDir":
         """Create or reopen the directory for a resolved configuration (nested dicts).
 
-        With `extend`, `config` may have more epochs than the run in the directory, whose result is then renamed.
+        With `extend`, `config` may have more epochs than the run in the directory. `is_to_extend` is true then, and
+        nothing changes before `begin_extension`.
 
         Raises RunDirError if the directory cannot be written, is in use, or holds a run of another configuration. A run
         without a checkpoint or result may be replaced by another configuration. Raises ConfigError for a configuration
@@ -61,6 +63,8 @@ class RunDir:
         """
         text = _text_of(config)
         run_dir = cls(path)
+        if extend and not run_dir.has_begun:
+            raise RunDirError(f"{path} holds no run to extend; the command without --extend starts one")
         try:
             path.mkdir(parents=True, exist_ok=True)
             run_dir._take_lock()
@@ -73,7 +77,7 @@ class RunDir:
             with run_dir.writing():
                 for name in FILES_OF_LOCK_HOLDER:
                     remove_leftovers(path / name)
-                run_dir._extend(config, text) if extend else run_dir._keep_config(config, text)
+                run_dir._check_extension(config, text) if extend else run_dir._keep_config(config, text)
             unless_kept.pop_all()
         return run_dir
 
@@ -124,7 +128,29 @@ class RunDir:
     @property
     def has_begun(self) -> bool:
         """Whether there is a run that a command could continue: one with a result or a checkpoint."""
-        return self.is_finished or any(self.path.glob("checkpoint*.pt"))
+        return self.is_finished or self._has_checkpoint
+
+    @property
+    def _has_checkpoint(self) -> bool:
+        return any(self.path.glob("checkpoint*.pt"))
+
+    @property
+    def is_to_extend(self) -> bool:
+        """Whether the configuration that the directory was opened with has more epochs than the one in it."""
+        return bool(self._longer)
+
+    def begin_extension(self) -> None:
+        """Replace the saved configuration by the one with more epochs; keep the earlier result and best.pt.
+
+        To be called when it is known that the latest checkpoint is valid and belongs to this run and its data. If this
+        is interrupted, the same command completes it, and the command without --extend restores the result.
+        """
+        if self.is_finished:
+            epochs = flatten_keys(load_saved_config(self._config_path))[LENGTH_KEY]
+            keep_copy(self.path / "best.pt", self.path / f"best-{epochs}.pt")
+            self.result_path.rename(free_name(self.path / f"result-{epochs}.json"))
+        write_atomic(self._config_path, self._longer.encode())
+        self._longer = ""
 
     def keep_environment(self, environment: dict[str, Any]) -> None:
         """Add the environment of this session to env.json, which has one entry for each start of the run.
@@ -154,24 +180,19 @@ class RunDir:
             more = "Train it longer with --extend, start" if _is_longer(differing) else "Start"
             self._refuse(differing, f"{more} next to it with --fresh, or under another name with name=NAME")
 
-    def _extend(self, config: dict[str, Any], text: str) -> None:
-        """Put a configuration with more epochs in the place of the saved one, and keep the earlier result and best.pt.
-
-        If this is interrupted, the same command completes it, and the command without --extend restores the result.
-        """
-        if not self.has_begun:
-            raise RunDirError(f"{self.path} holds no run to extend; the command without --extend starts one")
-        saved = load_saved_config(self._config_path)
-        differing = differing_keys(saved, config)
+    def _check_extension(self, config: dict[str, Any], text: str) -> None:
+        """Keep the text of a configuration with more epochs for `begin_extension`."""
+        differing = differing_keys(load_saved_config(self._config_path), config)
         if not differing:  # it was extended before
             return
         if not _is_longer(differing):
             self._refuse(differing, f"--extend may raise {LENGTH_KEY} and change nothing else")
-        if self.is_finished:
-            epochs = flatten_keys(saved)[LENGTH_KEY]
-            keep_copy(self.path / "best.pt", self.path / f"best-{epochs}.pt")
-            self.result_path.rename(free_name(self.path / f"result-{epochs}.json"))
-        write_atomic(self._config_path, text.encode())
+        if not self._has_checkpoint:
+            raise RunDirError(
+                f"{self.path} holds a result and no checkpoint*.pt, from which --extend continues. Restore the file, "
+                f"or start another run from the weights of the best epoch with train.init_from={self.path} name=NAME"
+            )
+        self._longer = text
 
     @property
     def _config_path(self) -> Path:

@@ -75,12 +75,13 @@ def main(words: Sequence[str] | None = None) -> int:
             graph_predictions,
             leaderboard,
             predictions,
+            trained_runs,
         )
 
         seeds = [path for path in arguments.runs or [arguments.run] if path.name != "agg"]  # NAME/* includes NAME/agg
         if not seeds:
             raise ConfigError("--runs names no run; name folders NAME/SEED")
-        ensemble, similarity = predictions.load_runs(seeds, arguments.overrides), arguments.similarity
+        ensemble, similarity = trained_runs.load_runs(seeds, arguments.overrides), arguments.similarity
         with stop_at_once():
             if arguments.data is not None and graph_predictions.holds_graphs(arguments.data):
                 if similarity or arguments.smiles_column:

@@ -143,10 +143,10 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 def read_states(runs: "Sequence[PlannedRun]", live_jobs: set[str] | None) -> "list[RunState]":
     """Return the states of all runs, with the data of finished runs compared."""
-    from graphgps_spse.provenance import describe_change, sources_of
+    from graphgps_spse.provenance import describe_change, read_data_now
     from graphgps_spse.sweeps.states import compare_data, read_state
 
-    return compare_data(runs, [read_state(run, live_jobs) for run in runs], sources_of, describe_change)
+    return compare_data(runs, [read_state(run, live_jobs) for run in runs], read_data_now, describe_change)
 
 
 def start_run(
@@ -167,7 +167,7 @@ def start_run(
 
 def complete_aggregates(runs: "Sequence[PlannedRun]", found: "Sequence[RunState]") -> None:
     """Write the averages over seeds that a run could not write, because it was killed, say, after its result."""
-    from graphgps_spse.results import complete_aggregate
+    from graphgps_spse.aggregation import complete_aggregate
 
     for folder in sorted({run.run_dir.parent for run, state in zip(runs, found) if state.kind == "done"}):
         complete_aggregate(folder)

@@ -14,7 +14,7 @@ from test_python_api import lay, places
 from torch_geometric.utils import from_networkx
 
 import graphgps_spse as gs
-from graphgps_spse import predictions
+from graphgps_spse import trained_runs
 from graphgps_spse.attribution import Attribution, attribute, explain_molecule, load_for_attribution
 from graphgps_spse.data.molecule_checks import largest_fragment
 from graphgps_spse.data.smiles import Smiles
@@ -75,7 +75,7 @@ def test_models_with_biased_attention_are_explained(tmp_path, changes, caplog):
 def test_message_passing_without_pairs_is_refused(trained, monkeypatch):
     categories = SimpleNamespace(dim_pair=1, pair_categories=(5,))
     parts = SimpleNamespace(encodings=[SimpleNamespace(dim_pair=0), categories])
-    monkeypatch.setattr(predictions, "load_trained_run", lambda path, overrides: SimpleNamespace(parts=parts))
+    monkeypatch.setattr(trained_runs, "load_trained_run", lambda path, overrides: SimpleNamespace(parts=parts))
     with pytest.raises(ConfigError, match="no encoding of pairs with numbers, so .*; enable one, such as posenc_SPSE"):
         load_for_attribution(trained)
 

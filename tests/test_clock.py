@@ -12,9 +12,9 @@ import yaml
 from test_main import ROOT, TINY, main_module, stats
 from training.tiny_run import assert_same_state
 
+from graphgps_spse.aggregation import aggregate
 from graphgps_spse.reports import report as report_module
 from graphgps_spse.reports.report import make_report
-from graphgps_spse.results import aggregate
 from graphgps_spse.sweeps.states import read_state
 from graphgps_spse.sweeps.sweep import read_sweep
 from graphgps_spse.training.checkpoint import BEST, LATEST, PREVIOUS, read_verified

@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +16,15 @@ from scripts_at import load_script
 from torch_geometric.data import Data
 
 import graphgps_spse as gs
-from graphgps_spse import predictions
+from graphgps_spse import predictions, trained_runs
 from graphgps_spse.config import load_config
+from graphgps_spse.data import given_graphs
 from graphgps_spse.data.base import DatasetSpec, InputSpec
 from graphgps_spse.data.given_graphs import read_given_graphs, read_pyg_graphs
-from graphgps_spse.errors import DataError
+from graphgps_spse.errors import CheckpointError, DataError
 from graphgps_spse.graph_predictions import require_rows
 from graphgps_spse.reports.prediction_figures import draw_predictions
+from graphgps_spse.results import RunResult, differing_parts
 from graphgps_spse.run import run
 
 script = load_script("predict")
@@ -79,7 +83,7 @@ def trained(tmp_path_factory):
 def own(trained):
     """Rows of the run's own test split."""
     out = trained.parent / "own.csv"
-    predictions.predict_split(predictions.load_runs([trained]), "test", out)
+    predictions.predict_split(trained_runs.load_runs([trained]), "test", out)
     return read(out)
 
 
@@ -176,7 +180,7 @@ def test_nodes_have_rows_even_of_a_graph_without_any(tmp_path):
     meta = {"task": "classification", "level": "node", "num_classes": 3, "node_features": {"kind": "types", "size": 4}}
     given = {"node_ptr": [0, 3, 4], "edge_ptr": [0, 2, 2], "edge_index": [[0, 1], [1, 0]], "x": [0, 1, 2, 3]}
     trained = train(tmp_path, meta, {**given, "y": [0, 1, 2, 0]}, head="inductive_node")
-    predictions.predict_split(predictions.load_runs([trained]), "val", tmp_path / "own.csv")
+    predictions.predict_split(trained_runs.load_runs([trained]), "val", tmp_path / "own.csv")
     np.savez(tmp_path / "new.npz", **given | {"node_ptr": [0, 3, 3, 4], "edge_ptr": [0, 2, 2, 2]}, y=[0, 1, 2, -1])
     assert predict(trained, tmp_path / "new.npz", tmp_path / "p.csv") == 0
     rows, own = read(tmp_path / "p.csv"), read(tmp_path / "own.csv")
@@ -312,3 +316,69 @@ def test_a_folder_of_other_features_is_refused(trained, tmp_path, capsys):
     assert "node_input is types of size 5, but the run was trained on types of size 3" in capsys.readouterr().err
     assert predict(trained, tmp_path / "a.npz", tmp_path / "p.csv", "--similarity") == 2
     assert "--similarity and --smiles-column are for molecules" in capsys.readouterr().err
+
+
+def rename_targets(folder, **changes):
+    (folder / "meta.json").write_text(json.dumps(META | changes))
+
+
+def test_a_folder_whose_targets_mean_something_else_is_refused(trained, tmp_path, capsys):
+    """Its true values would stand beside predictions of another target."""
+    shutil.copytree(trained.parents[2] / "mine", tmp_path / "mine")
+    for changes, words in (
+        ({"target_names": ["b", "a"]}, r"target_names is \('b', 'a'\), but \('a', 'b'\) in the data that the run was"),
+        ({"num_targets": 1, "target_names": ["a"]}, "num_targets is 1, but 2 in the data"),
+        ({"task": "multilabel"}, "num_classes is 2, but 0 in the data"),
+    ):
+        rename_targets(tmp_path / "mine", **changes)
+        assert predict(trained, tmp_path / "mine", tmp_path / "p.csv") == 2
+        assert re.search(words, capsys.readouterr().err)
+    rename_targets(tmp_path / "mine", target_names=[])
+    assert predict(trained, tmp_path / "mine", tmp_path / "p.csv") == 0, "without names, nothing contradicts"
+
+
+def test_targets_that_are_no_class_are_refused(tmp_path):
+    spec = SimpleNamespace(level="graph", num_targets=1, num_classes=3)
+    arrays = {"node_ptr": np.array([0, 1, 2, 3])}
+    known = given_graphs._targets(np.array([0, 2, -1]), arrays, spec)
+    assert known[:2].tolist() == [[0], [2]] and np.isnan(known[2, 0])
+    for wrong in (3, -2, 0.5):
+        with pytest.raises(DataError, match=rf"row 1 of y is \[{wrong}.*classes are 0 to 2; -1 and NaN are unknown"):
+            given_graphs._targets(np.array([0, wrong, np.nan]), arrays, spec)
+
+
+def test_a_finished_run_is_not_that_of_other_names_of_targets(tmp_path):
+    path = train(tmp_path, META, arrays())
+    cfg = load_config(tmp_path / "c.yaml")
+    assert run(cfg).data["target_names"] == ["a", "b"]
+    rename_targets(tmp_path / "mine", target_names=["b", "a"])
+    with pytest.raises(CheckpointError, match=r"mean something else: target_names \['a', 'b'\] and \['b', 'a'\]"):
+        run(cfg)
+    other = run(load_config(tmp_path / "c.yaml", ["seed=1"]))
+    assert differing_parts(RunResult.read(path / "result.json"), other) == [
+        "what the data mean (target_names ['a', 'b'] and ['b', 'a'])"
+    ]
+    assert not (path.parent / "agg/test/best.json").exists() or json.loads(
+        (path.parent / "agg/test/best.json").read_text()
+    )["seeds"] == [0], "the seeds are not averaged"
+
+
+def test_a_target_that_is_named_like_a_column_of_numbers_is_refused(tmp_path):
+    path = train(tmp_path, META | {"target_names": ["graph", "b"]}, arrays())
+    with pytest.raises(DataError, match="'graph' is a name of a column of predictions; rename this column"):
+        predictions.predict_split(trained_runs.load_runs([path]), "test", tmp_path / "p.csv")
+
+
+def test_unknown_targets_of_a_single_graph_are_predicted_unless_all_splits_are_that_graph(tmp_path):
+    """Only splits of one graph have targets of the other splits' nodes, which must not be written here."""
+    meta = META | {"level": "node", "num_targets": 1, "target_names": ["a"]}
+    one = {"node_ptr": np.array([0, 3]), "edge_ptr": np.array([0, 2]), "edge_index": np.array([[0, 1], [1, 0]])}
+    one |= {"x": np.array([0, 1, 2]), "edge_attr": np.ones((2, 2)), "y": np.array([[1.0], [np.nan], [2.0]])}
+    path = train(tmp_path, meta, one, head="inductive_node")
+    assert predictions.predict_split(trained_runs.load_runs([path]), "test", tmp_path / "same.csv") == 2
+    test = one | {"x": np.array([2, 1, 0])}
+    np.savez(tmp_path / "mine/test.npz", **test)
+    run(load_config(tmp_path / "c.yaml", ["seed=1"]))
+    second = trained_runs.load_runs([path.parent / "1"])
+    assert predictions.predict_split(second, "test", tmp_path / "other.csv") == 3
+    assert [row["a"] for row in read(tmp_path / "other.csv")] == ["1", "", "2"]

@@ -19,7 +19,7 @@ import yaml
 from fork_server import ForkedCommand, ForkServer
 from training.tiny_run import assert_same_state
 
-from graphgps_spse import results
+from graphgps_spse import aggregation, results
 from graphgps_spse.files import try_lock
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.ops.grit_pairs import cpu as grit_kernels
@@ -387,7 +387,7 @@ def test_a_full_disk_at_the_end_loses_nothing(tiny, capsys, monkeypatch):
         assert tiny("optim.max_epoch=1") == 75
     assert "tiny/0 cannot be written (No space left on device). Free some space" in capsys.readouterr().err
     with monkeypatch.context() as patched:
-        patched.setattr(results, "write_atomic", full)
+        patched.setattr(aggregation, "write_atomic", full)
         assert tiny("optim.max_epoch=1") == 0
     assert "no aggregate over seeds: [Errno 28] No space left on device" in capsys.readouterr().out
     assert tiny("optim.max_epoch=1") == 0

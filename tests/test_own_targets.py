@@ -3,15 +3,17 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import yaml
 
-from graphgps_spse import predictions
+from graphgps_spse import predictions, trained_runs
 from graphgps_spse.config import load_config
-from graphgps_spse.errors import ConfigError, DataError, RunDirError
+from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.python_api import load_run as run_of
-from graphgps_spse.run import run
+from graphgps_spse.results import RunResult
+from graphgps_spse.run import run, run_seeds
 
 SMILES = ("C", "CC", "CCC", "CCCC", "CO", "CCO", "CN", "CCN", "C1CC1", "c1ccccc1", "CC=O", "CF")
 SPLITS = ("train", "train", "val", "test") * 3
@@ -56,7 +58,7 @@ def test_large_targets_are_learned_in_their_own_units(configure, tmp_path, caplo
     test = result.best["test"]
     assert test["mae_a"] < 30 and test["mae_b"] < 0.03
     assert test["mae"] == pytest.approx((test["mae_a"] + test["mae_b"]) / 2)
-    trained = predictions.load_trained_run(tmp_path / "results/c/0")
+    trained = trained_runs.load_trained_run(tmp_path / "results/c/0")
     assert float(trained.parts.model.target_scale.mean[0]) == pytest.approx(300, abs=5)
 
 
@@ -68,11 +70,11 @@ def test_classes_by_name_train_and_are_kept_with_the_run(configure, tmp_path, ca
     assert {"auc", "f1", "mcc", "balanced_accuracy", "cross_entropy"} < result.best["val"].keys()
     assert run(cfg) == result, "a finished run is recognised"
     (tmp_path / "mine.csv").unlink()
-    trained = predictions.load_trained_run(tmp_path / "results/c/0")
+    trained = trained_runs.load_trained_run(tmp_path / "results/c/0")
     assert trained.cfg.dataset.smiles.classes == trained.parts.task.spec.class_names == ("high", "low", "mid")
     (tmp_path / "new.csv").write_text("smiles,name\nCCO,ethanol\nCC[Si],a\n[Fe],b\nC1CC,c\n")
     caplog.clear()
-    ensemble = predictions.load_runs([tmp_path / "results/c/0"])
+    ensemble = trained_runs.load_runs([tmp_path / "results/c/0"])
     assert predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "out.csv") == (4, 1)
     assert any(
         "row 3 (Si), row 4 (Fe) contain elements that occur in no training molecule; the model" in m
@@ -103,7 +105,7 @@ def test_a_run_of_another_version_is_named(configure, tmp_path):
         run(configure(targets, "gt.layers=2"))
     (path / "config.yaml").write_text((path / "config.yaml").read_text() + "later_key: 3\n")
     with pytest.raises(ConfigError, match=rf"(?s)config.yaml:\d+: unknown key 'later_key'.*{words}"):
-        predictions.load_trained_run(path)
+        trained_runs.load_trained_run(path)
 
 
 def test_one_class_alone(configure):
@@ -124,3 +126,67 @@ def test_a_split_without_known_targets_is_refused(configure):
     for words, keys in (((), {}), (("dataset.standardise=off",), {}), ((), {"task": "multilabel"})):
         with pytest.raises(DataError, match="train split, target b: no value is known, so it cannot be learned; leave"):
             run(configure(targets, *words, columns=("a", "b"), **keys))
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["now", "earlier versions"])
+def test_a_finished_run_is_not_that_of_another_order_of_classes(configure, tmp_path, is_recorded):
+    """Scores of the positive class would be those of the other one."""
+    targets = ["light" if i % 3 else "heavy" for i in range(len(SMILES))]
+    first, path = run(configure(targets, task="multiclass")), tmp_path / "results/c/0/result.json"
+    assert first.data["class_names"] == ["heavy", "light"]
+    if not is_recorded:
+        replace(first, data={}).write(path)  # what best.pt says is compared
+    order = "dataset.smiles.classes=[light,heavy]"
+    with pytest.raises(
+        CheckpointError, match=r"mean something else: class_names \['heavy', 'light'\] and \['light', 'h"
+    ):
+        run(configure(targets, order, task="multiclass"))
+    assert run(configure(targets, order.replace("light,heavy", "heavy,light"), task="multiclass")).best == first.best
+    (tmp_path / "results/c/0/best.pt").unlink()
+    if is_recorded:
+        with pytest.raises(CheckpointError, match="mean something else: class_names"):
+            run(configure(targets, order, task="multiclass"))
+    else:
+        assert run(configure(targets, order, task="multiclass")).best == first.best, "nothing is known"
+
+
+CONSTANT = ("optim.scheduler=none", "optim.num_warmup_epochs=0")
+
+
+def test_an_extension_that_is_refused_leaves_the_finished_run_as_it_is(configure, tmp_path):
+    targets = [str(0.5 * i) for i in range(len(SMILES))]
+    run_dir = tmp_path / "results/c/0"
+    first = run(configure(targets, *CONSTANT))
+
+    def content():
+        return {
+            path.name: path.read_bytes() for path in run_dir.iterdir() if path.is_file() and path.name != "env.json"
+        }
+
+    before, longer = content(), (*CONSTANT, "optim.max_epoch=4")
+    with pytest.raises(CheckpointError, match="was trained on other inputs"):
+        run(configure(["1"] * len(SMILES), *longer), extend=True)
+    assert content() == before
+    damaged = {name: (run_dir / name).read_bytes() for name in ("checkpoint.pt", "checkpoint-previous.pt")}
+    for name in damaged:
+        (run_dir / name).write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match="no valid checkpoint is left"):
+        run(configure(targets, *longer), extend=True)
+    (run_dir / "checkpoint-previous.pt").write_bytes(damaged["checkpoint-previous.pt"])
+    assert run(configure(targets, *CONSTANT)) == first, "it is still the finished run"
+    extended = run(configure(targets, *longer), extend=True)
+    assert extended.extended_from == [2] and extended.epochs == 4, "also from the previous checkpoint, after one epoch"
+    assert RunResult.read(run_dir / "result-2.json") == first
+
+
+def test_averages_with_a_seed_that_was_extended_are_put_aside(configure, tmp_path):
+    """They would stand for results that are not there any more."""
+    targets, agg = [str(0.5 * i) for i in range(len(SMILES))], tmp_path / "results/c/agg/test"
+    run_seeds(configure(targets, *CONSTANT), num_seeds=2)
+    before = (agg / "best.json").read_bytes()
+    longer = (*CONSTANT, "optim.max_epoch=3")
+    run_seeds(configure(targets, *longer), extend=True)
+    assert [path.name for path in agg.glob("best*")] == ["best-earlier.json"]
+    assert (agg / "best-earlier.json").read_bytes() == before
+    run_seeds(configure(targets, *longer), num_seeds=2, extend=True)
+    assert json.loads((agg / "best.json").read_text())["seeds"] == [0, 1]

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,12 +18,13 @@ from data.poison import POISON, spread_poison
 from scripts_at import load_script
 from unprivileged import as_nobody
 
-from graphgps_spse import leaderboard, predictions
+from graphgps_spse import leaderboard, predictions, trained_runs
 from graphgps_spse.config import load_config
 from graphgps_spse.data.base import GraphBatch, flat_rows
 from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDirError
 from graphgps_spse.run import run
-from graphgps_spse.training.checkpoint import CheckpointStore
+from graphgps_spse.training.archive import pack
+from graphgps_spse.training.checkpoint import CheckpointStore, read_verified
 from graphgps_spse.training.trainer import Trainer
 
 script = load_script("predict")
@@ -72,13 +74,13 @@ def read(path):
 
 def test_the_log_says_which_metric_picked_the_weights(trained, caplog):
     caplog.set_level("INFO")
-    predictions.load_trained_run(trained)
+    trained_runs.load_trained_run(trained)
     epoch = json.loads((trained / "result.json").read_text())["best_epoch"]
     assert f"{trained}: weights of epoch {epoch}, the best by mae on validation\n" in caplog.text
 
 
 def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkeypatch):
-    run_, seen = predictions.load_runs([trained]), []
+    run_, seen = trained_runs.load_runs([trained]), []
     model = type(run_.first.parts.model)
     original = model.forward
 
@@ -108,7 +110,7 @@ def test_a_split_equals_its_evaluation_to_the_last_bit(trained, tmp_path, monkey
 
 def test_row_numbers_stay_on_the_cpu(trained, tmp_path, monkeypatch):
     """On a GPU, a batch is moved there with the numbers of its graphs, and the rows of the output are here."""
-    run_ = predictions.load_runs([trained])
+    run_ = trained_runs.load_runs([trained])
     predictions.predict_split(run_, "test", tmp_path / "expected.csv")
     move = GraphBatch.to
 
@@ -128,8 +130,8 @@ def test_kernels_are_compared_before_the_first_prediction(trained, tmp_path, mon
         compared.append((model, len(graphs), numbers, amp))
         return {"kernels": "fused"}
 
-    monkeypatch.setattr(predictions, "check_first_predictions", check)
-    run_ = predictions.load_runs([trained])
+    monkeypatch.setattr(trained_runs, "check_first_predictions", check)
+    run_ = trained_runs.load_runs([trained])
     for name in ("p", "q"):
         predictions.predict_split(run_, "test", tmp_path / f"{name}.csv")
     assert compared == [(run_.first.parts.model, 3, [0, 1], "off")] and run_.first.kernels == {"kernels": "fused"}
@@ -140,7 +142,7 @@ def test_molecules_of_a_file_equal_the_same_in_a_split(trained, tmp_path, monkey
     lines = ["id,SMI", *(f"{i},{s}" for i, s in enumerate(SMILES)), "9,", "10,C1CC", "11"]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(predictions, "_CHUNK", 3)
-    run_ = predictions.load_runs([trained])
+    run_ = trained_runs.load_runs([trained])
     assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv", "SMI") == (11, 3)
     rows = read(tmp_path / "p.csv")
     assert list(rows[0]) == ["row", "id", "SMI", "a_predicted", "b_predicted", "error"]
@@ -161,7 +163,7 @@ def test_salts_are_read_as_in_training(tmp_path):
     """With largest_fragment, a new molecule and its salt have one prediction."""
     path = train(tmp_path, smiles={"largest_fragment": True})
     (tmp_path / "new.csv").write_text("smiles\nCC(=O)[O-]\nCC(=O)[O-].[Na+]\nCCO\n")
-    predictions.predict_molecules(predictions.load_runs([path]), tmp_path / "new.csv", tmp_path / "p.csv")
+    predictions.predict_molecules(trained_runs.load_runs([path]), tmp_path / "new.csv", tmp_path / "p.csv")
     acid, salt, other = (float(row["a_predicted"]) for row in read(tmp_path / "p.csv"))
     assert abs(acid - salt) < 1e-6 < abs(acid - other)
 
@@ -175,14 +177,30 @@ def second_seed(trained):
 def test_an_ensemble_is_mean_and_deviation_over_runs(trained, second_seed, tmp_path):
     alone = {}
     for path in (trained, second_seed):
-        predictions.predict_split(predictions.load_runs([path]), "test", tmp_path / f"{path.name}.csv")
+        predictions.predict_split(trained_runs.load_runs([path]), "test", tmp_path / f"{path.name}.csv")
         alone[path.name] = np.array([float(row["a_predicted"]) for row in read(tmp_path / f"{path.name}.csv")])
-    predictions.predict_split(predictions.load_runs([trained, second_seed]), "test", tmp_path / "both.csv")
+    predictions.predict_split(trained_runs.load_runs([trained, second_seed]), "test", tmp_path / "both.csv")
     rows = read(tmp_path / "both.csv")
     assert list(rows[0])[5:] == ["a_predicted", "b_predicted", "a_deviation", "b_deviation"]
     np.testing.assert_allclose([float(r["a_predicted"]) for r in rows], (alone["0"] + alone["1"]) / 2, rtol=1e-6)
     deviation = np.abs(alone["0"] - alone["1"]) / np.sqrt(2)
     np.testing.assert_allclose([float(r["a_deviation"]) for r in rows], deviation, rtol=1e-5)
+
+
+def test_an_ensemble_with_a_class_named_like_a_deviation_is_refused(trained, second_seed):
+    """The deviation of class "low" would stand in the place of the probability of class "low_deviation"."""
+    ensemble = trained_runs.load_runs([trained, second_seed])
+    task = SimpleNamespace(
+        outputs=lambda pred: {"p_low": pred[:, 0], "p_low_deviation": pred[:, 1]},
+        classes=lambda means: {},
+        spec=ensemble.first.parts.task.spec,
+        dim_out=2,
+    )
+    first = dataclasses.replace(ensemble.first, parts=dataclasses.replace(ensemble.first.parts, task=task))
+    of_two = trained_runs.Ensemble((first, ensemble.runs[1]))
+    with pytest.raises(ConfigError, match="'p_low_deviation' would be the name of two columns"):
+        _ = of_two.column_kinds
+    assert list(trained_runs.Ensemble((first,)).column_kinds) == ["p_low", "p_low_deviation"]
 
 
 def test_the_script_takes_a_folder_of_seeds(trained, second_seed, tmp_path, capsys):
@@ -200,32 +218,45 @@ def test_the_script_takes_a_folder_of_seeds(trained, second_seed, tmp_path, caps
 def test_a_run_is_not_named_twice(trained):
     again = trained.parent / ".." / trained.parent.name / trained.name
     with pytest.raises(ConfigError, match="is named twice, so it would count twice in the mean"):
-        predictions.load_runs([trained, again])
+        trained_runs.load_runs([trained, again])
 
 
 def test_a_copy_of_a_run_does_not_count_twice(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "0.old")
     with pytest.raises(ConfigError, match="0.old and .* have the same configuration and seed, so one run would count"):
-        predictions.load_runs([trained, tmp_path / "0.old"])
+        trained_runs.load_runs([trained, tmp_path / "0.old"])
+
+
+def test_an_extended_copy_of_a_run_does_not_count_twice(trained, tmp_path):
+    """Its configuration differs, and its best epoch may be the same."""
+    copy = tmp_path / "0"
+    shutil.copytree(trained, copy)
+    text = (copy / "config.yaml").read_text()
+    (copy / "config.yaml").write_text(text.replace("base_lr: 0.001", "base_lr: 0.002"))
+    state = read_verified(copy / "best.pt")
+    state["signature"]["optim.base_lr"] = 0.002
+    (copy / "best.pt").write_bytes(pack(state))
+    with pytest.raises(ConfigError, match="have the same weights, so one run would count twice"):
+        trained_runs.load_runs([trained, copy])
 
 
 def test_runs_of_other_targets_are_no_ensemble(trained, tmp_path):
     other = train(tmp_path, targets=("a",))
     with pytest.raises(ConfigError, match=r"cannot predict together, because their num_targets differ: 1 and 2"):
-        predictions.load_runs([trained, other])
+        trained_runs.load_runs([trained, other])
 
 
 def test_runs_that_read_salts_differently_are_no_ensemble(trained, tmp_path):
     other = train(tmp_path, smiles={"largest_fragment": True})
     words = f"{other} and {trained} cannot predict together, because their dataset.smiles.largest_fragment differ"
     with pytest.raises(ConfigError, match=words):
-        predictions.load_runs([trained, other])
+        trained_runs.load_runs([trained, other])
 
 
 def test_similarity_is_that_of_the_nearest_training_molecule(trained, tmp_path):
     """Ethanol is in train, and no training molecule has an atom like those of N2."""
     (tmp_path / "new.csv").write_text("smiles\nOCC\nN#N\nC1CC\n")
-    ensemble = predictions.load_runs([trained])
+    ensemble = trained_runs.load_runs([trained])
     predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv", similarity=True)
     same, other, bad = (row["nearest_training_similarity"] for row in read(tmp_path / "p.csv"))
     assert float(same) == 1 and float(other) == 0 and bad == ""
@@ -233,7 +264,7 @@ def test_similarity_is_that_of_the_nearest_training_molecule(trained, tmp_path):
 
 def test_parquet_holds_the_same_table(trained, tmp_path):
     (tmp_path / "new.csv").write_text("id,smiles\n007,CCO\n,C1CC\n")
-    ensemble = predictions.load_runs([trained])
+    ensemble = trained_runs.load_runs([trained])
     for kind in ("csv", "parquet"):
         predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / f"p.{kind}")
     table = pq.read_table(tmp_path / "p.parquet").to_pylist()
@@ -244,7 +275,7 @@ def test_parquet_holds_the_same_table(trained, tmp_path):
 
 
 def test_columns_that_would_be_two_are_refused(trained, tmp_path):
-    ensemble = predictions.load_runs([trained])
+    ensemble = trained_runs.load_runs([trained])
     for header, words in (
         ("smiles,a_predicted", r"new\.csv: 'a_predicted' is a name of a column of predictions; rename this column"),
         ("smiles,row", "'row' is a name of a column of predictions"),
@@ -258,7 +289,7 @@ def test_columns_that_would_be_two_are_refused(trained, tmp_path):
 
 def test_a_file_with_another_column_of_smiles_is_told_how_to_name_it(trained, tmp_path):
     (tmp_path / "new.csv").write_text("molecule\nC\n")
-    ensemble, told = predictions.load_runs([trained]), f"training data of {trained} have the SMILES in 'smiles'"
+    ensemble, told = trained_runs.load_runs([trained]), f"training data of {trained} have the SMILES in 'smiles'"
     with pytest.raises(DataError, match=f"no column 'smiles'.*Columns: molecule. The {told}. Name .* --smiles-column"):
         predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv")
     with pytest.raises(DataError, match="no column 'mol'.* Columns: molecule. Name .* --smiles-column"):
@@ -268,7 +299,7 @@ def test_a_file_with_another_column_of_smiles_is_told_how_to_name_it(trained, tm
 
 def test_labels_become_probabilities(tmp_path):
     path = train(tmp_path, task="binary", targets=("a",))
-    run_ = predictions.load_runs([path])
+    run_ = trained_runs.load_runs([path])
     predictions.predict_split(run_, "test", tmp_path / "p.csv")
     graphs = run_.dataset.load()["test"]
     logits = run_.first.predict(graphs, run_.first.parts.storage)[:, 0].double()
@@ -288,7 +319,7 @@ def test_nodes_of_other_splits_are_not_written(tmp_path, monkeypatch):
     config |= {"gnn": {"dim_inner": 32, "head": "inductive_node"}, "optim": {"max_epoch": 1}}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
-    run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
+    run_ = trained_runs.load_runs([tmp_path / "results" / "c" / "0"])
     y = run_.dataset.load()["test"].y[:, 0].tolist()
     known = [node for node, value in enumerate(y) if value >= 0]
     assert 0 < predictions.predict_split(run_, "test", tmp_path / "p.csv") == len(known) < len(y)
@@ -314,7 +345,7 @@ def test_classes_of_nodes_of_your_own_graphs(tmp_path):
     config |= {"gnn": {"dim_inner": 32, "head": "inductive_node"}, "out_dir": str(tmp_path / "results")}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     run(load_config(tmp_path / "c.yaml", [f"store.dir={tmp_path}/store"]))
-    run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
+    run_ = trained_runs.load_runs([tmp_path / "results" / "c" / "0"])
     predictions.predict_split(run_, "val", tmp_path / "p.csv")
     rows = read(tmp_path / "p.csv")
     assert [(row["graph"], row["node"]) for row in rows] == [("0", "0"), ("0", "1"), ("0", "2"), ("1", "0")]
@@ -337,10 +368,10 @@ def spoil(path, **changes):
 
 def test_what_does_not_fit_names_the_keys(own, caplog):
     with pytest.raises(CheckpointError, match=r"another configuration \(posenc_SPSE.alpha: 0.5 there, 0.25 here\)"):
-        predictions.load_trained_run(own, ["posenc_SPSE.alpha=0.25"])
+        trained_runs.load_trained_run(own, ["posenc_SPSE.alpha=0.25"])
     spoil(own, **{"versions.rdkit": "2019.09", "versions.torch": "2.1"})
     with caplog.at_level("WARNING"):
-        predictions.load_trained_run(own)
+        trained_runs.load_trained_run(own)
     assert (
         "other versions (versions.rdkit: 2019.09 there, 20" in caplog.text
         and "versions.torch: 2.1 there" in caplog.text
@@ -348,7 +379,7 @@ def test_what_does_not_fit_names_the_keys(own, caplog):
     atoms = [119, 5, 12, 12, 10, 6, 6, 2, 2]
     spoil(own, **{"data.atoms": atoms, "encodings.counting_engine": 0})
     with pytest.raises(CheckpointError) as error:
-        predictions.load_trained_run(own)
+        trained_runs.load_trained_run(own)
     for words in ("trained on other inputs", "data.atoms: (119, 5,", "(119, 4,", "encodings.counting_engine: 0 there"):
         assert words in str(error.value)
     assert "versions" not in str(error.value)
@@ -362,12 +393,12 @@ def test_weights_of_another_epoch_than_the_result_are_refused(tmp_path, monkeypa
     path = train(tmp_path)
     assert json.loads((path / "result.json").read_text())["best_epoch"] == 1
     with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json reports epoch 1"):
-        predictions.load_trained_run(path)
+        trained_runs.load_trained_run(path)
     with pytest.raises(CheckpointError, match="best.pt holds epoch 0, and .*result.json reports epoch 1"):
         run(load_config(tmp_path / "c.yaml", ["train.mode=eval"]))
     assert not (path / "eval.json").exists()
     (path / "result.json").unlink()
-    assert predictions.load_trained_run(path).path == path, "the best so far of a run that is not finished"
+    assert trained_runs.load_trained_run(path).path == path, "the best so far of a run that is not finished"
 
 
 def test_a_run_that_is_resumed_or_evaluated_checks_the_same(own):
@@ -387,7 +418,7 @@ def test_a_run_does_not_go_on_with_other_data(own, rest):
         CheckpointError, match=r"trained on other inputs .*\(fingerprint.test: \w{16} there, \w{16} here"
     ):
         run(load_config(folder / "c.yaml", [rest]))
-    predictions.load_trained_run(own)  # new molecules are another matter
+    trained_runs.load_trained_run(own)  # new molecules are another matter
 
 
 def test_a_finished_run_is_not_told_as_one_of_other_data(own):
@@ -417,15 +448,15 @@ def test_changed_data_are_not_predicted_as_the_run_s_own(own, tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text(file.read_text().replace("CN,1,0", "CNC,1,0"))
     with pytest.raises(DataError, match="test split: the data differ from those of .* fingerprint in result.json"):
-        predictions.predict_split(predictions.load_runs([own]), "test", tmp_path / "p.csv")
+        predictions.predict_split(trained_runs.load_runs([own]), "test", tmp_path / "p.csv")
     (own / "result.json").unlink()
     with pytest.raises(DataError, match="test split: the data differ from those of .* fingerprint in best.pt"):
-        predictions.predict_split(predictions.load_runs([own]), "test", tmp_path / "p.csv")
-    assert predictions.predict_split(predictions.load_runs([own]), "train", tmp_path / "p.csv") == 3, "as in training"
+        predictions.predict_split(trained_runs.load_runs([own]), "test", tmp_path / "p.csv")
+    assert predictions.predict_split(trained_runs.load_runs([own]), "train", tmp_path / "p.csv") == 3, "as in training"
 
 
 def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
-    run_, out = predictions.load_runs([trained]), tmp_path / "p.csv"
+    run_, out = trained_runs.load_runs([trained]), tmp_path / "p.csv"
     with pytest.raises(DataError, match=r"--split tset: mine has the splits train, val, test"):
         predictions.predict_split(run_, "tset", out)
     with pytest.raises(DataError, match="does not exist"):
@@ -433,12 +464,12 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(trained, tmp_path):
     assert list(tmp_path.iterdir()) == []
     out.write_text("mine")
     with pytest.raises(DataError, match=r"p\.xlsx: tables are written as \.csv or \.parquet, not as \.xlsx"):
-        predictions.predict_split(predictions.load_runs([trained]), "test", tmp_path / "p.xlsx")
+        predictions.predict_split(trained_runs.load_runs([trained]), "test", tmp_path / "p.xlsx")
     with pytest.raises(DataError, match=r"p\.csv already exists"):
         predictions.predict_split(run_, "test", out)
     assert out.read_text() == "mine"
     with pytest.raises(RunDirError, match=r"is not a run directory.*; did you mean .*results/c/0"):
-        predictions.load_trained_run(trained.parent)
+        trained_runs.load_trained_run(trained.parent)
     with pytest.raises(DataError, match="cannot be written"):
         predictions.predict_split(run_, "test", tmp_path / "none" / "p.csv")
 
@@ -447,14 +478,14 @@ def test_of_two_predictions_into_one_file_the_second_to_finish_is_refused(traine
     """The other one starts later and ends first; the file is its file alone."""
     out, common = tmp_path / "p.csv", ["--run", str(trained), "--split", "test"]
     assert script.main([*common, "--out", str(tmp_path / "alone.csv")]) == 0
-    predict = predictions.TrainedRun.predict
+    predict = trained_runs.TrainedRun.predict
 
     def predict_after_the_other(self, *args):
-        monkeypatch.setattr(predictions.TrainedRun, "predict", predict)
+        monkeypatch.setattr(trained_runs.TrainedRun, "predict", predict)
         assert script.main([*common, "--out", str(out)]) == 0
         return 1000 + predict(self, *args)
 
-    monkeypatch.setattr(predictions.TrainedRun, "predict", predict_after_the_other)
+    monkeypatch.setattr(trained_runs.TrainedRun, "predict", predict_after_the_other)
     assert script.main([*common, "--out", str(out)]) == 2
     assert f"error: {out} was written by another process in the meantime" in capsys.readouterr().err
     assert out.read_text() == (tmp_path / "alone.csv").read_text()
@@ -464,7 +495,7 @@ def test_of_two_predictions_into_one_file_the_second_to_finish_is_refused(traine
 def test_file_of_bad_rows_alone_and_file_of_none(trained, tmp_path):
     (tmp_path / "bad.csv").write_text("smiles\nXX\n")
     (tmp_path / "none.csv").write_text("smiles\n")
-    run_ = predictions.load_runs([trained])
+    run_ = trained_runs.load_runs([trained])
     assert predictions.predict_molecules(run_, tmp_path / "bad.csv", tmp_path / "p.csv") == (1, 1)
     assert predictions.predict_molecules(run_, tmp_path / "none.csv", tmp_path / "q.csv") == (0, 0)
     assert (tmp_path / "q.csv").read_text() == "row,smiles,a_predicted,b_predicted,error\n"
@@ -474,7 +505,7 @@ def test_a_molecule_that_kills_its_process_has_no_prediction(trained, tmp_path, 
     spread_poison(monkeypatch)
     monkeypatch.setattr("graphgps_spse.data.molecules._ROWS_PER_PROCESS", 4)
     (tmp_path / "new.csv").write_text("\n".join(["smiles", *["CCO"] * 9, POISON, *["CN"] * 5, "[#119]"]) + "\n")
-    run_ = predictions.Ensemble((dataclasses.replace(predictions.load_trained_run(trained), num_threads=2),))
+    run_ = trained_runs.Ensemble((dataclasses.replace(trained_runs.load_trained_run(trained), num_threads=2),))
     assert predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv") == (16, 2)
     errors = {row["row"]: row["error"] for row in read(tmp_path / "p.csv") if row["error"]}
     assert list(errors) == ["11", "17"]
@@ -509,15 +540,15 @@ def test_what_may_not_be_read_or_written_is_one_line(trained, open_folder):
     (open_folder / "free").chmod(0o777)
     (open_folder / "new.csv").write_text("smiles\nC\n")
     (open_folder / "closed.csv").write_text("smiles\nC\n")
-    run_ = predictions.load_runs([open_folder / "run"])
+    run_ = trained_runs.load_runs([open_folder / "run"])
     predictions.predict_molecules(run_, open_folder / "new.csv", open_folder / "p.csv")  # imports all there is
     (open_folder / "read").chmod(0o555)
     for name in ("closed", "closed.csv", "run/best.pt"):
         (open_folder / name).chmod(0)
     for work, words in (
-        (lambda: predictions.load_trained_run(open_folder / "run"), "run/best.pt"),
-        (lambda: predictions.load_trained_run(open_folder / "closed"), "closed"),
-        (lambda: predictions.load_trained_run(open_folder / "closed" / "0"), "closed/0"),
+        (lambda: trained_runs.load_trained_run(open_folder / "run"), "run/best.pt"),
+        (lambda: trained_runs.load_trained_run(open_folder / "closed"), "closed"),
+        (lambda: trained_runs.load_trained_run(open_folder / "closed" / "0"), "closed/0"),
         (lambda: predict("closed.csv", "free/q.csv"), "closed.csv"),
         (lambda: predict("closed/new.csv", "free/q.csv"), "closed/new.csv"),
         (lambda: predict("new.csv", "read/q.csv"), "read/q.csv"),
@@ -534,7 +565,7 @@ def test_what_may_not_be_read_or_written_is_one_line(trained, open_folder):
 
 def test_submission_is_for_pcqm4mv2(trained, tmp_path):
     with pytest.raises(ConfigError, match="was trained on mine; --submission is for PCQM4Mv2"):
-        leaderboard.predict_submission(predictions.load_trained_run(trained), tmp_path / "s")
+        leaderboard.predict_submission(trained_runs.load_trained_run(trained), tmp_path / "s")
 
 
 def test_script(trained, tmp_path, capsys):
@@ -566,7 +597,7 @@ def test_submission_of_pcqm4mv2(tmp_path, monkeypatch):
         return [folder / "y_pred.npz"]
 
     monkeypatch.setattr(leaderboard, "write_submission", write)
-    run_ = predictions.load_runs([tmp_path / "results" / "c" / "0"])
+    run_ = trained_runs.load_runs([tmp_path / "results" / "c" / "0"])
     assert leaderboard.predict_submission(run_.first, tmp_path / "sub") == [tmp_path / "sub" / "y_pred.npz"]
     (tmp_path / "new.csv").write_text("smiles\n" + "\n".join(PCQM_SMILES) + "\n")
     predictions.predict_molecules(run_, tmp_path / "new.csv", tmp_path / "p.csv")

@@ -19,7 +19,7 @@ from test_predictions import CONFIG, SMILES, SPLITS
 from torch_geometric.data import Batch, Data
 
 import graphgps_spse as gs
-from graphgps_spse import predictions, tables
+from graphgps_spse import predictions, tables, trained_runs
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
 from graphgps_spse.results import WALL_TIME_KEYS, RunResult
@@ -83,7 +83,7 @@ def test_predictions_are_those_of_the_script(trained, tmp_path):
     assert isinstance(found, pd.DataFrame) and list(found) == ["smiles", "a_predicted", "error"]
     assert np.isnan(found["a_predicted"][1]) and "is not a molecule" in found["error"][1] and not found["error"][0]
     (tmp_path / "new.csv").write_text("smiles\nCCO\nC1CC\n" + "\n".join(SMILES) + "\n")
-    predictions.predict_molecules(predictions.load_runs([trained.path]), tmp_path / "new.csv", tmp_path / "p.csv")
+    predictions.predict_molecules(trained_runs.load_runs([trained.path]), tmp_path / "new.csv", tmp_path / "p.csv")
     script = pd.read_csv(tmp_path / "p.csv")
     assert np.array_equal(found["a_predicted"], script["a_predicted"].astype(np.float32), equal_nan=True)
     assert np.isnan(trained.predict("C1CC")["a_predicted"]).all(), "a single SMILES, and none that is a molecule"
@@ -238,8 +238,8 @@ def test_graphs_of_pyg_are_predicted(tmp_path):
     run = gs.train(config)
     found = run.predict([ring(6), ring(3)])
     assert list(found) == ["graph", "target0_predicted"]
-    loaded = predictions.load_trained_run(run.path)
-    predictions.predict_split(predictions.Ensemble((loaded,)), "test", tmp_path / "p.csv")
+    loaded = trained_runs.load_trained_run(run.path)
+    predictions.predict_split(trained_runs.Ensemble((loaded,)), "test", tmp_path / "p.csv")
     alone = pd.read_csv(tmp_path / "p.csv")["target0_predicted"][0]
     assert found["target0_predicted"][0] == pytest.approx(alone, rel=1e-5)  # a batch of two graphs rounds differently
     with pytest.raises(ConfigError, match="not on molecules, so it cannot read SMILES"):

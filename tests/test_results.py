@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 import pytest
 from records import RESULT, record, stamped, write_run
 
-from graphgps_spse import results
+from graphgps_spse import aggregation
+from graphgps_spse.aggregation import aggregate, complete_aggregate
 from graphgps_spse.errors import DataError
-from graphgps_spse.results import RunResult, aggregate, check_one_cell, complete_aggregate, differing_parts, hash_config
+from graphgps_spse.results import RunResult, check_one_cell, differing_parts, hash_config
 
 CONFIG = {"optim.base_lr": 1e-3, "model.type": "GritTransformer", "gt.layers": 10, "plugins": []}
 
@@ -107,15 +108,15 @@ def test_a_record_that_its_epochs_contradict_is_not_averaged(tmp_path):
 def test_a_seed_that_ends_meanwhile_is_not_lost(tmp_path, monkeypatch):
     """Another process writes its result and the aggregate over both while this one writes that over the first."""
     write_run(tmp_path, record(0.1, 0))
-    write = results.write_atomic
+    write = aggregation.write_atomic
 
     def write_after_the_other(path, content):
-        monkeypatch.setattr(results, "write_atomic", write)
+        monkeypatch.setattr(aggregation, "write_atomic", write)
         write_run(tmp_path, record(0.3, 1))
         aggregate(tmp_path / "exp")
         write(path, content)
 
-    monkeypatch.setattr(results, "write_atomic", write_after_the_other)
+    monkeypatch.setattr(aggregation, "write_atomic", write_after_the_other)
     aggregate(tmp_path / "exp")
     for split in ("train", "val", "test"):
         assert json.loads((tmp_path / "exp/agg" / split / "best.json").read_text())["seeds"] == [0, 1]
@@ -124,15 +125,15 @@ def test_a_seed_that_ends_meanwhile_is_not_lost(tmp_path, monkeypatch):
 def test_a_result_that_changes_meanwhile_is_not_lost(tmp_path, monkeypatch):
     """Another process extends the run and writes the aggregate while this one writes that over the old result."""
     write_run(tmp_path, record(0.1, 0), curve=False)
-    write = results.write_atomic
+    write = aggregation.write_atomic
 
     def write_after_the_other(path, content):
-        monkeypatch.setattr(results, "write_atomic", write)
+        monkeypatch.setattr(aggregation, "write_atomic", write)
         record(0.3, 0).write(tmp_path / "exp/0/result.json")
         aggregate(tmp_path / "exp")
         write(path, content)
 
-    monkeypatch.setattr(results, "write_atomic", write_after_the_other)
+    monkeypatch.setattr(aggregation, "write_atomic", write_after_the_other)
     aggregate(tmp_path / "exp")
     for split in ("train", "val", "test"):
         assert json.loads((tmp_path / "exp/agg" / split / "best.json").read_text())["mae"] == 0.3

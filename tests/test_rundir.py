@@ -106,8 +106,12 @@ def test_an_extension_keeps_the_result_and_the_best_weights(tmp_path):
     config = finished(tmp_path, 10)
     with pytest.raises(RunDirError, match="optim.max_epoch: 10 there, 20 here\nTrain it longer with --extend, start"):
         RunDir.open(tmp_path, longer(config))
+    before = [path.read_bytes() for path in sorted(tmp_path.glob("*.*")) if path.name != "run.lock"]
     with RunDir.open(tmp_path, longer(config), extend=True) as run_dir:
-        assert not run_dir.is_finished
+        assert run_dir.is_to_extend and run_dir.is_finished
+        assert [path.read_bytes() for path in sorted(tmp_path.glob("*.*")) if path.name != "run.lock"] == before
+        run_dir.begin_extension()
+        assert not run_dir.is_to_extend and not run_dir.is_finished
     write_atomic(tmp_path / "best.pt", b"better")
     assert (tmp_path / "result-10.json").read_text() == "result.json after 10"
     assert (tmp_path / "best-10.pt").read_text() == "best.pt after 10"
@@ -131,9 +135,11 @@ def test_an_extension_that_is_interrupted_is_completed_by_the_same_command(tmp_p
     config = finished(tmp_path, 10)
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(*((rundir, "write_atomic") if step == "write_atomic" else (Path, "rename")), kill)
-        RunDir.open(tmp_path, longer(config), extend=True)
+        with RunDir.open(tmp_path, longer(config), extend=True) as run_dir:
+            run_dir.begin_extension()
     RunDir.open(tmp_path, config).close()  # the run as it was is not refused, either
-    RunDir.open(tmp_path, longer(config), extend=True).close()
+    with RunDir.open(tmp_path, longer(config), extend=True) as run_dir:
+        run_dir.begin_extension()
     texts = [(tmp_path / name).read_text() for name in ("result-10.json", "best-10.pt")]
     assert texts == ["result.json after 10", "best.pt after 10"]
     assert yaml.safe_load((tmp_path / "config.yaml").read_text())["optim"] == {"max_epoch": 20}
@@ -150,6 +156,17 @@ def test_an_extension_changes_nothing_but_the_number_of_epochs(tmp_path):
     assert names(tmp_path) == before
     with pytest.raises(RunDirError, match="other holds no run to extend"):
         RunDir.open(tmp_path / "other", longer(config), extend=True)
+    assert not (tmp_path / "other").exists(), "reports would list it as a run without a result"
+
+
+def test_a_result_without_a_checkpoint_is_not_extended(tmp_path):
+    """Training would begin again, without the initial weights of train.init_from and perhaps with other data."""
+    config = finished(tmp_path, 10)
+    (tmp_path / "checkpoint.pt").unlink()
+    before = names(tmp_path)
+    with pytest.raises(RunDirError, match="no checkpoint.*from which --extend continues(.|\n)*train.init_from="):
+        RunDir.open(tmp_path, longer(config), extend=True)
+    assert names(tmp_path) == before
 
 
 def test_a_run_from_before_a_key_stays_the_run_of_its_default(tmp_path):

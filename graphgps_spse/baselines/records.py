@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphgps_spse.aggregation import aggregate
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import experiment_of
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
@@ -18,8 +19,9 @@ from graphgps_spse.data.opening import load_splits
 from graphgps_spse.errors import CheckpointError, ConfigError
 from graphgps_spse.files import write_atomic
 from graphgps_spse.parts import with_missing_keys
+from graphgps_spse.provenance import describe_data
 from graphgps_spse.registry import datasets
-from graphgps_spse.results import RunResult, aggregate, hash_config
+from graphgps_spse.results import RunResult, differing_descriptions, hash_config
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.training.history import EpochRecord, FitResult
 from graphgps_spse.training.task import Task
@@ -126,7 +128,8 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
         if run_dir.is_finished:
             log.info("%s is already finished", run_dir.path)
             result = RunResult.read(run_dir.result_path)
-            if result.fingerprints != data.fingerprints:
+            differing = differing_descriptions(result.data, describe_data(data.spec))
+            if result.fingerprints != data.fingerprints or differing:
                 raise CheckpointError(
                     f"{run_dir.path} was trained on data that differ from the current {data.spec.name}. "
                     "Restore the data, or start under another name with name=NAME"
@@ -161,6 +164,7 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
             config=same_for_all_seeds,
             resources=fit.resources,
             history_digests=measured.digests(),
+            data=describe_data(data.spec),
         )
         with run_dir.writing():
             for split in measured.metrics:

@@ -20,7 +20,7 @@ from graphgps_spse.data.folder import ARRAYS, lacks_reverse_edge, read_meta, spl
 from graphgps_spse.data.given_values import as_numbers, count_nodes, describe_values, find_edges
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import SPLITS
-from graphgps_spse.errors import DataError
+from graphgps_spse.errors import DataError, show
 from graphgps_spse.row_runs import RowRuns
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def read_pyg_graphs(listed: Sequence[Any], spec: DatasetSpec, atom_sizes: Mappin
 
 
 def _files_of(folder: Path, spec: DatasetSpec) -> Iterator[tuple[Path, str]]:
-    """Yield file and split of each split of a folder, whose meta.json must state the features of `spec`."""
+    """Yield file and split of each split of a folder, whose meta.json must state features and targets of `spec`."""
     meta_path = folder / "meta.json"
     meta = read_meta(meta_path, spec.name)
     for key in ("level", "node_input", "edge_input"):
@@ -83,6 +83,13 @@ def _files_of(folder: Path, spec: DatasetSpec) -> Iterator[tuple[Path, str]]:
             raise DataError(
                 f"{meta_path}: {key} is {_words(getattr(meta, key))}, but the run was trained on "
                 f"{_words(getattr(spec, key))}"
+            )
+    for key in ("num_targets", "num_classes", "target_names"):
+        theirs, ours = getattr(meta, key), getattr(spec, key)
+        if theirs != ours and (key != "target_names" or (theirs and ours)):
+            raise DataError(
+                f"{meta_path}: {key} is {show(theirs)}, but {show(ours)} in the data that the run was trained on, so "
+                "targets and predictions would not belong together; correct it"
             )
     files = [(folder / f"{split}{kind}", split) for split in SPLITS for kind in (".npz", ".parquet")]
     found = [(file, split) for file, split in files if file.is_file()]
@@ -344,7 +351,17 @@ def _targets(y: Any, arrays: Mapping[str, np.ndarray], spec: DatasetSpec) -> np.
     if table.shape != (rows, spec.num_targets) or table.dtype.kind not in "iufb":
         raise DataError(f"y must be [{rows}, {spec.num_targets}] numbers, not {list(table.shape)}; or leave it out")
     values = table.astype(np.float64)
-    return np.where(values < 0, np.nan, values) if spec.num_classes else values
+    if not spec.num_classes:
+        return values
+    values = np.where(values == -1, np.nan, values)
+    wrong = ~np.isnan(values) & ((values < 0) | (values >= spec.num_classes) | (values != np.floor(values)))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong.any(1))[0])
+        raise DataError(
+            f"row {row} of y is {values[row].tolist()}, and the classes are 0 to {spec.num_classes - 1}; -1 and NaN "
+            "are unknown targets"
+        )
+    return values
 
 
 def _texts(path: Path, columns: Mapping[str, np.ndarray], num_graphs: int) -> dict[str, list[str]]:

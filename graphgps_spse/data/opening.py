@@ -105,7 +105,7 @@ def warn_of_rounding(y: np.ndarray, target_names: Sequence[str], source: str) ->
     """Warn of each target, a column of y [R, T] or y [R], of which float32 loses more than LARGEST_ROUNDING."""
     for number, column in enumerate(y.reshape(len(y), -1).T):
         known = column[np.isfinite(column)].astype(np.float64)
-        if not len(known):
+        if not len(known) or known.min() == known.max():  # the deviation of equal values can be wrong by rounding
             continue
         with np.errstate(over="ignore"):  # values beyond float32 are an error elsewhere
             error, deviation = np.abs(known - known.astype(np.float32)).max(), known.std()

@@ -93,7 +93,7 @@ def compare_folds(cells: Sequence[Cell]) -> tuple[list[FoldPair], list[str]]:
             continue
         ours, theirs = ({fold_of(cell) or 0: cell for cell in c.cells} for c in (first, second))
         common = sorted(ours.keys() & theirs.keys())
-        same = [fold for fold in common if ours[fold].first.fingerprints == theirs[fold].first.fingerprints]
+        same = [fold for fold in common if ours[fold].has_data_of(theirs[fold])]
         if len(same) < len(common):
             differing = ", ".join(str(fold) for fold in common if fold not in same)
             notes.append(f"{first.label} and {second.label} were not run on the same data in fold {differing}")

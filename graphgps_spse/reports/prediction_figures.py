@@ -82,7 +82,10 @@ def _counts_from_the_top(positive: np.ndarray, score: np.ndarray) -> tuple[np.nd
 def _scores(table: dict[str, list[str]], target: str) -> list[str]:
     """Return the columns of a target's probabilities, or of its predicted values if there are none."""
     found = [name for name in table if name == f"{target}_probability" or name.startswith(f"{target}_probability_")]
-    return [name for name in found if not name.endswith("_deviation")] or [f"{target}_predicted"]
+    means = [name for name in found if f"{name}_deviation" in found]
+    if 2 * len(means) == len(found):  # an ensemble has a deviation of each; without, a class may have such a name
+        found = means
+    return found or [f"{target}_predicted"]
 
 
 def _draw_values(table: dict[str, list[str]], name: str, left: Axes, right: Axes) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import differing_keys, experiment_of, left_to_data
@@ -20,6 +20,8 @@ from graphgps_spse.sweeps.launch import LOG, describe_end, format_command, is_fa
 from graphgps_spse.sweeps.sweep import PlannedRun
 
 log = logging.getLogger(__name__)
+
+Data = TypeVar("Data")
 
 KINDS = ("done", "running", "queued", "interrupted", "failed", "differs", "missing")
 
@@ -59,22 +61,22 @@ def read_state(run: PlannedRun, live_jobs: set[str] | None = None) -> RunState:
 def compare_data(
     runs: Sequence[PlannedRun],
     states: Sequence[RunState],
-    read_sources: Callable[[Config], dict[str, str]],
-    describe_change: Callable[[RunResult, Config, dict[str, str]], str],
+    read_data_now: Callable[[Config], Data],
+    describe_change: Callable[[RunResult, Path, Config, Data], str],
 ) -> list[RunState]:
     """Return the states, of which a finished run of other data than those of its configuration now "differs".
 
-    The functions are `sources_of` and `describe_change` of provenance.py. Files are read once for each configuration.
+    The functions are those of provenance.py. Files are read once for each configuration.
     """
-    sources: dict[Path, dict[str, str]] = {}
+    data: dict[Path, Data] = {}
     compared = []
     for run, state in zip(runs, states, strict=True):
         if state.kind == "done" and state.result:
             folder = run.run_dir.parent
-            if folder not in sources:
-                sources[folder] = read_sources(run.cfg)
             try:
-                change = describe_change(state.result, run.cfg.with_values(seed=run.seed), sources[folder])
+                if folder not in data:
+                    data[folder] = read_data_now(run.cfg)
+                change = describe_change(state.result, run.run_dir, run.cfg.with_values(seed=run.seed), data[folder])
             except (ConfigError, DataError) as err:  # the run has read its data, so these are others
                 change = f"was trained on other data than those of this sweep, which cannot be read: {err}"
             if change:

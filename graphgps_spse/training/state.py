@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphgps_spse.config.identity import LENGTH_KEY
 from graphgps_spse.errors import CheckpointError
 from graphgps_spse.seeding import capture_rng, restore_rng
 from graphgps_spse.training.checkpoint import CheckpointStore, extends
@@ -54,7 +55,7 @@ class TrainingState:
         self.history: list[EpochRecord] = []
         self.best: Best | None = None
         self.extended_from: list[int] = []
-        """For each extension of the run, the number of epochs before it."""
+        """For each extension of the run, `optim.max_epoch` before it."""
         self.initial_weights = initial_weights
         self.guard = FiniteGuard()
         self._saved_at = time.monotonic()
@@ -97,7 +98,9 @@ class TrainingState:
         self.initial_weights = state.get("initial_weights", {})
         self.extended_from = list(state.get("extended_from", []))
         if extends(state["signature"], self.signature):
-            self.extended_from.append(self.epoch)
+            before, now = state["signature"][LENGTH_KEY], self.signature[LENGTH_KEY]
+            self.extended_from.append(before)
+            log.info("extended from %d to %d epochs", before, now)
         restore_rng(state["rng"][self.processes.rank])
 
     def minutes_since_save(self) -> float:
@@ -137,6 +140,12 @@ class TrainingState:
             raise CheckpointError(
                 f"the best epoch in {self.checkpoints.run_dir} does not fit this model: {err}"
             ) from err
+
+    def require_checkpoint(self) -> None:
+        """Raise CheckpointError unless `resume` will find a checkpoint of this run. Only the first process looks."""
+        found = self.checkpoints.load_latest(self.signature, self.about) if self.processes.is_first else {}
+        if found is None:
+            raise CheckpointError(f"{self.checkpoints.run_dir} holds no checkpoint to continue from")
 
     def resume(self) -> bool:
         """Load the latest checkpoint; return whether there is one.

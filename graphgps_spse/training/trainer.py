@@ -120,8 +120,6 @@ class Trainer(TrainingState):
         if self.resume():
             num_steps = self.loaders["train"].num_batches(self.epoch)
             log.info("resuming in epoch %d at step %d of %d", self.epoch, self.step, num_steps)
-            if self.extended_from and self.extended_from[-1] == self.epoch:
-                log.info("extended from %d to %d epochs", self.epoch, self.options.max_epoch)
         status = "failed"
         try:
             with self.stop:

@@ -10,6 +10,7 @@ import torch
 
 from graphgps_spse.config import load_config
 from graphgps_spse.data.folder import Folder, read_meta
+from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.parts import build_parts
 from graphgps_spse.preparation import check_before_loading
@@ -167,6 +168,14 @@ def test_targets_that_float32_rounds_away_are_named(tmp_path, caplog):
     (message,) = caplog.messages
     assert "train.npz, target target0: float32 rounds the values by up to 7, " in message
     assert message.endswith("standard deviation is 3.74; subtract a constant from all values, or change the unit")
+
+
+def test_a_constant_target_has_no_deviation_to_lose(tmp_path, caplog):
+    """The standard deviation of equal values in floating point can be 1e-17 instead of 0."""
+    load(lay(tmp_path / "mine", y=np.full((3, 2), 0.1))).load()
+    assert np.full(1000, 0.1).std() > 0 and not caplog.messages
+    warn_of_rounding(np.full(1000, 0.1), (), "y")
+    assert not caplog.messages
 
 
 def test_classes_are_checked(tmp_path):

@@ -40,6 +40,20 @@ def test_labels_and_classes_have_curves(tmp_path):
     assert len(of_classes.lines) == 3 and [t.get_text() for t in precision.get_legend().get_texts()] == ["x", "y"]
 
 
+def test_a_class_may_be_named_like_a_deviation(tmp_path):
+    """In a file of one run it is a class. In that of an ensemble, each probability has a deviation, which is none."""
+    head, rows = "k,k_predicted,k_probability_x,k_probability_x_deviation,k_probability_z", ["x,x,0.9,0.1,0"]
+    rows += ["x_deviation,x_deviation,0.2,0.8,0", "z,x,0.5,0.1,0.4"]
+    (tmp_path / "one.csv").write_text("\n".join([head, *rows]) + "\n")
+    legend = draw_predictions(tmp_path / "one.csv").axes[1].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["x", "x_deviation", "z"]
+    head = "k,k_predicted,k_probability_x,k_probability_z,k_probability_x_deviation,k_probability_z_deviation"
+    rows = ["x,x,0.9,0.1,0.01,0.02", "z,z,0.2,0.8,0.03,0.04"]
+    (tmp_path / "two.csv").write_text("\n".join([head, *rows]) + "\n")
+    legend = draw_predictions(tmp_path / "two.csv").axes[1].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["x", "z"]
+
+
 def test_unknown_targets_are_not_negatives(tmp_path):
     """Files of earlier versions have -1 for nodes of other splits; -1 may also be the name of a class."""
     rows = ["k,k_predicted,k_probability_0,k_probability_1", "0,0,0.9,0.1", "1,1,0.2,0.8", "-1,1,0.1,0.9"]

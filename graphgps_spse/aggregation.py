@@ -1,0 +1,85 @@
+"""Means and deviations over the finished seeds of a configuration, `agg/`."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from graphgps_spse.errors import DataError
+from graphgps_spse.files import free_name, with_digest, write_atomic
+from graphgps_spse.results import RunResult, check_one_cell, compare_with_history
+
+
+def aggregate(name_dir: Path) -> None:
+    """Write agg/{train,val,test}/best.json with means and deviations over the finished seeds, in GraphGym's layout.
+
+    Each seed contributes its own best epoch. `<metric>_std` is the sample standard deviation (ddof 1; 0.0 for one
+    seed). `digests` has the SHA-256 of the result of each seed. The function can be called at any time, repeatedly, or
+    by several processes. Folders that are not named like a seed, such as 0.old, are ignored.
+
+    Raises DataError if a record is damaged or contradicts its stats.json, or if the seeds are of different
+    configurations. In that case, averages of results that are not there any more, such as those of seeds that were
+    extended since, are renamed to best-earlier.json.
+    """
+    written: list[str] = []
+    # Results are read again after writing: one may have changed in the meantime, and its aggregate been overwritten.
+    while (results := _read_results(name_dir)) and _digests(results.values()) != written:
+        for folder, result in results.items():
+            compare_with_history(result, folder)
+        _write_aggregate(name_dir / "agg", list(results.values()))
+        written = _digests(results.values())
+
+
+def complete_aggregate(name_dir: Path) -> None:
+    """Call `aggregate` if the averages in agg/ are missing or are not those of the results of all finished seeds.
+
+    A run that is killed after it has written its result leaves averages without it. Raises as `aggregate` does.
+    """
+    results = list(_read_results(name_dir).values())
+    if results and any(_averaged(name_dir / "agg" / split) != _digests(results) for split in results[0].splits):
+        aggregate(name_dir)
+
+
+def _averaged(folder: Path) -> list[str] | None:
+    """Return the digests of the results that were averaged, or None if they are unknown."""
+    try:
+        return json.loads((folder / "best.json").read_text())["digests"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # absent, old or damaged: written again
+        return None
+
+
+def _digests(results: Iterable[RunResult]) -> list[str]:
+    return [with_digest(asdict(result))["digest"] for result in results]
+
+
+def _read_results(name_dir: Path) -> dict[Path, RunResult]:
+    """Return the results of all finished seeds by folder, in the order of the seeds. Raises DataError for a copy."""
+    names = [path.parent.name for path in name_dir.glob("*/result.json")]
+    seeds = sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
+    results = {name_dir / str(seed): RunResult.read(name_dir / str(seed) / "result.json") for seed in seeds}
+    for folder, result in results.items():
+        if str(result.seed) != folder.name:
+            raise DataError(f"{folder} is a copy of seed {result.seed}; move it, so that the seed counts once")
+    return results
+
+
+def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
+    try:
+        check_one_cell(results)
+    except DataError:
+        for path in sorted(folder.glob("*/best.json")):
+            if not set(_averaged(path.parent) or [""]) <= set(_digests(results)):
+                path.rename(free_name(path.with_name("best-earlier.json")))
+        raise
+    for split in results[0].splits:
+        record: dict[str, Any] = {"seeds": [r.seed for r in results], "digests": _digests(results)}
+        for metric in (name for name in results[0].best[split] if all(name in r.best[split] for r in results)):
+            values = [r.best[split][metric] for r in results]
+            known = all(map(math.isfinite, values))  # statistics.stdev does not support inf and nan
+            record[metric] = statistics.fmean(values) if known else math.nan
+            record[f"{metric}_std"] = (statistics.stdev(values) if len(values) > 1 else 0.0) if known else math.nan
+        (folder / split).mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / split / "best.json", (json.dumps(record) + "\n").encode())
