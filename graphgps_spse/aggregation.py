@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,8 @@ def aggregate(name_dir: Path) -> None:
     seed). `digests` has the SHA-256 of the result of each seed. The function can be called at any time, repeatedly, or
     by several processes. Folders that are not named like a seed, such as 0.old, are ignored.
 
-    Raises DataError if a record is damaged or contradicts its stats.json, or if the seeds are of different
-    configurations. In that case, averages of results that are not there any more, such as those of seeds that were
-    extended since, are renamed to best-earlier.json.
+    Raises DataError if the seeds are of different configurations, or if a record is damaged or contradicts its
+    stats.json.
     """
     written: list[str] = []
     # Results are read again after writing: one may have changed in the meantime, and its aggregate been overwritten.
@@ -41,6 +41,23 @@ def complete_aggregate(name_dir: Path) -> None:
     results = list(_read_results(name_dir).values())
     if results and any(_averaged(name_dir / "agg" / split) != _digests(results) for split in results[0].splits):
         aggregate(name_dir)
+
+
+def put_averages_aside(run_dir: Path) -> None:
+    """Rename the averages over the result of a run that is to be extended to best-earlier.json.
+
+    They would stand for results that are not there any more. `aggregate` writes new ones when all seeds are extended.
+    """
+    path = run_dir / "result.json"
+    if not path.is_file():
+        return
+    result = RunResult.read(path)
+    of_file = json.loads(path.read_text()).get("digest")  # with fewer fields, if an earlier version wrote it
+    digests = {*_digests([result]), of_file}
+    for best in sorted((run_dir.parent / "agg").glob("*/best.json")):
+        if digests & {*(_averaged(best.parent) or ())}:
+            with suppress(FileNotFoundError):  # another seed is extended at the same time
+                best.rename(free_name(best.with_name("best-earlier.json")))
 
 
 def _averaged(folder: Path) -> list[str] | None:
@@ -67,13 +84,7 @@ def _read_results(name_dir: Path) -> dict[Path, RunResult]:
 
 
 def _write_aggregate(folder: Path, results: Sequence[RunResult]) -> None:
-    try:
-        check_one_cell(results)
-    except DataError:
-        for path in sorted(folder.glob("*/best.json")):
-            if not set(_averaged(path.parent) or [""]) <= set(_digests(results)):
-                path.rename(free_name(path.with_name("best-earlier.json")))
-        raise
+    check_one_cell(results)
     for split in results[0].splits:
         record: dict[str, Any] = {"seeds": [r.seed for r in results], "digests": _digests(results)}
         for metric in (name for name in results[0].best[split] if all(name in r.best[split] for r in results)):

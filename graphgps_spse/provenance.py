@@ -13,7 +13,7 @@ from graphgps_spse.data.options import FormatOptions
 from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.encodings.path_counts import PathCountEncoding
 from graphgps_spse.environment import package_versions
-from graphgps_spse.errors import CheckpointError, DataError
+from graphgps_spse.errors import CheckpointError, DataError, show
 from graphgps_spse.files import digest_of_file
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts, build_dataset
@@ -94,9 +94,11 @@ def describe_change(result: RunResult, run_dir: Path, cfg: Config, now: DataNow)
     the run: another name or order of columns does not change them. So they are for results of versions that did not
     record this file.
     """
-    differing = differing_descriptions(result.data or _described_by_checkpoint(run_dir), now.description)
-    if differing:
-        return f"was trained on data that mean something else: {differing}"
+    if now.description:
+        differing = differing_descriptions(result.data or _described_by_checkpoint(run_dir), now.description)
+        if differing:
+            rows = "; ".join(f"{key} was {show(before)} and is {show(value)} now" for key, before, value in differing)
+            return f"was trained on data whose description has changed since: {rows}"
     other = [name for name, digest in now.sources.items() if result.sources.get(name) != digest]
     if not other:
         return ""

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -13,6 +13,8 @@ from graphgps_spse.errors import DataError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_record
 
 SCHEMA = 2
+MEANING_OF_TARGETS = ("class_names", "level", "num_classes", "num_targets", "target_names", "task")
+"""Entries of the description of data that decide what scores mean. Widths of inputs may differ between models."""
 SPLITS = ("train", "val", "test")
 WHOLE = "all"
 """Key of the fingerprint of all graphs before they are split."""
@@ -262,7 +264,7 @@ def check_one_cell(results: Sequence[RunResult]) -> None:
     kinds: list[list[RunResult]] = []
     for result in results:
         for kind in kinds:
-            if not differing_parts(kind[0], result):
+            if not any(differing_parts(member, result) for member in kind):  # all, as old records lack parts
                 kind.append(result)
                 break
         else:
@@ -286,8 +288,9 @@ def differing_parts(one: RunResult, other: RunResult) -> list[str]:
     changed = [split for split in sorted({*ours, *theirs}) if ours.get(split) != theirs.get(split)]
     if changed:
         parts.append(f"the data ({', '.join(changed)})")
-    if meaning := differing_descriptions(one.data, other.data):
-        parts.append(f"what the data mean ({meaning})")
+    if differing := differing_descriptions(one.data, other.data):
+        values = [f"{key} {show(ours)} and {show(theirs)}" for key, ours, theirs in differing]
+        parts.append(f"the description of the data ({', '.join(values)})")
     changed = _differing_encodings(one.encodings, other.encodings, same_split=WHOLE not in ours)
     if changed:
         parts.append(f"the encodings ({', '.join(changed)})")
@@ -299,16 +302,23 @@ def differing_parts(one: RunResult, other: RunResult) -> list[str]:
     return parts
 
 
-def differing_descriptions(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return the entries in which two descriptions of data differ; empty without difference, or if one is unknown."""
+def differing_descriptions(
+    one: dict[str, Any], other: dict[str, Any], keys: Collection[str] | None = None
+) -> list[tuple[str, Any, Any]]:
+    """Return name and both values of the entries in which two descriptions of data differ; none if one is unknown.
+
+    `keys` restricts the comparison. Of two lists of one length, the first entry that differs is returned.
+    """
     if not one or not other:
-        return ""
-    first, second = (
-        {key: list(value) if isinstance(value, tuple) else value for key, value in description.items()}
-        for description in (one, other)
-    )
-    keys = sorted(key for key in {*first, *second} if first.get(key) != second.get(key))
-    return "; ".join(f"{key} {show(first.get(key))} and {show(second.get(key))}" for key in keys)
+        return []
+    found = []
+    for key in sorted(keys if keys is not None else {*one, *other}):
+        first, second = (list(v) if isinstance(v := values.get(key), tuple) else v for values in (one, other))
+        if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+            found += [(f"{key}[{at}]", a, b) for at, (a, b) in enumerate(zip(first, second)) if a != b][:1]
+        elif first != second:
+            found.append((key, first, second))
+    return found
 
 
 def seed_list(results: Sequence[RunResult]) -> str:
@@ -317,7 +327,8 @@ def seed_list(results: Sequence[RunResult]) -> str:
 
 
 def _describe(reference: Sequence[RunResult], others: Sequence[RunResult]) -> str:
-    return f"seeds {seed_list(reference)} in {', '.join(differing_parts(reference[0], others[0]))}"
+    parts = next(filter(None, (differing_parts(one, other) for one in reference for other in others)))
+    return f"seeds {seed_list(reference)} in {', '.join(parts)}"
 
 
 def _differing_encodings(one: dict[str, Any], other: dict[str, Any], *, same_split: bool) -> list[str]:

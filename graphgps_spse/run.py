@@ -3,9 +3,11 @@
 import logging
 import socket
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from graphgps_spse.aggregation import aggregate
+from graphgps_spse.aggregation import aggregate, put_averages_aside
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import identity_of
 from graphgps_spse.data.base import GraphDataset
@@ -104,13 +106,11 @@ def run(
         how = {"processes": processes.count, "deterministic": training.options.deterministic}
         environment = describe_environment(device, num_threads) | how
         with processes.main_process_first():
-            if processes.is_first:
+            if processes.is_first and not run_dir.is_to_extend:
                 run_dir.keep_environment(environment)
             compile_all_kernels(cfg, parts.model)
             sources = sources_of(cfg) if processes.is_first else {}
             splits |= load_splits_of_run(parts, device, evaluate_test=training.options.evaluate_test)
-            if processes.is_first:
-                _keep_training_atoms(run_dir, splits["train"], parts)
             check_memory_needs(cfg, parts, splits, device, processes.count)
             encoded, encodings = encode(splits, parts.encodings, num_threads, parts.storage)
         loaders, first_batch = build_checked_loaders(cfg, parts, training, encoded, device, processes)
@@ -136,8 +136,7 @@ def run(
         )
         if evaluates:
             return reevaluate(trainer, run_dir)
-        _begin_extension(trainer, run_dir)
-        fit = trainer.fit()
+        fit = trainer.fit(partial(_begin, run_dir, splits["train"], parts, environment))
 
         resources = merge_records(processes.gather((socket.gethostname(), meter.record())))
         result = build_result(cfg, parts, fit, splits, encodings, environment, training.expected, resources, sources)
@@ -147,16 +146,11 @@ def run(
         return result
 
 
-def _keep_training_atoms(run_dir: RunDir, train: GraphDataset, parts: Parts) -> None:
-    """Write the elements of the training molecules, unless a run has begun: its data may not be those of now."""
-    if not run_dir.has_begun:
-        with run_dir.writing():
-            write_training_atoms(run_dir.path, train, parts.dataset.spec.node_input)
-
-
-def _begin_extension(trainer: Trainer, run_dir: RunDir) -> None:
-    """Begin the extension of a run, if one is due and its checkpoint can be continued with these data."""
-    if run_dir.is_to_extend:
-        trainer.require_checkpoint()
-        with run_dir.writing():
+def _begin(run_dir: RunDir, train: GraphDataset, parts: Parts, environment: dict[str, Any]) -> None:
+    """Write what may change only if the checkpoint of the directory belongs to this run and its data."""
+    with run_dir.writing():
+        if run_dir.is_to_extend:
+            put_averages_aside(run_dir.path)
             run_dir.begin_extension()
+            run_dir.keep_environment(environment)
+        write_training_atoms(run_dir.path, train, parts.dataset.spec.node_input)

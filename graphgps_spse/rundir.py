@@ -142,8 +142,8 @@ class RunDir:
     def begin_extension(self) -> None:
         """Replace the saved configuration by the one with more epochs; keep the earlier result and best.pt.
 
-        To be called when it is known that the latest checkpoint is valid and belongs to this run and its data. If this
-        is interrupted, the same command completes it, and the command without --extend restores the result.
+        To be called when the latest checkpoint has been loaded, so that it belongs to this run and its data. If this is
+        interrupted, the same command completes it, and the command without --extend restores the result.
         """
         if self.is_finished:
             epochs = flatten_keys(load_saved_config(self._config_path))[LENGTH_KEY]

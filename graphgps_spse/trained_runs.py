@@ -187,7 +187,9 @@ def _why_the_same(one: TrainedRun, other: TrainedRun) -> str:
     if one.cfg.seed == other.cfg.seed and experiment_of(one.cfg.to_dict()) == experiment_of(other.cfg.to_dict()):
         return "configuration and seed"
     ours, theirs = one.parts.model.state_dict(), other.parts.model.state_dict()
-    same_weights = ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    same_weights = ours.keys() == theirs.keys() and all(
+        torch.equal(ours[name].cpu(), theirs[name].cpu()) for name in ours
+    )
     return "weights" if same_weights else ""
 
 

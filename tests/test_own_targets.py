@@ -14,6 +14,7 @@ from graphgps_spse.errors import CheckpointError, ConfigError, DataError, RunDir
 from graphgps_spse.python_api import load_run as run_of
 from graphgps_spse.results import RunResult
 from graphgps_spse.run import run, run_seeds
+from graphgps_spse.training.archive import pack, unpack
 
 SMILES = ("C", "CC", "CCC", "CCCC", "CO", "CCO", "CN", "CCN", "C1CC1", "c1ccccc1", "CC=O", "CF")
 SPLITS = ("train", "train", "val", "test") * 3
@@ -137,14 +138,12 @@ def test_a_finished_run_is_not_that_of_another_order_of_classes(configure, tmp_p
     if not is_recorded:
         replace(first, data={}).write(path)  # what best.pt says is compared
     order = "dataset.smiles.classes=[light,heavy]"
-    with pytest.raises(
-        CheckpointError, match=r"mean something else: class_names \['heavy', 'light'\] and \['light', 'h"
-    ):
+    with pytest.raises(CheckpointError, match=r"class_names\[0\] was 'heavy' and is 'light' now"):
         run(configure(targets, order, task="multiclass"))
     assert run(configure(targets, order.replace("light,heavy", "heavy,light"), task="multiclass")).best == first.best
     (tmp_path / "results/c/0/best.pt").unlink()
     if is_recorded:
-        with pytest.raises(CheckpointError, match="mean something else: class_names"):
+        with pytest.raises(CheckpointError, match=r"description has changed since: class_names\[0\]"):
             run(configure(targets, order, task="multiclass"))
     else:
         assert run(configure(targets, order, task="multiclass")).best == first.best, "nothing is known"
@@ -156,7 +155,7 @@ CONSTANT = ("optim.scheduler=none", "optim.num_warmup_epochs=0")
 def test_an_extension_that_is_refused_leaves_the_finished_run_as_it_is(configure, tmp_path):
     targets = [str(0.5 * i) for i in range(len(SMILES))]
     run_dir = tmp_path / "results/c/0"
-    first = run(configure(targets, *CONSTANT))
+    (first,) = run_seeds(configure(targets, *CONSTANT))
 
     def content():
         return {
@@ -172,7 +171,14 @@ def test_an_extension_that_is_refused_leaves_the_finished_run_as_it_is(configure
         (run_dir / name).write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match="no valid checkpoint is left"):
         run(configure(targets, *longer), extend=True)
-    (run_dir / "checkpoint-previous.pt").write_bytes(damaged["checkpoint-previous.pt"])
+    state = unpack(damaged["checkpoint.pt"], run_dir / "checkpoint.pt")
+    (run_dir / "checkpoint.pt").write_bytes(pack(state | {"rng": state["rng"] * 2}))
+    before = content()
+    with pytest.raises(CheckpointError, match="was written by 2 processes and this run has 1"):
+        run(configure(targets, *longer), extend=True)
+    assert content() == before and (tmp_path / "results/c/agg/test/best.json").is_file()
+    for name, text in {**damaged, "checkpoint.pt": b"damaged"}.items():
+        (run_dir / name).write_bytes(text)
     assert run(configure(targets, *CONSTANT)) == first, "it is still the finished run"
     extended = run(configure(targets, *longer), extend=True)
     assert extended.extended_from == [2] and extended.epochs == 4, "also from the previous checkpoint, after one epoch"

@@ -11,7 +11,14 @@ from records import RESULT, record, stamped, write_run
 from graphgps_spse import aggregation
 from graphgps_spse.aggregation import aggregate, complete_aggregate
 from graphgps_spse.errors import DataError
-from graphgps_spse.results import RunResult, check_one_cell, differing_parts, hash_config
+from graphgps_spse.results import (
+    MEANING_OF_TARGETS,
+    RunResult,
+    check_one_cell,
+    differing_descriptions,
+    differing_parts,
+    hash_config,
+)
 
 CONFIG = {"optim.base_lr": 1e-3, "model.type": "GritTransformer", "gt.layers": 10, "plugins": []}
 
@@ -284,3 +291,20 @@ def test_encodings_count_by_what_they_are_not_by_where_they_were_kept():
 def test_hash_does_not_depend_on_the_order_of_keys():
     assert hash_config(CONFIG) == hash_config(dict(reversed(CONFIG.items())))
     assert hash_config(CONFIG) != hash_config(CONFIG | {"gt.layers": 9})
+
+
+def test_descriptions_of_data_are_compared_where_both_are_known():
+    of_a, of_b, unknown = ({"target_names": ["y", name]} if name else {} for name in ("a", "b", ""))
+    assert differing_descriptions(of_a, of_b) == [("target_names[1]", "a", "b")]
+    assert differing_descriptions(of_a, {"target_names": ("y", "a")}) == [], "a checkpoint may hold tuples"
+    assert differing_descriptions(of_a, of_a | {"task": "regression"}) == [("task", None, "regression")]
+    assert differing_descriptions(of_a, of_a | {"node_input": ["types", 28]}, MEANING_OF_TARGETS) == []
+    assert differing_descriptions(of_a, unknown) == differing_descriptions(unknown, of_b) == []
+    # An old record between them does not hide the difference.
+    runs = [record(0.1, seed, data=data) for seed, data in enumerate((unknown, of_a, of_b))]
+    check_one_cell(runs[:2])
+    with pytest.raises(
+        DataError,
+        match=r"seeds 2 differ from seeds 0, 1 in the description of the data \(target_names\[1\] 'a' and 'b'\)",
+    ):
+        check_one_cell(runs)

@@ -130,8 +130,9 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
             result = RunResult.read(run_dir.result_path)
             differing = differing_descriptions(result.data, describe_data(data.spec))
             if result.fingerprints != data.fingerprints or differing:
+                where = ", ".join(key for key, _, _ in differing) or "graphs or targets"
                 raise CheckpointError(
-                    f"{run_dir.path} was trained on data that differ from the current {data.spec.name}. "
+                    f"{run_dir.path} was trained on data that differ from the current {data.spec.name} ({where}). "
                     "Restore the data, or start under another name with name=NAME"
                 )
             return result

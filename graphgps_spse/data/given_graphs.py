@@ -358,8 +358,8 @@ def _targets(y: Any, arrays: Mapping[str, np.ndarray], spec: DatasetSpec) -> np.
     if wrong.any():
         row = int(np.flatnonzero(wrong.any(1))[0])
         raise DataError(
-            f"row {row} of y is {values[row].tolist()}, and the classes are 0 to {spec.num_classes - 1}; -1 and NaN "
-            "are unknown targets"
+            f"row {row} of y is {show(values[row].tolist())}, and the classes are 0 to {spec.num_classes - 1}; -1 and "
+            "NaN are unknown targets"
         )
     return values
 

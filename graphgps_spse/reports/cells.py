@@ -9,7 +9,7 @@ from graphgps_spse.config.identity import OWN_DATA
 from graphgps_spse.reports.collect import RecordedRun
 from graphgps_spse.reports.paper import Column, column_of, paper_columns
 from graphgps_spse.reports.stats import Summary, agreement, summarize
-from graphgps_spse.results import SPLITS, WHOLE, RunResult, differing_descriptions, is_measurement
+from graphgps_spse.results import MEANING_OF_TARGETS, SPLITS, WHOLE, RunResult, differing_descriptions, is_measurement
 
 MODEL_LABELS = {"GritTransformer": "GRIT", "GPSModel": "GPS", "CSAModel": "CSA"}
 MODEL_ORDER = ("GPS", "CSA", "GRIT")
@@ -56,12 +56,17 @@ class Cell:
         """Whether each seed has a split of its own."""
         return WHOLE in self.first.fingerprints and len(self.runs) > 1
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """Description of the data, from the first record that has one; empty if all are of older versions."""
+        return next((result.data for result in self.results if result.data), {})
+
     def has_data_of(self, other: "Cell", splits: Collection[str] = SPLITS) -> bool:
         """Whether both cells have the same data, with the same meaning, in those of the `splits` that both evaluated.
 
         Where each seed has a split of its own, the seeds are compared that both have.
         """
-        if differing_descriptions(self.first.data, other.first.data):
+        if differing_descriptions(self.description, other.description, MEANING_OF_TARGETS):
             return False
         shared = {*splits} & {*self.first.splits} & {*other.first.splits}
         theirs = {result.seed: result for result in other.results}

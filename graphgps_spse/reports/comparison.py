@@ -262,7 +262,7 @@ def _find_walks(paths: Cell, cells: Sequence[Cell]) -> Cell | str:
 def _why_not_comparable(walks: Cell, paths: Cell) -> str:
     """Return what keeps the scores of two cells from being comparable; empty if nothing does."""
     if not walks.has_data_of(paths):
-        return "their fingerprints differ"
+        return "their data differ"
     for what in ("metric", "direction"):
         if getattr(walks.first, what) != getattr(paths.first, what):
             return f"their {what} differ"
@@ -319,7 +319,7 @@ def _notes_on_data(cells: Sequence[Cell]) -> list[str]:
     for dataset, fold in dict.fromkeys((cell.first.dataset, fold_of(cell)) for cell in cells):
         kinds: list[list[Cell]] = []
         for cell in (cell for cell in cells if (cell.first.dataset, fold_of(cell)) == (dataset, fold)):
-            same = next((kind for kind in kinds if kind[0].has_data_of(cell)), None)
+            same = next((kind for kind in kinds if all(member.has_data_of(cell) for member in kind)), None)
             kinds.append([cell]) if same is None else same.append(cell)
         if len(kinds) > 1:
             groups = " / ".join(", ".join(cell.label for cell in kind) for kind in kinds)

@@ -83,7 +83,8 @@ def _scores(table: dict[str, list[str]], target: str) -> list[str]:
     """Return the columns of a target's probabilities, or of its predicted values if there are none."""
     found = [name for name in table if name == f"{target}_probability" or name.startswith(f"{target}_probability_")]
     means = [name for name in found if f"{name}_deviation" in found]
-    if 2 * len(means) == len(found):  # an ensemble has a deviation of each; without, a class may have such a name
+    # An ensemble has a deviation of each. The only other column with this ending is that of a class with such a name.
+    if 2 * len(means) == len(found) and (len(means) > 1 or means == [f"{target}_probability"]):
         found = means
     return found or [f"{target}_predicted"]
 

@@ -41,7 +41,7 @@ def rank_on_validation(cells: Sequence[Cell]) -> list[Ranking]:
     for cell in combine_folds(cells):
         rule = cell.rule if isinstance(cell, CrossValidation) else None
         kinds = groups.setdefault((cell.column, cell.first.metric, rule), [])
-        same = next((kind for kind in kinds if _has_validation_of(kind[0], cell)), None)
+        same = next((kind for kind in kinds if all(_has_validation_of(other, cell) for other in kind)), None)
         kinds.append([cell]) if same is None else same.append(cell)
     rankings = []
     for kinds in groups.values():

@@ -92,7 +92,7 @@ def refuse_other_data(runs: Sequence[PlannedRun], states: Sequence[RunState]) ->
         run, state = found[0]
         others = f", and {len(found) - 1} more of {len(runs)} runs, too" if len(found) > 1 else ""
         raise LaunchError(
-            f"{run.run_dir}: {state.detail}{others}. Nothing was started. Restore the file, or use another --out-dir"
+            f"{run.run_dir}: {state.detail}{others}. Nothing was started. Restore the data, or use another --out-dir"
         )
 
 

@@ -108,10 +108,10 @@ class CheckpointStore:
             except CheckpointError as err:
                 reasons[path] = str(err)
                 continue
+            check_origin(path, state, signature, about, extendable=self.extendable)
             for damaged, reason in reasons.items():
                 aside = move_aside(damaged)
                 log.warning("%s. Continuing from %s; the damaged file is now %s", reason, path, aside.name)
-            check_origin(path, state, signature, about, extendable=self.extendable)
             if name == NEXT:  # now, as a run that is already at its end saves no more
                 self._complete_save()
             return state

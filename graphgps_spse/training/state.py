@@ -141,12 +141,6 @@ class TrainingState:
                 f"the best epoch in {self.checkpoints.run_dir} does not fit this model: {err}"
             ) from err
 
-    def require_checkpoint(self) -> None:
-        """Raise CheckpointError unless `resume` will find a checkpoint of this run. Only the first process looks."""
-        found = self.checkpoints.load_latest(self.signature, self.about) if self.processes.is_first else {}
-        if found is None:
-            raise CheckpointError(f"{self.checkpoints.run_dir} holds no checkpoint to continue from")
-
     def resume(self) -> bool:
         """Load the latest checkpoint; return whether there is one.
 

@@ -111,8 +111,11 @@ class Trainer(TrainingState):
         self._group: list[tuple[Tensor, Tensor | int]] = []  # batches since the last optimiser step: see _backward
         self._reported = 0
 
-    def fit(self) -> FitResult:
+    def fit(self, begin: Callable[[], None] = lambda: None) -> FitResult:
         """Train to the last epoch, from the latest checkpoint if there is one.
+
+        The first process calls `begin` when the checkpoint is loaded, so it belongs to this run and its data, and
+        before anything else is written.
 
         Raises StoppedError if a signal asked for it (the state is saved), DivergedError if the loss or the gradient is
         not finite, CheckpointError if no checkpoint can be trusted or written.
@@ -120,6 +123,8 @@ class Trainer(TrainingState):
         if self.resume():
             num_steps = self.loaders["train"].num_batches(self.epoch)
             log.info("resuming in epoch %d at step %d of %d", self.epoch, self.step, num_steps)
+        if self.processes.is_first:
+            begin()
         status = "failed"
         try:
             with self.stop:

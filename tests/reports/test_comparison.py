@@ -110,7 +110,7 @@ def test_other_data_is_not_compared(tmp_path):
     write_cell(tmp_path, PATHS, name="zinc-SPSE")
     report = report_of(tmp_path)
     assert not report.pairs
-    assert any("their fingerprints differ" in note for note in report.notes)
+    assert any("their data differ" in note for note in report.notes)
     assert any("not run on the same data: zinc-RWSE / zinc-SPSE" in note for note in report.notes)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 from records import record, write_run
 from scripts_at import load_script
@@ -100,3 +101,15 @@ def test_runs_without_test_are_selected_and_are_not_called_missing(tmp_path, cap
     )
     assert script.main([str(tmp_path), "--out", str(tmp_path / "report")]) == 0
     assert "2 runs did not evaluate test (train.evaluate_test=False) and were left out" in capsys.readouterr().err
+
+
+def test_cells_are_of_the_same_data_if_their_targets_mean_the_same():
+    """Widths of inputs differ between models, as for ZINC, and records of earlier versions say nothing."""
+    of_a, of_b = ({"target_names": [name], "task": "regression"} for name in "ab")
+    gps = cell("gps", 0.1, 0.1, data=of_a | {"node_input": ["types", 28]})
+    grit = cell("grit", 0.2, 0.2, data=of_a | {"node_input": ["types", 21]})
+    other, old = cell("other", 0.3, 0.3, data=of_b), cell("old", 0.4, 0.4)
+    assert gps.has_data_of(grit) and old.has_data_of(gps) and old.has_data_of(other) and not gps.has_data_of(other)
+    mixed = replace(old, runs=(*old.runs, *other.runs))
+    assert mixed.description == of_b and not mixed.has_data_of(gps)
+    assert [len(ranking.cells) for ranking in rank_on_validation([old, gps, grit, other])] == [3, 1]
