@@ -1,11 +1,12 @@
 """Data and encoding provenance: what a checkpoint stores, besides the configuration, to refuse other inputs."""
 
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphgps_spse.config import Config
-from graphgps_spse.config.identity import flatten_keys
+from graphgps_spse.config.identity import LEFT_TO_DATA, flatten_keys, is_runtime_key, left_to_data
 from graphgps_spse.counting import ENGINE_VERSION
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.opening import load_splits
@@ -71,35 +72,35 @@ def sources_of(cfg: Config) -> dict[str, str]:
         raise DataError(f"{err.filename} cannot be read ({err.strerror}); check its permissions") from err
 
 
-class DataNow(NamedTuple):
-    """The user data of a configuration, as they are now. Both are empty for other data."""
+class DataNow:
+    """The user data of a configuration, as they are now."""
 
-    sources: dict[str, str]
-    """Files, of `sources_of`."""
-    description: dict[str, Any]
-    """Of `describe_data`."""
+    def __init__(self, cfg: Config) -> None:
+        """Read the files' digests. Raises DataError for a file that cannot be read."""
+        self._cfg, self.sources = cfg, sources_of(cfg)
 
-
-def read_data_now(cfg: Config) -> DataNow:
-    """Return files and description of the user data of a configuration. Raises DataError if they cannot be read."""
-    sources = sources_of(cfg)
-    return DataNow(sources, describe_data(build_dataset(cfg).spec) if sources else {})
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """Description of the data, of `describe_data`. Read when it is first used: it can take a look at all rows."""
+        return describe_data(build_dataset(self._cfg).spec)
 
 
 def describe_change(result: RunResult, run_dir: Path, cfg: Config, now: DataNow) -> str:
     """Return how the user data of the finished run in `run_dir` have changed since, or "" if they have not.
 
-    `cfg` is the configuration of the run. Equal files can have another meaning, such as other names of targets or
-    another order of classes, so descriptions are compared first. Graphs are read only if a file differs from that of
-    the run: another name or order of columns does not change them. So they are for results of versions that did not
-    record this file.
+    `cfg` is the configuration of the run. The descriptions, which hold the names of targets and the order of classes,
+    are compared where a file differs from that of the run, or where the configuration gives the classes. Graphs are
+    read only if a file differs: another name or order of columns does not change them. So they are for results of
+    versions that did not record this file.
     """
-    if now.description:
+    other = [name for name, digest in now.sources.items() if result.sources.get(name) != digest]
+    left = left_to_data(cfg.to_dict())
+    gives_meaning = any(is_runtime_key(key) and key not in left for key in LEFT_TO_DATA)
+    if now.sources and (other or gives_meaning):
         differing = differing_descriptions(result.data or _described_by_checkpoint(run_dir), now.description)
         if differing:
             rows = "; ".join(f"{key} was {show(before)} and is {show(value)} now" for key, before, value in differing)
             return f"was trained on data whose description has changed since: {rows}"
-    other = [name for name, digest in now.sources.items() if result.sources.get(name) != digest]
     if not other:
         return ""
     changed = [
@@ -115,7 +116,7 @@ def describe_change(result: RunResult, run_dir: Path, cfg: Config, now: DataNow)
 def read_finished(path: Path, cfg: Config) -> RunResult:
     """Return the result of a finished run. Raises CheckpointError if its user data have changed since."""
     result = RunResult.read(path)
-    change = describe_change(result, path.parent, cfg, read_data_now(cfg))
+    change = describe_change(result, path.parent, cfg, DataNow(cfg))
     if change:
         raise CheckpointError(
             f"{path.parent} {change}. Restore the data, or start a new run with --fresh or under another name with "

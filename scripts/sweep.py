@@ -143,10 +143,10 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 def read_states(runs: "Sequence[PlannedRun]", live_jobs: set[str] | None) -> "list[RunState]":
     """Return the states of all runs, with the data of finished runs compared."""
-    from graphgps_spse.provenance import describe_change, read_data_now
+    from graphgps_spse.provenance import DataNow, describe_change
     from graphgps_spse.sweeps.states import compare_data, read_state
 
-    return compare_data(runs, [read_state(run, live_jobs) for run in runs], read_data_now, describe_change)
+    return compare_data(runs, [read_state(run, live_jobs) for run in runs], DataNow, describe_change)
 
 
 def start_run(

@@ -66,7 +66,7 @@ def compare_data(
 ) -> list[RunState]:
     """Return the states, of which a finished run of other data than those of its configuration now "differs".
 
-    The functions are those of provenance.py. Files are read once for each configuration.
+    The functions are `DataNow` and `describe_change` of provenance.py. Files are read once for each configuration.
     """
     data: dict[Path, Data] = {}
     compared = []
