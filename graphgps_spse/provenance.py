@@ -81,7 +81,7 @@ class DataNow:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """Description of the data, of `describe_data`. Read when it is first used: it can take a look at all rows."""
+        """Result of `describe_data`. Its first use may read a whole CSV file, to find the classes."""
         return describe_data(build_dataset(self._cfg).spec)
 
 

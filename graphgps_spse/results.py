@@ -13,7 +13,7 @@ from graphgps_spse.errors import DataError, show
 from graphgps_spse.files import BEFORE_DIGESTS, read_record, write_record
 
 SCHEMA = 2
-MEANING_OF_TARGETS = ("class_names", "level", "num_classes", "num_targets", "target_names", "task")
+MEANING_OF_TARGETS = ("task", "level", "num_targets", "num_classes", "class_names", "target_names")
 """Entries of the description of data that decide what scores mean. Widths of inputs may differ between models."""
 SPLITS = ("train", "val", "test")
 WHOLE = "all"

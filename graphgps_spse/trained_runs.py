@@ -30,6 +30,7 @@ from graphgps_spse.parts import Parts, build_parts, walks_chunks
 from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
+from graphgps_spse.results import MEANING_OF_TARGETS
 from graphgps_spse.rundir import version_note
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.evaluation import forward_batch
@@ -165,8 +166,7 @@ def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any
         )
     for run in runs[1:]:
         spec = run.parts.dataset.spec
-        alike = ("task", "level", "num_targets", "num_classes", "class_names", "target_names")
-        for what in (*alike, "node_input", "edge_input"):
+        for what in (*MEANING_OF_TARGETS, "node_input", "edge_input"):
             if getattr(spec, what) != getattr(first, what):
                 raise ConfigError(
                     f"{run.path} and {runs[0].path} cannot predict together, because their {what} differ: "
@@ -183,7 +183,7 @@ def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any
 
 
 def _why_the_same(one: TrainedRun, other: TrainedRun) -> str:
-    """Return what two runs share that different runs do not share, or ""."""
+    """Return what shows that two directories hold the same run, or ""."""
     if one.cfg.seed == other.cfg.seed and experiment_of(one.cfg.to_dict()) == experiment_of(other.cfg.to_dict()):
         return "configuration and seed"
     ours, theirs = one.parts.model.state_dict(), other.parts.model.state_dict()

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 
 import graphgps_spse as gs
 from graphgps_spse import predictions, trained_runs
+from graphgps_spse.aggregation import aggregate
 from graphgps_spse.config import load_config
 from graphgps_spse.data import given_graphs
 from graphgps_spse.data.base import DatasetSpec, InputSpec
@@ -358,9 +359,8 @@ def test_a_finished_run_is_not_that_of_other_names_of_targets(tmp_path):
     assert differing_parts(RunResult.read(path / "result.json"), other) == [
         "the description of the data (target_names[0] 'a' and 'b')"
     ]
-    assert not (path.parent / "agg/test/best.json").exists() or json.loads(
-        (path.parent / "agg/test/best.json").read_text()
-    )["seeds"] == [0], "the seeds are not averaged"
+    with pytest.raises(DataError, match="'c' mixes runs of different experiments: seeds 1 differ from seeds 0"):
+        aggregate(path.parent)
 
 
 def test_a_target_that_is_named_like_a_column_of_numbers_is_refused(tmp_path):

@@ -158,9 +158,7 @@ def test_an_extension_that_is_refused_leaves_the_finished_run_as_it_is(configure
     (first,) = run_seeds(configure(targets, *CONSTANT))
 
     def content():
-        return {
-            path.name: path.read_bytes() for path in run_dir.iterdir() if path.is_file() and path.name != "env.json"
-        }
+        return {path.name: path.read_bytes() for path in run_dir.iterdir() if path.is_file()}
 
     before, longer = content(), (*CONSTANT, "optim.max_epoch=4")
     with pytest.raises(CheckpointError, match="was trained on other inputs"):

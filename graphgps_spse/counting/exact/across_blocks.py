@@ -67,7 +67,7 @@ def count_blocks(
 
     """
     (placed, is_placed), (block_ptr, block_nodes), (spent, cap, limit) = join_scratch, blocks, meter
-    first, num_placed = np.int64(0), 0  # numba would compile once more for a literal argument
+    zero, num_placed = np.int64(0), 0  # numba would compile search_block once more for a literal 0
     is_placed[:num_nodes] = False
     for b in range(len(is_counted) - 1, -1, -1):  # from the root of each component outwards
         block = block_nodes[block_ptr[b] : block_ptr[b + 1]]
@@ -83,7 +83,7 @@ def count_blocks(
                 is_symmetric and count_ring(num_nodes, row_ptr, col, block, max_length, search_scratch, counts)
             ):
                 if not search_block(
-                    num_nodes, row_ptr, col, block, first, size, max_length, search_scratch, meter, first, counts
+                    num_nodes, row_ptr, col, block, zero, size, max_length, search_scratch, meter, zero, counts
                 ):
                     return False
             if spent[0] > cap:

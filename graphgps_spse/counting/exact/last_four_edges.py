@@ -112,7 +112,7 @@ def walk_prefixes(row_ptr, col, matrices, is_symmetric, begin, end, meter, task,
     r, triangles = np.zeros((depth + 1, m)), np.zeros((depth + 1, m))  # r and T without the first d vertices of a path
     is_free, rows = np.ones(m), np.zeros((8, m))
     alone, third, spent = np.empty(1, np.int64), np.empty(depth + 1), 0.0
-    none = np.int64(0)  # numba would compile once more for a literal argument
+    zero = np.int64(0)  # numba would compile _add_ends once more for a literal 0
     for j in range(m):
         for w in range(m):
             r[0, j] += matrices[_MUTUAL, j, w]
@@ -124,7 +124,7 @@ def walk_prefixes(row_ptr, col, matrices, is_symmetric, begin, end, meter, task,
             for j in range(m):
                 rows[_Y, j] = matrices[_OUT, root, j]
             _add_ends(
-                root, path, none, alone, matrices, is_symmetric, is_free, r, triangles, rows, third, prefixes, sums
+                root, path, zero, alone, matrices, is_symmetric, is_free, r, triangles, rows, third, prefixes, sums
             )
             spent += _LEAF + _NODE + m * (_LEAF_VERTEX + _NODE_VERTEX)
             d = -1
