@@ -17,6 +17,7 @@ from graphgps_spse.encode import split_of
 from graphgps_spse.encodings.base import Cost, Encoding
 from graphgps_spse.encodings.storage.policy import MEMORY, ON_THE_FLY
 from graphgps_spse.environment import count_threads, pick_device
+from graphgps_spse.fixed_step import fixed_sizes
 from graphgps_spse.human_readable import as_size, roughly
 from graphgps_spse.memory import find_memory, is_shortage
 from graphgps_spse.ops.threads import use_threads
@@ -240,18 +241,29 @@ def _describe_memory(
     if step is None:
         report.lines.append("memory of a training step: not predicted, the sample is too small for the model's norms")
         return
-    predicted = step.of_batch(rows)
+    has_fillers = cfg.train.cuda_graphs and cfg.train.mode == "custom"
+    predicted = step.of_batch(with_fillers(rows, graphs, cfg.train.batch_size) if has_fillers else rows)
     largest = int(predicted.argmax())
     report.lines.append(
         f"memory of a training step: about {as_size(predicted.mean())} for an average batch, "
-        f"{as_size(predicted[largest])} for the largest (on {device}, steps with {size} scaled up by pairs, nodes and "
-        "edges); parameters, data and encodings are not included"
+        f"{as_size(predicted[largest])} for the largest{' (with the fillers of train.cuda_graphs)' * has_fillers} "
+        f"(on {device}, steps with {size} scaled up by pairs, nodes and edges); parameters, data and encodings are not "
+        "included"
     )
     if predicted[largest] > free:
         report.warnings.append(
             f"the largest batch needs about {as_size(predicted[largest])}, but {as_size(free)} are free on {device}; "
+            + "set train.cuda_graphs=False; if that is not enough, " * has_fillers
             + _how_to_fit(step, graphs, LoaderOptions.from_cfg(cfg), free)
         )
+
+
+def with_fillers(rows: Rows, graphs: GraphDataset, batch_size: int) -> Rows:
+    """Return the rows of batches with the fillers of `train.cuda_graphs`. Those without room have no fillers."""
+    fixed = fixed_sizes(graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy(), batch_size)
+    return Rows(
+        np.maximum(rows.pairs, fixed.pairs), np.maximum(rows.nodes, fixed.nodes), np.maximum(rows.edges, fixed.edges)
+    )
 
 
 def _how_to_fit(step: StepMemory, graphs: GraphDataset, options: LoaderOptions, free: float) -> str:

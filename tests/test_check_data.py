@@ -16,6 +16,8 @@ from graphgps_spse.config import load_config
 from graphgps_spse.data.loading import LoaderOptions
 from graphgps_spse.data.summary import take_graphs
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.fixed_step import fixed_sizes
+from graphgps_spse.human_readable import as_size
 from graphgps_spse.memory import Memory
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.parts import build_parts
@@ -194,6 +196,23 @@ def test_advice_fits_for_graphs_of_many_sizes(config):
             advice = re.search(r"train\.batch_pairs=(\d+)", checks._how_to_fit(step, graphs, options, free))
             limited = rows_per_batch(graphs, replace(options, batch_pairs=int(advice[1])))
             assert step.of_batch(limited).max() <= free
+
+
+def test_memory_with_fillers(config, monkeypatch):
+    """With `train.cuda_graphs`, each batch has at least the rows of the fixed shapes."""
+    monkeypatch.setattr(checks, "check_before_loading", lambda *_: None)  # this machine may have no GPU
+    monkeypatch.setattr(checks, "predict_step_memory", lambda *_, **__: StepMemory(0, 1000, 0, 0))
+    graphs = build_parts(config()).dataset.load()["train"]
+    fixed = fixed_sizes(graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy(), 2)
+    expected = as_size(1000 * fixed.pairs)
+    assert fixed.pairs > 104  # of the largest batch without fillers
+    words = f"about {expected} for an average batch, {expected} for the largest (with the fillers of train.cuda_graphs)"
+    assert words in "\n".join(check_data(config("train.cuda_graphs=True")))
+    assert "fillers" not in "\n".join(check_data(config("train.cuda_graphs=True", "train.mode=eval")))
+
+    monkeypatch.setattr(checks, "memory_of", lambda device: Memory(10**12, 1000, "this machine"))
+    text = "\n".join(check_data(config("train.cuda_graphs=True")))
+    assert "are free on cpu; set train.cuda_graphs=False; if that is not enough, graph 0 has 10 nodes" in text
 
 
 def test_sample_that_does_not_fit(config, monkeypatch):
