@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges
+from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges, warn_of_weights
 from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
@@ -43,9 +43,12 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
     for each graph, for `level="node"` one for each node. If no graph has `x`, all nodes are of type 0. A `Batch` is
     read as it is, with edges that were added, removed or reordered after batching. Raises DataError that names the
     graph for attributes that are no numbers, that are misshapen, or that only some graphs have, and for a `Batch` whose
-    nodes were changed. A warning names targets of which float32 loses more than a thousandth of the standard deviation.
+    nodes were changed. Warnings name targets of which float32 loses more than a thousandth of the standard deviation,
+    and `edge_weight`, which is not read.
     """
-    return _join(_read_each(list_pyg(graphs), lambda data: _read_data(data, level)), level, name)
+    listed = list_pyg(graphs)
+    warn_of_weights(name, listed)
+    return _join(_read_each(listed, lambda data: _read_data(data, level)), level, name)
 
 
 def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:
@@ -129,7 +132,7 @@ def add_encoding(graphs: GraphDataset, encoding: str, *, num_threads: int = 1, *
     `encoding` is a registered name such as SPSE or RRWP; `options` are the keys of its section, e.g. `max_length=8`.
     Values are float32, pairs [P, C] and nodes [N, C], kept in memory. The log
     (INFO) says how many graphs have path counts that are estimates or lower bounds. Raises ConfigError for an unknown
-    name or option.
+    name or option, and DataError for fewer than one thread.
     """
     from graphgps_spse.encode import log_inexact, split_of
     from graphgps_spse.encodings.storage.in_memory import InMemory

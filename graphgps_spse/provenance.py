@@ -19,7 +19,7 @@ from graphgps_spse.files import digest_of_file
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.parts import Parts, build_dataset
 from graphgps_spse.registry import datasets
-from graphgps_spse.results import RunResult, differing_descriptions
+from graphgps_spse.results import WHOLE, RunResult, differing_descriptions
 from graphgps_spse.training.checkpoint import load_best
 
 LATER_FIELDS = ("class_names", "loss", "mixed_units")
@@ -55,6 +55,12 @@ def describe_data(spec: DatasetSpec) -> dict[str, Any]:
 def fingerprints_of(splits: dict[str, GraphDataset]) -> dict[str, str]:
     """Return a short fingerprint of each split, so that a run never resumes with other graphs."""
     return {f"fingerprint.{split}": graphs.fingerprint()[:16] for split, graphs in splits.items()}
+
+
+def record_fingerprints(dataset: Any, splits: dict[str, GraphDataset]) -> dict[str, str]:
+    """Return `RunResult.fingerprints`: split -> SHA-256, and WHOLE where each seed has a split of its own."""
+    whole = getattr(dataset, "whole_fingerprint", "")
+    return {split: graphs.fingerprint() for split, graphs in splits.items()} | ({WHOLE: whole} if whole else {})
 
 
 def sources_of(cfg: Config) -> dict[str, str]:

@@ -7,8 +7,8 @@ from graphgps_spse.config.identity import experiment_of
 from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.models.build import count_parameters
 from graphgps_spse.parts import Parts
-from graphgps_spse.provenance import describe_data
-from graphgps_spse.results import WHOLE, RunResult, hash_config
+from graphgps_spse.provenance import describe_data, record_fingerprints
+from graphgps_spse.results import RunResult, hash_config
 from graphgps_spse.training.history import FitResult
 
 
@@ -25,8 +25,6 @@ def build_result(
 ) -> RunResult:
     """Gather the record of a finished run."""
     same_for_all_seeds = experiment_of(cfg.to_dict())
-    fingerprint = getattr(parts.dataset, "whole_fingerprint", "")
-    whole = {WHOLE: fingerprint} if fingerprint else {}
     return RunResult(
         name=cfg.name,
         dataset=parts.dataset.spec.name,
@@ -43,7 +41,7 @@ def build_result(
         seconds_per_epoch=fit.seconds / fit.epochs,
         num_params=count_parameters(parts.model),
         config_hash=hash_config(same_for_all_seeds),
-        fingerprints={split: graphs.fingerprint() for split, graphs in splits.items()} | whole,
+        fingerprints=record_fingerprints(parts.dataset, splits),
         encodings=encoding_records,
         expected=expected,
         environment=environment,

@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from graphgps_spse.command import run_command
 
@@ -42,17 +42,33 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def prepare(cfg: "Config", arguments: argparse.Namespace) -> tuple[str, Callable[["Config"], "RunResult"]]:
-    """Load the data; return the name of the baseline and what trains one seed."""
+class Prepared(NamedTuple):
+    """A baseline whose data are loaded."""
+
+    name: str
+    is_of_one_seed: bool
+    """Whether each seed has a split of its own, so that other seeds need other data."""
+    run_seed: Callable[["Config"], "RunResult"]
+    """Trains the seed of a configuration."""
+
+
+def prepare(cfg: "Config", arguments: argparse.Namespace) -> Prepared:
+    """Load the data, divided as for the seed of `cfg`."""
     if arguments.chemprop:
         from graphgps_spse.baselines import chemprop
 
         molecules, program = chemprop.load_molecules(cfg), chemprop.Chemprop.at(arguments.chemprop)
-        return "chemprop", lambda of_seed: chemprop.run_chemprop(of_seed, molecules, program)
+        return Prepared(
+            "chemprop", molecules.is_of_one_seed, lambda of_seed: chemprop.run_chemprop(of_seed, molecules, program)
+        )
     from graphgps_spse.baselines import trees
 
     tables = trees.load_tables(cfg, (arguments.features or "encodings").split(","))
-    return f"trees-{tables.name}", lambda of_seed: trees.run_trees(of_seed, tables, trees.TreeOptions())
+    return Prepared(
+        f"trees-{tables.name}",
+        tables.source.is_of_one_seed,
+        lambda of_seed: trees.run_trees(of_seed, tables, trees.TreeOptions()),
+    )
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -60,10 +76,12 @@ def train(arguments: argparse.Namespace) -> None:
     from graphgps_spse.config import load_config
 
     cfg = load_config(arguments.cfg, arguments.overrides)
-    name, run_seed = prepare(cfg, arguments)
-    cfg = cfg.with_values(name=f"{cfg.name}-{name}")
+    prepared = prepare(cfg, arguments)
     for seed in range(cfg.seed, cfg.seed + arguments.repeat):
-        result = run_seed(cfg.with_values(seed=seed))
+        of_seed = cfg.with_values(seed=seed)
+        if prepared.is_of_one_seed and seed != cfg.seed:
+            prepared = prepare(of_seed, arguments)
+        result = prepared.run_seed(of_seed.with_values(name=f"{cfg.name}-{prepared.name}"))
         shown = ", ".join(f"{split} {result.best[split][result.metric]:.4f}" for split in ("train", "val", "test"))
         print(f"{result.name}, seed {seed}: {result.metric} {shown}; {result.seconds:.1f} s", flush=True)
 

@@ -7,6 +7,7 @@ import torch
 from naive import path_counts
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
+from graphgps_spse.counting import count_simple_paths_many
 from graphgps_spse.data.folder import Folder, read_meta
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.folder_writer import save_folder
@@ -416,3 +417,27 @@ def test_options_of_an_encoding_may_be_arrays():
     assert torch.equal(*given)
     pair = add_encoding(graphs, "SPSE", max_length=np.int64(4), alpha=np.float32(1)).batch([0]).pair["SPSE"]
     assert torch.equal(pair, add_encoding(graphs, "SPSE", max_length=4, alpha=1.0).batch([0]).pair["SPSE"])
+
+
+def test_weights_that_are_not_read_are_told(caplog):
+    graphs = two_graphs()
+    from_pyg(graphs)
+    assert not caplog.text
+    graphs[1].edge_weight = torch.rand(2)
+    from_pyg(graphs, name="mine")
+    assert "mine: edge_weight is not read" in caplog.text
+
+
+def test_paths_of_a_data_set_are_counted():
+    graphs = from_pyg(two_graphs())
+    many = count_simple_paths_many(graphs, 2)
+    expected = [path_counts(edges, n, 2).ravel() for edges, n in ((TRIANGLE, 3), (PATH, 2))]
+    found = many.counts
+    np.testing.assert_array_equal(found[:9].T.ravel(), expected[0])
+    np.testing.assert_array_equal(found[9:].T.ravel(), expected[1])
+
+
+def test_threads_are_at_least_one():
+    for encoding in ("SPSE", "RRWP"):
+        with pytest.raises(DataError, match="num_threads must be at least 1, got 0"):
+            add_encoding(from_pyg(two_graphs()), encoding, num_threads=0)

@@ -19,9 +19,9 @@ from graphgps_spse.data.opening import load_splits
 from graphgps_spse.errors import CheckpointError, ConfigError
 from graphgps_spse.files import write_atomic
 from graphgps_spse.parts import with_missing_keys
-from graphgps_spse.provenance import describe_data
+from graphgps_spse.provenance import describe_data, record_fingerprints
 from graphgps_spse.registry import datasets
-from graphgps_spse.results import RunResult, differing_descriptions, hash_config
+from graphgps_spse.results import WHOLE, RunResult, differing_descriptions, hash_config
 from graphgps_spse.rundir import RunDir
 from graphgps_spse.training.history import EpochRecord, FitResult
 from graphgps_spse.training.task import Task
@@ -35,7 +35,7 @@ LOSSES = {"regression": ("l1", "mse"), "multilabel": ("cross_entropy",)}
 
 @dataclass(frozen=True)
 class BaselineData:
-    """The data set of a configuration, loaded once for all seeds."""
+    """The data set of a configuration, loaded once for all seeds, or for each seed with a split of its own."""
 
     cfg: Config
     """The configuration, with the keys that loading has found."""
@@ -44,16 +44,18 @@ class BaselineData:
     splits: dict[str, GraphDataset]
     smiles: dict[str, list[str]]
     """Split -> SMILES of its graphs; empty for data without SMILES."""
+    fingerprints: dict[str, str]
+    """As in `RunResult.fingerprints`."""
+
+    @property
+    def is_of_one_seed(self) -> bool:
+        """Whether each seed has a split of its own."""
+        return WHOLE in self.fingerprints
 
     @cached_property
     def targets(self) -> dict[str, np.ndarray]:
         """Split -> [G, T] float32, NaN for unknown."""
         return {split: graphs.y.float().numpy() for split, graphs in self.splits.items()}
-
-    @cached_property
-    def fingerprints(self) -> dict[str, str]:
-        """Split -> SHA-256 of its data."""
-        return {split: graphs.fingerprint() for split, graphs in self.splits.items()}
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def load_data(cfg: Config) -> BaselineData:
     task.check_metrics({split: graphs.y for split, graphs in splits.items()})
     task.fit(splits["train"].y, torch.device("cpu"))  # so that the loss is that of a run
     smiles = {split: [row.smiles for row in rows] for split, rows in getattr(dataset, "rows", {}).items()}
-    return BaselineData(cfg=cfg, spec=spec, task=task, splits=splits, smiles=smiles)
+    fingerprints = record_fingerprints(dataset, splits)
+    return BaselineData(cfg=cfg, spec=spec, task=task, splits=splits, smiles=smiles, fingerprints=fingerprints)
 
 
 def experiment(cfg: Config, baseline: Baseline) -> dict[str, Any]:
@@ -121,8 +124,10 @@ def experiment(cfg: Config, baseline: Baseline) -> dict[str, Any]:
 def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Callable[[Path], BaselineFit]) -> RunResult:
     """Train one seed in its run directory and write its result.json; a finished seed is read, not trained again.
 
-    `train` gets the run directory.
+    `train` gets the run directory. Raises ConfigError for data that were split for another seed.
     """
+    if data.is_of_one_seed and data.cfg.seed != cfg.seed:
+        raise ConfigError(f"seed {cfg.seed} has a split of its own, and these data were split for seed {data.cfg.seed}")
     config = {**cfg.to_dict(), baseline.section: dict(baseline.settings)}
     with RunDir.open(Path(cfg.out_dir) / cfg.name / str(cfg.seed), config) as run_dir:
         if run_dir.is_finished:

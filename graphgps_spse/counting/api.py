@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable, Iterable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,14 @@ from graphgps_spse.counting.graphs import (
     take,
 )
 from graphgps_spse.counting.options import CountOptions
-from graphgps_spse.counting.parallel import Progress, chunk_bounds, for_each_chunk, run_in_turn, run_on_threads
+from graphgps_spse.counting.parallel import (
+    Progress,
+    check_threads,
+    chunk_bounds,
+    for_each_chunk,
+    run_in_turn,
+    run_on_threads,
+)
 from graphgps_spse.counting.records import ChunkCounts, FlatPathCounts, PathCounts, as_matrices, weakest
 from graphgps_spse.errors import ConfigError, DataError
 
@@ -167,12 +173,6 @@ def map_path_counts(
         )
         work += more
     return status_GK, work
-
-
-def check_threads(num_threads: int) -> None:
-    """Raise DataError unless `num_threads` is a whole number of at least 1."""
-    if isinstance(num_threads, bool) or not isinstance(num_threads, Integral) or num_threads < 1:
-        raise DataError(f"num_threads must be at least 1, got {num_threads!r}")
 
 
 def compile_counters(methods: Iterable[str] = ("auto", "exact", "sampled")) -> float:

@@ -2,14 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from numbers import Integral
 
 import numpy as np
+
+from graphgps_spse.errors import DataError
 
 Progress = Callable[[int], None]
 """Called with the number of graphs finished since the last call, by the thread that started the work."""
 
 RunTasks = Callable[[Callable[[int], None], int], None]
 """run_tasks(task, n) calls task(0) .. task(n - 1), perhaps at the same time, and returns when all are done."""
+
+
+def check_threads(num_threads: int) -> None:
+    """Raise DataError unless `num_threads` is a whole number of at least 1."""
+    if isinstance(num_threads, bool) or not isinstance(num_threads, Integral) or num_threads < 1:
+        raise DataError(f"num_threads must be at least 1, got {num_threads!r}")
 
 
 def run_in_turn(task: Callable[[int], None], num_tasks: int) -> None:
@@ -51,9 +60,11 @@ def for_each_chunk(
     """Call process(first, last) for every chunk on `num_threads` threads; kernels inside must release the GIL.
 
     The calling thread only waits, so that it can receive Ctrl-C during a long kernel. After Ctrl-C, or if a chunk
-    fails, pending chunks are dropped and `stop` is called to end the running ones.
+    fails, pending chunks are dropped and `stop` is called to end the running ones. Raises DataError for fewer than one
+    thread.
     """
-    with ThreadPoolExecutor(max(1, num_threads)) as pool:
+    check_threads(num_threads)
+    with ThreadPoolExecutor(num_threads) as pool:
         futures: list[Future[None]] = []
         try:  # from the first submit on: leaving the pool waits for what runs, so nothing may get past `stop`
             for first, last in bounds:

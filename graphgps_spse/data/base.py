@@ -7,7 +7,6 @@ F features, T targets, C channels of an encoding. N, E and P are totals over all
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from graphgps_spse.data.edge_numbers import take_edges
 from graphgps_spse.data.graph_numbers import as_graph_numbers
 from graphgps_spse.data.pair_targets import spread_targets
 from graphgps_spse.errors import DataError
+from graphgps_spse.files import MappedFile
 from graphgps_spse.row_runs import RowRuns
 from graphgps_spse.transfer import to_device
 
@@ -79,35 +79,6 @@ class DatasetSpec:
     """Whether the data are a user's: more metrics are computed, and targets are standardised by default."""
     mixed_units: bool = False
     """Whether real targets differ in unit and size: they are standardised by default, and each has its own metrics."""
-
-
-class MappedFile(NamedTuple):
-    """A memory-mapped file that holds arrays of a split."""
-
-    path: Path
-    inode: int
-    size: int
-
-    @classmethod
-    def of(cls, path: Path) -> "MappedFile":
-        """Return the file with its current inode and size."""
-        found = path.stat()
-        return cls(path, found.st_ino, found.st_size)
-
-    def check(self) -> None:
-        """Raise DataError if the file has been truncated, because reading lost pages would kill the process (SIGBUS).
-
-        A file that was moved, deleted or replaced keeps its pages while it is mapped.
-        """
-        try:
-            found = self.path.stat()
-        except OSError:
-            return
-        if found.st_ino == self.inode and found.st_size < self.size:
-            raise DataError(
-                f"{self.path} was truncated from {self.size} to {found.st_size} bytes while it was in use. Move its "
-                "folder away and run the same command again to write it again"
-            )
 
 
 @dataclass(frozen=True)
@@ -206,6 +177,11 @@ class GraphDataset:
     def sizes_G(self) -> Tensor:
         """Number of nodes of each graph, [G] int64."""
         return self.node_ptr.diff()
+
+    @property
+    def edge_index(self) -> Tensor:
+        """`edge_index_2E`, under the name that the functions for path counts read."""
+        return self.edge_index_2E
 
     @property
     def y_ptr(self) -> Tensor:

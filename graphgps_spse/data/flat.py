@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.data.base import GraphDataset, MappedFile
+from graphgps_spse.data.base import GraphDataset
 from graphgps_spse.errors import DataError
-from graphgps_spse.files import new_folder, wait_for_lock, write_json
+from graphgps_spse.files import MappedFile, new_folder, wait_for_lock, write_json
 
 _FORMAT = 1
 _HEADER_BYTES = 128

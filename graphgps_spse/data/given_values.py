@@ -1,5 +1,7 @@
 """Features and targets of graphs that a user gives, in tensors, arrays or lists."""
 
+import logging
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,8 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
 
 
 def as_numbers(what: str, values: Any) -> Tensor:
@@ -40,6 +44,16 @@ def find_edges(data: Any) -> Tensor:
     if len(shape) != 2 or shape[0] != 2 or not is_whole:
         raise DataError(f"edge_index is {shape} of {kind}; it must be [2, E] integers")
     return edges.cpu().to(torch.int64)
+
+
+def warn_of_weights(name: str, graphs: Iterable[Any]) -> None:
+    """Log a warning if PyG graphs have `edge_weight`, which is not read."""
+    if any(getattr(data, "edge_weight", None) is not None for data in graphs):
+        log.warning(
+            "%s: edge_weight is not read, so all edges count alike. For walks with weights, put the weights into a "
+            "column of edge_attr, and set the option weight_column of the encoding",
+            name,
+        )
 
 
 def count_nodes(data: Any) -> int:

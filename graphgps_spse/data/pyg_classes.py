@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from graphgps_spse.data import pickled_files
+from graphgps_spse.data.given_values import warn_of_weights
 from graphgps_spse.data.kept_arrays import Arrays
 from graphgps_spse.data.molecules import FEATURES_VERSION, featurise
 from graphgps_spse.data.pyg import RawGraph, flatten_graphs
@@ -123,6 +124,7 @@ def read_unlisted(opened: Opened) -> Arrays:
     try:
         for part in parts:
             graphs = pyg_class(str(opened.root), **options, **({"split": part} if part != "all" else {}))
+            warn_of_weights(f"PyG-{opened.class_name}", graphs)
             flat = flatten_graphs(as_raw_graph(graph, opened.level) for graph in graphs)
             arrays |= {f"{part}.{key}": values.numpy() for key, values in flat.items()}
     except OSError as err:

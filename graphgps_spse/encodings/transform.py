@@ -17,6 +17,9 @@ from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import as_plain
 from graphgps_spse.pyg_batches import find_parts
 
+_OWN_NAMES = ("x", "y", "z", "pos", "edge_attr", "edge_weight", "num_nodes", "ptr")
+"""Attributes of graphs in PyG that the encoding would replace."""
+
 
 class SimplePathEncoding(BaseTransform):
     """Add f(S_1), .., f(S_K) to a graph, where S_k[i, j] counts the simple paths of k edges from node i to node j.
@@ -48,7 +51,8 @@ class SimplePathEncoding(BaseTransform):
             directed: whether to follow edge directions; otherwise the graph is symmetrised.
             pairs: "all" pairs of nodes, or the pairs of "edges" only.
             attr_name: name of the new attribute; by default "spse", or "edge_spse" with pairs="edges". PyG adds node
-                numbers to attributes with "index", "batch" or "face" in their names, so these are refused.
+                numbers to attributes with "index", "batch" or "face" in their names, so these are refused, and so are
+                attributes that graphs have, such as "x".
             method: counting method: "auto", "exact", "sampled" or "dag".
             options: fields of `counting.CountOptions` that the method reads, such as seed, budget or max_work.
 
@@ -70,6 +74,8 @@ class SimplePathEncoding(BaseTransform):
                 f"attr_name: {self.attr_name!r} contains index, batch, face or adj. PyG takes such attributes for "
                 "numbers of nodes and changes them in batches; choose another name"
             )
+        if self.attr_name in _OWN_NAMES:
+            raise ConfigError(f"attr_name: {self.attr_name!r} is an attribute of graphs in PyG; choose another name")
 
     def forward(self, data: Any) -> Data:
         """Return the graph with the new attribute. BaseTransform passes a shallow copy: the input is not modified.

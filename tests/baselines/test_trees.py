@@ -7,10 +7,13 @@ import pytest
 
 pytest.importorskip("lightgbm", reason="LightGBM is not installed")
 
+from data.lay_pyg import lay_molecule_net
 from scripts_at import load_script
 
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError
+from graphgps_spse.parts import build_dataset
+from graphgps_spse.provenance import record_fingerprints
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.results import RunResult
@@ -25,6 +28,14 @@ dataset:
 out_dir: {folder}/results
 posenc_SPSE: {{enable: true, max_length: 5}}
 num_threads: 1
+"""
+
+ESOL = """
+dataset: {{format: PyG-MoleculeNet, name: ESOL, dir: {folder}, split_mode: random, node_encoder_name: Atom,
+  edge_encoder_name: Bond}}
+posenc_SPSE: {{enable: true, max_length: 4}}
+num_threads: 1
+out_dir: {folder}/results
 """
 
 
@@ -100,3 +111,25 @@ def test_refusals(config, tmp_path, capsys):
     cycles = ["dataset.format=cycles", "dataset.cycles.num_graphs=[4,2,2]"]
     with pytest.raises(ConfigError, match="baselines support graph-level regression and label tasks only"):
         load_tables(load_config(config(), cycles), ["encodings"])
+
+
+def test_each_seed_has_its_own_split_of_public_data(tmp_path, capsys):
+    """As in a run: seeds that are trained together have the splits that they have alone, and the report says so."""
+    rows = [("C" * n + end, str(n + len(end) / 10)) for n in range(1, 21) for end in ("", "O", "N", "S")]
+    lay_molecule_net(tmp_path, "esol", rows)
+    (tmp_path / "esol.yaml").write_text(ESOL.format(folder=tmp_path))
+    script, words = load_script("baseline"), ["--cfg", str(tmp_path / "esol.yaml")]
+    assert script.main([*words, "--repeat", "3"]) == 0
+    assert script.main([*words, "seed=1", "out_dir=" + str(tmp_path / "alone")]) == 0
+    assert script.main([*words, "seed=3"]) == 0  # later, and counted with the others
+    found = collect_runs(tmp_path / "results")
+    records = [run.result for run in next(iter(found.finished.values()))]
+    assert sorted(record.seed for record in records) == [0, 1, 2, 3]
+    assert len({record.fingerprints["train"] for record in records}) == 4
+    assert len({record.fingerprints["all"] for record in records}) == 1
+    alone = RunResult.read(tmp_path / "alone" / "esol-trees-SPSE" / "1" / "result.json")
+    (together,) = (record for record in records if record.seed == 1)
+    assert alone.fingerprints == together.fingerprints and alone.best["test"]["rmse"] == together.best["test"]["rmse"]
+    dataset = build_dataset(load_config(tmp_path / "esol.yaml", ["seed=1"]))
+    assert record_fingerprints(dataset, dataset.load()) == together.fingerprints
+    assert "esol-trees-SPSE: each seed has a random split of its own" in "\n".join(build_report(found).notes)

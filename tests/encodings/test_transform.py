@@ -149,8 +149,8 @@ def test_a_stored_data_set_with_other_values_is_noticed(other):
     assert repr(SimplePathEncoding(**{"max_length": 2, **other})) != repr(SimplePathEncoding(2))
 
 
-@pytest.mark.parametrize("name", ["path_index", "spse_batch", "face", "adj_paths"])
-def test_names_whose_values_pyg_changes_in_batches_are_refused(name):
+@pytest.mark.parametrize("name", ["path_index", "spse_batch", "face", "adj_paths", "x", "y", "num_nodes", "edge_attr"])
+def test_names_whose_values_pyg_changes_in_batches_or_which_graphs_have_are_refused(name):
     with pytest.raises(ConfigError, match=f"attr_name: '{name}'"):
         SimplePathEncoding(2, attr_name=name)
 

@@ -44,11 +44,12 @@ class BlockPlan:
         paths = predict_paths(block, max_length)
         subsets = predict_subsets(len(nodes)) if len(nodes) <= MAX_VERTICES else np.inf
         price = work_per_step(graph.num_nodes, graph.directed_edges.row_ptr)
-        work = {
-            "search": 2.0 * np.cumsum(paths[:-1]) * price,  # there and back
-            "last_four_edges": predict_last_four(len(nodes), paths),
-            "subsets": np.full(max_length, subsets),
-        }
+        with np.errstate(over="ignore"):  # work beyond float64 is infinite
+            work = {
+                "search": 2.0 * np.cumsum(paths[:-1]) * price,  # there and back
+                "last_four_edges": predict_last_four(len(nodes), paths),
+                "subsets": np.full(max_length, subsets),
+            }
         return cls(nodes, block, work)
 
     @property

@@ -91,6 +91,7 @@ def walk_from(row_ptr, col, distance, first_length, max_length, num_walks, key, 
                 probability = (1.0 - share) * plain + share * outward
                 if probability < 1e-300:  # the number of paths exceeds float64
                     infinite = min(infinite, steps)
+                    is_free[u] = 1.0  # the end of the path, which the loop below does not reach
                     break
                 weight = 1.0 / probability
                 square = weight * weight

@@ -206,6 +206,10 @@ def test_beyond_the_range_of_float64_counts_are_infinite():
     assert np.isinf(paths.standard_error[164, 0, 1])
     assert not np.isnan(paths.counts).any() and not np.isnan(paths.standard_error).any()
     assert (paths.counts >= 0).all()
+    between = ~np.eye(200, dtype=bool)
+    for length in (4, 10, 50, 100):  # a walk that ends because it exceeds float64 leaves no trace in later ones
+        expected = math.prod(range(198, 199 - length, -1))  # ordered choices of the nodes in between
+        assert paths.counts[length - 1][between].mean() == pytest.approx(expected, rel=0.02)
 
 
 @pytest.mark.parametrize("directed", [False, True])
