@@ -52,9 +52,9 @@ class Cell:
         return [run.result for run in self.runs]
 
     @property
-    def splits_differ(self) -> bool:
+    def has_own_splits(self) -> bool:
         """Whether each seed has a split of its own."""
-        return WHOLE in self.first.fingerprints and len(self.runs) > 1
+        return WHOLE in self.first.fingerprints
 
     @property
     def description(self) -> dict[str, Any]:
@@ -188,13 +188,15 @@ class Cell:
     def expected(self) -> Summary | None:
         """Expected result of the configuration, in the unit of the table; None if there is none.
 
-        Accuracies can be given as fractions or in percent: means up to 1 are taken as fractions.
+        Accuracies and other scores up to 1, of which more is better, can be given as fractions or in percent: means
+        above 1 are taken for percent.
         """
         record = self.first.expected
         mean, std = record.get("mean"), record.get("std")
         if not self._expected_seeds or not is_measurement(mean) or not is_measurement(std):
             return None
-        scale = self.column.scale if mean <= 1.0 else 1
+        may_be_percent = self.first.direction == "max" and all(result.score <= 1.0 for result in self.results)
+        scale = self.column.scale / (100 if may_be_percent and mean > 1.0 else 1)
         return Summary(mean * scale, std * scale if std > 0 else math.nan, self._expected_seeds)
 
     @property

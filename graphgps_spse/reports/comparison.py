@@ -33,9 +33,19 @@ class Pair:
     """Student's p, adjusted for all pairs of the table by Holm's method."""
 
     @property
+    def compared(self) -> tuple[Cell, Cell]:
+        """Both cells with the runs that are compared: on common splits, where each seed has a split of its own."""
+        return _comparable(self.walks, self.paths)
+
+    @property
+    def compares_all(self) -> bool:
+        """Whether all runs of both cells are compared."""
+        return [len(cell.runs) for cell in self.compared] == [len(self.walks.runs), len(self.paths.runs)]
+
+    @property
     def validation_difference(self) -> float:
-        """Difference of the validation means, with paths minus with walks, in the unit of the table."""
-        walks, paths = _comparable(self.walks, self.paths)
+        """Difference of the validation means of the compared runs, with paths minus with walks, in the table's unit."""
+        walks, paths = self.compared
         return paths.validation.mean - walks.validation.mean
 
     @property
@@ -200,7 +210,10 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
             continue
         if len(first.runs) < max(len(walks.runs), len(paths.runs)) and first is not walks:
             seeds = seed_list(first.results)
-            notes.append(f"{paths.label} and {walks.label} are compared on their common splits, of seeds {seeds}")
+            notes.append(
+                f"{paths.label} and {walks.label} are compared on their common splits, of seeds {seeds}. The first "
+                "table holds all seeds, so it has no marks for them"
+            )
         pairs.append(Pair(walks, paths, compare_scores(first.scores, second.scores), None))
         notes += notes_on_environments(walks.label, walks.results, paths.label, paths.results)
         if not WALKS & {*walks.encodings}:
@@ -225,7 +238,7 @@ def _comparable(walks: Cell, paths: Cell) -> tuple[Cell, Cell]:
 
     A split that one of the two lacks may be an easy one.
     """
-    if not (walks.splits_differ or paths.splits_differ):
+    if not (walks.has_own_splits or paths.has_own_splits):
         return walks, paths
     common = {*walks.scores} & {*paths.scores}
     kept = [replace(cell, runs=tuple(r for r in cell.runs if r.result.seed in common)) for cell in (walks, paths)]
@@ -341,7 +354,7 @@ def _notes_on(cell: Cell) -> list[str]:
         notes.append(
             f"{cell.label}: all {len(cell.runs)} seeds have the same test score; check that the seed affects the runs"
         )
-    if cell.splits_differ:
+    if cell.has_own_splits and len(cell.runs) > 1:
         notes.append(
             f"{cell.label}: each seed has a random split of its own, so deviations and tests over seeds include that "
             "of the splits; the paired test compares runs on the same split"

@@ -164,7 +164,7 @@ def _draw_dataset(axes: Axes, cells: Sequence[Cell], pairs: Sequence[Pair]) -> N
     style_axes(axes)
     axes.margins(y=0.16)
     for pair in pairs:
-        if pair.stars and pair.paths.label in positions and pair.walks.label in positions:
+        if pair.stars and pair.compares_all and pair.paths.label in positions and pair.walks.label in positions:
             _draw_bracket(axes, positions[pair.walks.label], positions[pair.paths.label], pair)
     column = cells[0].column
     better = "lower" if column.direction == "min" else "higher"
@@ -241,7 +241,8 @@ def _draw_differences(pairs: Sequence[Pair]) -> Figure:
     axes = figure.subplots()
     for y, pair in enumerate(reversed(pairs)):
         c, sign = pair.comparison, -1.0 if pair.paths.column.direction == "min" else 1.0
-        pooled = pooled_deviation(pair.walks.summary, pair.paths.summary)
+        walks, paths = pair.compared
+        pooled = pooled_deviation(walks.summary, paths.summary)
         if c.interval is None or pooled == 0:
             continue
         centre, ends = sign * c.difference / pooled, sorted(sign * end / pooled for end in c.interval)

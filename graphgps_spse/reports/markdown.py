@@ -20,6 +20,7 @@ READING_GUIDE = """\
 - `student` is the test of the paper: two-sided, with equal variances. `welch` does not assume equal variances. `paired`
   tests the differences of equal seeds. `holm` is `student`, adjusted for all pairs of this report. Pairs with fewer
   than 3 seeds on a side are not tested, nor pairs whose scores do not vary over seeds.
+- Where each seed has a split of its own, a comparison takes the seeds that both cells have.
 - `g` is Hedges' g: the difference in pooled standard deviations, corrected for small samples. `95 %` is Welch's
   interval of the difference, SPSE minus RWSE. `finds` is the effect, in standard deviations, that Student's test
   detects with probability 0.8 at this number of seeds.
@@ -192,12 +193,13 @@ def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
 def _pair_row(pair: Pair) -> list[str]:
     c, digits = pair.comparison, pair.digits
     ends = [format_number(end, digits, "+") for end in c.interval or ()]
+    walks, paths = pair.compared
     return [
         pair.paths.first.dataset,
         pair.paths.model,
-        f"{pair.walks.label}: {pair.walks.format(pair.walks.summary)}",
-        f"{pair.paths.label}: {pair.paths.format(pair.paths.summary)}",
-        f"{pair.walks.seeds}, {pair.paths.seeds}",
+        f"{walks.label}: {pair.walks.format(walks.summary)}",
+        f"{paths.label}: {pair.paths.format(paths.summary)}",
+        f"{pair.walks.seeds}, {pair.paths.seeds}" + f"; {len(paths.runs)} in common" * (not pair.compares_all),
         format_number(pair.validation_difference, digits, "+"),
         format_number(c.difference, digits, "+"),
         " to ".join(ends) or "-",

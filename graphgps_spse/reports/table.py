@@ -132,7 +132,8 @@ def _entry(cell: Cell, report: Report) -> TableEntry:
     digits, better, stars = cell.digits, False, 0
     validation = ["" if math.isnan(value) else format_number(value, digits) for value in cell.validation[:2]]
     for pair in report.pairs:
-        if pair.gain is not None and cell is (pair.paths if pair.gain else pair.walks):
+        # Where some runs are not compared, the better number of the comparison may be the worse one here.
+        if pair.gain is not None and pair.compares_all and cell is (pair.paths if pair.gain else pair.walks):
             better, stars = True, max(stars, pair.stars)
     return TableEntry(
         mean=format_number(mean, digits),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from records import record, write_cell, write_pair, write_run
 from scipy import stats
@@ -10,7 +11,7 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.reports.collect import collect_runs
 from graphgps_spse.reports.comparison import build_report
 from graphgps_spse.reports.figures import draw_figures
-from graphgps_spse.reports.markdown import report_text
+from graphgps_spse.reports.markdown import pair_rows, report_text
 from graphgps_spse.reports.table import build_table
 
 WALKS, PATHS = [0.30, 0.31, 0.32], [0.20, 0.22, 0.21]
@@ -279,11 +280,24 @@ def test_seeds_with_a_split_of_their_own_are_compared_on_common_splits(tmp_path)
     (pair,) = report.pairs
     assert pair.comparison.difference == pytest.approx(0.04) == pair.validation_difference
     assert pair.gain is False and pair.comparison.n == (3, 3)
-    assert "q-SPSE and q-RWSE are compared on their common splits, of seeds 0, 5, 7" in report.notes
+    assert any("compared on their common splits, of seeds 0, 5, 7." in note for note in report.notes)
+    assert [cell.summary.n for cell in pair.compared] == [3, 3] and not pair.compares_all
+    row = dict(zip(*pair_rows(report.pairs)))
+    assert row["RWSE"].startswith("q-RWSE: 0.733 ±") and row["SPSE"].startswith("q-SPSE: 0.773 ±")
+    assert row["seeds"] == "10/10, 3/3; 3 in common"
+    entries = [entry for row in build_table(report, literature=False).rows for entry in row.entries.values()]
+    assert sorted(entry.mean for entry in entries) == ["0.773", "0.950"], "of all seeds, without marks"
+    assert not any(entry.better or entry.stars for entry in entries)
+    (forest,) = draw_figures(report, {})["differences"].axes
+    centre = next(line for line in forest.lines if line.get_marker() == "o")
+    scores = np.array([[0.2, 0.9, 1.1], [0.2, 0.95, 1.17]])
+    assert centre.get_xdata()[0] == pytest.approx(-0.04 / np.sqrt(scores.var(1, ddof=1).mean()))
 
 
-def test_cells_without_a_common_split_are_not_compared(tmp_path):
-    for name, encoding, seeds in (("q-RWSE", "RRWP", range(3)), ("q-SPSE", "SPSE", range(3, 6))):
+@pytest.mark.parametrize("num_seeds", [1, 3])
+def test_cells_without_a_common_split_are_not_compared(tmp_path, num_seeds):
+    for name, encoding, first in (("q-RWSE", "RRWP", 0), ("q-SPSE", "SPSE", num_seeds)):
+        seeds = range(first, first + num_seeds)
         for seed in seeds:
             prints = {"all": "w", "train": f"t{seed}"}
             write_run(tmp_path, record(0.1 * seed, seed, name=name, encoding=encoding, fingerprints=prints))
