@@ -67,7 +67,7 @@ def draw(arguments: argparse.Namespace) -> None:
     else:
         graph = graph_of_smiles(arguments.graph)
     tables = encodings.tables_of(graph, arguments.max_length)
-    length = arguments.length or encodings.choose_length(tables)
+    length = encodings.choose_length(tables, arguments.length)
     pair = tuple(arguments.pair) if arguments.pair else encodings.choose_pair(tables, length)
     render = encodings.encodings_page if arguments.out.suffix == ".html" else encodings.encodings_svg
     write_atomic(arguments.out, render(graph, tables, pair, length).encode())

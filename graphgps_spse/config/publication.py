@@ -17,9 +17,7 @@ _SHOWN = 3
 class ExpectedOptions(Options, section="expected"):
     """Result of the paper or the official code for this file. It is stored in result.json and not used in training."""
 
-    mean: float = option(
-        0.0, "the reported mean; accuracies as fractions or in %", at_least=-1e9, at_most=1e9
-    )
+    mean: float = option(0.0, "the reported mean; accuracies as fractions or in %", at_least=-1e9, at_most=1e9)
     std: float = option(0.0, "standard deviation of the reported scores over seeds", at_least=0, at_most=1e9)
     seeds: int = option(0, "number of reported seeds; 0: nothing is reported", at_least=0, at_most=1_000_000)
     source: str = option("", "where the numbers are reported")

@@ -1,6 +1,7 @@
 """A picture and a page of the encodings of one graph: its paths, RRWP and SPSE by length, cycles through an edge."""
 
 import json
+import logging
 from html import escape
 from importlib.resources import files
 from itertools import islice
@@ -8,11 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphgps_spse.counting import count_simple_paths
+from graphgps_spse.counting import Status, count_simple_paths
 from graphgps_spse.drawing.graph import DrawnGraph
 from graphgps_spse.drawing.page import PAGE_STYLE, embed_json, html_page
 from graphgps_spse.drawing.svg import as_svg, draw_graph, draw_heat_map, pixel_positions
 from graphgps_spse.errors import DataError
+
+log = logging.getLogger(__name__)
 
 MAX_PATHS = 200
 """Largest number of paths that a picture shows."""
@@ -30,9 +33,16 @@ class PairTables(NamedTuple):
 
 
 def tables_of(graph: DrawnGraph, max_length: int) -> PairTables:
-    """Return path counts and walk probabilities of up to `max_length` edges, exact."""
+    """Return path counts and walk probabilities of up to `max_length` edges, or of fewer, logged, that can be counted.
+
+    All counts are exact.
+    """
     n = graph.num_nodes
-    counts = count_simple_paths(graph.edge_index, num_nodes=n, max_length=max_length, method="exact").counts
+    counted = count_simple_paths(graph.edge_index, num_nodes=n, max_length=max_length, method="exact")
+    num_exact = counted.status.count(Status.EXACT)
+    if num_exact < max_length:
+        log.warning("%s: paths of more than %d edges are too many to be counted, and left out", graph.title, num_exact)
+    counts, max_length = counted.counts[:num_exact], num_exact
     adjacency = np.zeros((n, n))
     adjacency[tuple(graph.edge_index)] = 1
     step = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
@@ -42,8 +52,15 @@ def tables_of(graph: DrawnGraph, max_length: int) -> PairTables:
     return PairTables(np.asarray(counts), np.stack(walks))
 
 
-def choose_length(tables: PairTables) -> int:
-    """Return a length for a picture: 4, or that of the longest path of a graph that has only shorter ones."""
+def choose_length(tables: PairTables, wanted: int | None = None) -> int:
+    """Return a length for a picture: 4, or that of the longest path of a graph that has only shorter ones.
+
+    Raises DataError for a wanted length that `tables` lack.
+    """
+    if wanted:
+        if wanted > len(tables.paths):
+            raise DataError(f"length {wanted}: the paths of up to {len(tables.paths)} edges were counted; lower it")
+        return wanted
     lengths = np.flatnonzero(tables.paths[:USUAL_LENGTH].any(axis=(1, 2)))
     return int(lengths[-1]) + 1 if len(lengths) else 1
 
@@ -87,7 +104,7 @@ def encodings_page(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int],
     data = {
         "pixels": pixels,
         "neighbours": graph.neighbours,
-        "paths": tables.paths.astype(int).tolist(),
+        "paths": [[[int(value) for value in row] for row in table] for table in tables.paths],
         "walks": [[[float(f"{value:.4g}") for value in row] for row in table] for table in tables.walks],
         "pair": pair,
         "length": length,

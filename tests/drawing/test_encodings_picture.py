@@ -3,13 +3,16 @@
 import json
 import re
 import xml.etree.ElementTree as ET
+from functools import partial
 
 import networkx as nx
 import numpy as np
 import pytest
 from scripts_at import load_script
 
-from graphgps_spse.drawing.encodings import choose_pair, encodings_page, encodings_svg, tables_of
+from graphgps_spse.counting import count_simple_paths
+from graphgps_spse.drawing import encodings
+from graphgps_spse.drawing.encodings import PairTables, choose_pair, encodings_page, encodings_svg, tables_of
 from graphgps_spse.drawing.graph import DrawnGraph, graph_of_adjacency, graph_of_smiles
 from graphgps_spse.errors import DataError
 
@@ -66,3 +69,23 @@ def test_the_script_draws_molecules_and_graphs_of_files(tmp_path, capsys):
     )
     with pytest.raises(SystemExit):
         script.main(["C", "--out", "x.png"])
+
+
+def test_lengths_that_are_not_counted_are_left_out(tmp_path, capsys, monkeypatch):
+    """With a small limit of work, as in a dense graph: no page shows a count that is not known."""
+    monkeypatch.setattr(encodings, "count_simple_paths", partial(count_simple_paths, max_work=50_000))
+    nx.write_graph6(nx.complete_graph(9), tmp_path / "k9.g6", header=False)
+    words = [str(tmp_path / "k9.g6"), "--out", str(tmp_path / "k9.html")]
+    assert script.main(words) == 0
+    output = capsys.readouterr()
+    assert "graph 0 of k9.g6: paths of more than 3 edges are too many to be counted" in output.out + output.err
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (tmp_path / "k9.html").read_text(), re.S)[1])
+    assert [paths[0][1] for paths in data["paths"]] == [1, 7, 7 * 6] and len(data["walks"]) == 3
+    assert script.main([*words, "--length", "4"]) == 2
+    assert "length 4: the paths of up to 3 edges were counted; lower it" in capsys.readouterr().err
+
+
+def test_counts_beyond_64_bits():
+    graph = graph_of_adjacency(np.array([[0.0, 1.0], [1.0, 0.0]]), "edge")
+    tables = PairTables(np.full((1, 2, 2), 1e30), np.full((1, 2, 2), 0.5))
+    assert '"paths": [[[1000000000000000019884624838656' in encodings_page(graph, tables, (0, 1), 1)
