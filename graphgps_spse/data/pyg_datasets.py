@@ -178,7 +178,7 @@ class PyGDataset:
         may_miss = self.spec.may_miss_targets
         graphs = split_from_arrays(arrays, name=self.label, split=key, level=self.spec.level, may_miss_targets=may_miss)
         attr, is_class = graphs.edge_attr_EF, self.spec.num_classes > 0 and self.spec.task != "multilabel"
-        y = graphs.y[:, self.columns] if len(self.columns) < graphs.y.shape[1] else graphs.y
+        y = graphs.y if self.columns == list(range(graphs.y.shape[1])) else graphs.y[:, self.columns]
         return replace(
             graphs,
             split=split,

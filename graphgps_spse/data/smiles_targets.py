@@ -76,8 +76,8 @@ def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]
     """Return the classes in a column of a CSV: integers in numerical order, otherwise names in alphabetical order.
 
     The alphabetical order ignores case: no comes before Yes. A number that is written in several ways, such as 1, +1
-    and 01, or 0.5 and 0.50, is one class. Raises DataError unless there are 2 to MAX_CLASSES, and for words that other
-    programs write for unknown targets.
+    and 01, or .5 and 0.5, is one class. Raises DataError unless there are 2 to MAX_CLASSES, for decimals that differ
+    only in zeros at the end, such as 1.1 and 1.10, and for words that other programs write for unknown targets.
     """
     rows = (row for row in read_rows(file, smiles_column, [column]) if isinstance(row, SmilesRow))
     written = Counter(class_name(row.cells[0]) for row in rows if row.cells[0])
@@ -88,7 +88,7 @@ def find_classes(file: Path, smiles_column: str, column: str) -> tuple[str, ...]
             f"{file}: column '{column}' holds {cells}: if these targets are unknown, leave the cells empty; if it is a "
             "class, list all classes in dataset.smiles.classes"
         )
-    found = _merge_numbers(written)
+    found = _merge_numbers(written, f"{file}: column '{column}'")
     if not 1 < len(found) <= MAX_CLASSES:
         if len(found) > MAX_CLASSES:
             problem = f"{len(found):,} different values, too many for classes: set dataset.smiles.task=regression, or "
@@ -121,11 +121,22 @@ def class_key(text: str) -> str:
     return f"{decimal[1].strip('+')}{int(decimal[2] or 0)}.{decimal[3]}" if decimal else name
 
 
-def _merge_numbers(written: Counter[str]) -> Counter[str]:
-    """Return classes and their numbers of rows. Spellings are kept, unless there are several of one number."""
+def _merge_numbers(written: Counter[str], where: str) -> Counter[str]:
+    """Return classes and their numbers of rows. Spellings are kept, unless there are several of one number.
+
+    Raises DataError, which begins with `where`, for decimals that may be one class or several.
+    """
     spellings: dict[str, set[str]] = {}
     for name in written:
         spellings.setdefault(class_key(name), set()).add(name)
+    for names in spellings.values():
+        by_zeros = {len(name) - len(name.rstrip("0")): name for name in sorted(names)}
+        if "." in min(names) and len(by_zeros) > 1:  # versions, or numbers of sections
+            cells = " and ".join(f"'{name}' ({written[name]:,} rows)" for _, name in sorted(by_zeros.items()))
+            raise DataError(
+                f"{where} holds {cells}, which may be one class or several; write equal classes alike, or list all "
+                "classes in dataset.smiles.classes"
+            )
     merged = {key if len(names) > 1 else min(names): names for key, names in spellings.items()}
     return Counter({name: sum(written[each] for each in names) for name, names in merged.items()})
 

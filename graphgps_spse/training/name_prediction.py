@@ -66,6 +66,10 @@ class NamePrediction(Task):
         """The positions."""
         return tuple(f"word{position}" for position in range(NUM_POSITIONS))
 
+    def known_rows(self, y: Tensor) -> int:
+        """Return the number of graphs: all positions are known, and unused columns of y are not read by the loss."""
+        return len(y)
+
     def _loss(self, pred: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(pred.reshape(-1, self.spec.num_classes), y[:, :NUM_POSITIONS].flatten())
 

@@ -367,6 +367,10 @@ def test_targets_of_qm9_are_standardised_and_can_be_chosen(tmp_path):
     chosen = open_data(tmp_path, "PyG-QM9", "none", *words, "dataset.pyg.targets=[gap, mu, '5']")
     assert (chosen.spec.num_targets, chosen.spec.target_names) == (3, ("gap", "mu", "r2"))
     assert torch.equal(load_splits(chosen)["train"].y, load_splits(every)["train"].y[:, [4, 0, 5]])
+    names = every.spec.target_names[::-1]
+    turned = open_data(tmp_path, "PyG-QM9", "none", *words, f"dataset.pyg.targets=[{', '.join(names)}]")
+    assert turned.spec.target_names == names
+    assert torch.equal(load_splits(turned)["train"].y, load_splits(every)["train"].y.flip(1))
     with pytest.raises(ConfigError, match="QM9 has no target 'gaps'. Did you mean 'gap'"):
         open_data(tmp_path, "PyG-QM9", "none", "dataset.pyg.targets=[gaps]")
     with pytest.raises(ConfigError, match="a target is listed twice: gap, gap"):

@@ -22,7 +22,7 @@ def write(tmp_path, cells):
         (["1", "b", "2.5"], ("1", "2.5", "b")),
         (["01", "1", "+1.0", "-0", "0", "2"], ("0", "1", "2")),  # several spellings of one integer
         (["01", "02", "10"], ("01", "02", "10")),  # one spelling of each, such as codes
-        (["0.50", "1", "0.5", ".5", "1.25"], ("0.5", "1", "1.25")),  # and of one decimal
+        (["+0.5", "1", "0.5", ".5", "1.25"], ("0.5", "1", "1.25")),  # and of one decimal
         (["1.50", "1.25"], ("1.25", "1.50")),
         (["Yes", "no", "Yes"], ("no", "Yes")),  # alphabetical, whatever the case
         (['"low\n act"', "low act", "high\tact"], ("high act", "low act")),  # on one line
@@ -50,6 +50,7 @@ def test_classes_that_differ_in_case_only_are_told(tmp_path, caplog):
         (["a", "", "a"], r"'y' holds the class 'a' alone \(2 rows\); at least two"),
         (["", ""], "'y' holds no value at all; add targets, or name another column"),
         (["low", "NaN", "n/a", "None", "NaN"], r"'y' holds 'NaN' \(2 rows\), 'n/a' \(1 rows\), 'None' \(1 rows\): if "),
+        (["1.1", "1.10", "2", "1.1"], r"'y' holds '1.1' \(2 rows\) and '1.10' \(1 rows\), which may be one class or"),
         (range(300), "'y' holds 300 different values, too many for classes: set dataset.smiles.task=regression"),
     ],
 )
@@ -62,6 +63,8 @@ def test_other_spellings_of_a_class_that_is_a_number_are_read():
     reader = TargetReader(["y"], "multiclass", ("0.5", "1.50", "2"))
     cells = ["0.50", ".5", "1.5", "+1.500", "2.0", "02"]
     assert [reader.read([cell])[0] for cell in cells] == [0, 0, 1, 1, 2, 2]
+    sections = TargetReader(["y"], "multiclass", ("1.1", "1.10", "2"))
+    assert [sections.read([cell])[0] for cell in ("1.1", "1.10", "2")] == [0, 1, 2]
 
 
 def test_classes_are_numbers_in_the_order_of_their_names():

@@ -46,3 +46,13 @@ def test_the_loss_is_the_mean_over_positions(task):
     assert task.loss(pred, y).item() == pytest.approx(expected.item(), rel=1e-6)
     assert task.dim_out == 25_010 and task.metric == "f1" and task.direction == "max"
     assert list(task.outputs(pred)) == [f"word{place}_predicted" for place in range(5)]
+
+
+def test_batches_count_by_their_graphs(task):
+    """Whatever the number of words of the names, which the loss does not read."""
+    names = [["get"], ["set"], ["get", "set", "value", "of", "item", "file", "line"], ["value", "of", "item"]]
+    y = torch.stack([torch.from_numpy(encode_name(name, WORDS)) for name in names]).long()
+    pred = torch.randn(4, NUM_POSITIONS * NUM_WORDS, generator=torch.Generator().manual_seed(0))
+    losses = [(task.loss(pred[part], y[part]), task.known_rows(y[part])) for part in (slice(0, 1), slice(1, 4))]
+    mean = sum(loss * rows for loss, rows in losses) / sum(rows for _, rows in losses)
+    assert mean.item() == pytest.approx(task.loss(pred, y).item(), rel=1e-6)
