@@ -62,12 +62,9 @@ class Row:
     second: str
     differences: tuple[float, ...]
     """Score of the first minus that of the second, for each fold."""
+    test_to_train: float
+    """Mean over the folds of the size of the test split in units of the training split."""
     p_holm: float
-
-    @property
-    def test_to_train(self) -> float:
-        """Size of the test split in units of the training split, which has all folds but test and validation."""
-        return 1 / (len(self.differences) - 2)
 
     @property
     def num_better(self) -> int:
@@ -108,7 +105,7 @@ def _add_run(record: dict[str, Any], run: RecordedRun) -> None:
         known = other["scores"].get(str(fold), {}).get("fingerprints", result.data_fingerprints)
         if (other["dataset"], other["folds"]) == (result.dataset, num_folds) and known != result.data_fingerprints:
             raise DataError(f"{run.path}: its data are not those of {other['cell']}, fold {fold}")
-    entry = scores | {"fingerprints": result.data_fingerprints}
+    entry = scores | {"fingerprints": result.data_fingerprints, "sizes": result.split_sizes}
     if cell["scores"].setdefault(str(fold), entry) != entry:
         raise DataError(
             f"{name}, fold {fold}: the record has other scores than {run.path}. If the recorded ones do not count, "
@@ -117,15 +114,24 @@ def _add_run(record: dict[str, Any], run: RecordedRun) -> None:
     study_tables.note_origin(cell, result)
 
 
-def compare(scores: Scores, study: FoldStudy) -> list[Row]:
-    """Return the comparisons of a study of which both sides have all folds."""
+def read_shares(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return data set -> mean over its folds of the size of the test split in units of the training split."""
+    shares: dict[str, dict[str, float]] = {}
+    for cell in record.values():
+        for fold, entry in cell["scores"].items():
+            shares.setdefault(cell["dataset"], {})[fold] = entry["sizes"]["test"] / entry["sizes"]["train"]
+    return {dataset: summarize(list(of_folds.values())).mean for dataset, of_folds in shares.items()}
+
+
+def compare(scores: Scores, shares: Mapping[str, float], study: FoldStudy) -> list[Row]:
+    """Return the comparisons of a study of which both sides have all folds; `shares` as of `read_shares`."""
     cases = []
     for dataset in study.datasets:
         for first, second in study.comparisons:
             ours, theirs = scores.get((dataset, first), {}), scores.get((dataset, second), {})
             if min(len(ours), len(theirs)) == study.num_folds:
                 differences = tuple(ours[fold] - theirs[fold] for fold in range(study.num_folds))
-                cases.append(Row(dataset, first, second, differences, p_holm=1.0))
+                cases.append(Row(dataset, first, second, differences, shares[dataset], p_holm=1.0))
     corrected = holm([_p(row, row.test_to_train) for row in cases])
     return [replace(row, p_holm=p) for row, p in zip(cases, corrected)]
 
@@ -144,7 +150,7 @@ def tables(record: Mapping[str, Any], study: FoldStudy) -> Iterator[str]:
     cells = [[cell, *(study_tables.show(scores.get((dataset, cell), {})) for dataset in known)] for cell in study.cells]
     yield "\n".join(markdown_table(head, cells))
     head = ["data set", "comparison", "difference", "95 % interval", "better in", "paired", "corrected", "holm"]
-    rows = [_line(row) for row in compare(scores, study)]
+    rows = [_line(row) for row in compare(scores, read_shares(record), study)]
     if rows:
         yield "\n".join(markdown_table([*head, "finding"], rows))
 

@@ -8,7 +8,7 @@ from typing import Any
 from graphgps_spse.config import Config
 from graphgps_spse.config.identity import LEFT_TO_DATA, flatten_keys, is_runtime_key, left_to_data
 from graphgps_spse.counting import ENGINE_VERSION
-from graphgps_spse.data.base import DatasetSpec, GraphDataset
+from graphgps_spse.data.base import DatasetSpec, GraphDataset, is_unknown
 from graphgps_spse.data.opening import load_splits
 from graphgps_spse.data.options import FormatOptions
 from graphgps_spse.encodings.base import Encoding
@@ -61,6 +61,16 @@ def record_fingerprints(dataset: Any, splits: dict[str, GraphDataset]) -> dict[s
     """Return `RunResult.fingerprints`: split -> SHA-256, and WHOLE where each seed has a split of its own."""
     whole = getattr(dataset, "whole_fingerprint", "")
     return {split: graphs.fingerprint() for split, graphs in splits.items()} | ({WHOLE: whole} if whole else {})
+
+
+def count_known_rows(spec: DatasetSpec, splits: dict[str, GraphDataset]) -> dict[str, int]:
+    """Return `RunResult.split_sizes`: split -> number of rows of targets of which at least one is known."""
+    return {
+        split: int((~is_unknown(graphs.y, of_classes=spec.num_classes > 0).all(1)).sum())
+        if spec.may_miss_targets
+        else len(graphs.y)
+        for split, graphs in splits.items()
+    }
 
 
 def sources_of(cfg: Config) -> dict[str, str]:

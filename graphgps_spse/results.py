@@ -41,6 +41,7 @@ FIELDS_BY_TYPE: dict[Any, tuple[str, ...]] = {
         "initial_weights",
         "sources",
         "data",
+        "split_sizes",
     ),
 }
 """Type -> names of the fields that must have this type."""
@@ -99,6 +100,8 @@ class RunResult:
     """Name -> size and SHA-256 of each file of user data, before it was read. Empty in old records and otherwise."""
     data: dict[str, Any] = field(default_factory=dict)
     """Task, targets, classes and inputs of the data set. Empty in old records."""
+    split_sizes: dict[str, int] = field(default_factory=dict)
+    """Split -> number of graphs, nodes or pairs of nodes with a known target. Empty in old records."""
     schema: int = SCHEMA
 
     @property
@@ -177,6 +180,9 @@ class RunResult:
         for name in ("peak_process_bytes", "peak_device_bytes", "energy_joules"):
             if self.resources.get(name) is not None and not is_measurement(self.resources[name]):
                 return f"{name} is {show(self.resources[name])}"
+        for split, size in self.split_sizes.items():
+            if type(size) is not int or size < 0:
+                return f"the size of {split} is {show(size)}"
         if not 0 <= self.best_epoch < self.epochs:
             return f"the best epoch is {self.best_epoch} of {self.epochs}"
         if self.config and hash_config(self.config) != self.config_hash:

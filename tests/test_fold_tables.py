@@ -30,6 +30,7 @@ def lay(folder, encoding, fold, score, **changes):
     values = {"dataset": "ESOL", "model": "LightGBM", "metric": "rmse", "environment": {"commit": "c"}} | changes
     values = {"config": config, "encoding": encoding, "name": f"esol-trees-{encoding}"} | values
     values.setdefault("fingerprints", {"train": f"data of fold {fold}"})
+    values.setdefault("split_sizes", {"train": 800, "val": 100, "test": 50 + 150 * (fold == 0)})
     return write_run(folder / f"fold{fold}", run_record(score, 0, **values), curve=False)
 
 
@@ -47,7 +48,7 @@ def test_the_comparison_is_the_corrected_resampled_test(script, tmp_path):
     differences = [paths - walks for walks, paths in zip(SCORES["RRWP"], SCORES["SPSE"])]
     mean = sum(differences) / 10
     deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / 9)
-    error = deviation * math.sqrt(1 / 10 + 1 / 8)
+    error = deviation * math.sqrt(1 / 10 + (9 * 50 + 200) / 800 / 10)  # unequal folds
     p, far = 2 * stats.t.sf(abs(mean) / error, 9), stats.t.ppf(0.975, 9) * error
     student = stats.ttest_rel(SCORES["SPSE"], SCORES["RRWP"]).pvalue
     assert p < 0.05 and student < p
@@ -63,12 +64,13 @@ def test_the_comparison_is_the_corrected_resampled_test(script, tmp_path):
 def test_p_values_are_corrected_over_all_data_sets_and_more_is_better_where_it_is(script):
     study, names = script.STUDIES["trees in ten folds"], ("ESOL", "BBBP")
     scores = {(name, cell): dict(enumerate(values)) for name in names for cell, values in SCORES.items()}
-    rows = script.compare(scores, study)
+    shares = dict.fromkeys(names, 0.1)
+    rows = script.compare(scores, shares, study)
     assert [(row.dataset, row.verdict) for row in rows] == [("ESOL", "better"), ("BBBP", "worse")]
-    single = script.compare({key: value for key, value in scores.items() if key[0] == "ESOL"}, study)
+    single = script.compare({key: value for key, value in scores.items() if key[0] == "ESOL"}, shares, study)
     assert rows[0].p_holm == pytest.approx(2 * single[0].p_holm)
     del scores["ESOL", "SPSE"][9]
-    assert [row.dataset for row in script.compare(scores, study)] == ["BBBP"], "a fold is missing"
+    assert [row.dataset for row in script.compare(scores, shares, study)] == ["BBBP"], "a fold is missing"
 
 
 def test_folds_are_added_and_recorded_ones_stay(script, tmp_path):

@@ -3,7 +3,8 @@
 The training splits of two folds have most rows in common, so the scores of folds are not independent, and Student's
 paired test finds differences too often. The corrected resampled t-test (Nadeau and Bengio 2003, Inference for the
 generalization error, Machine Learning 52) divides by a larger variance: (1 / k + n_test / n_train) s^2 in place of
-s^2 / k, for the differences of k folds with sample variance s^2.
+s^2 / k, for the differences of k folds with sample variance s^2. Where folds differ in size, as those of scaffolds can,
+n_test / n_train is the mean over the folds.
 """
 
 import json
@@ -19,8 +20,9 @@ from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, holm, paired_interval,
 FOLD_PAIR_NOTE = (
     "Differences of the means of folds, second minus first, on the folds that both configurations have finished. The "
     "training splits of folds share molecules, so Student's paired test is too optimistic: use `corrected`, the "
-    "corrected resampled t-test (Nadeau and Bengio 2003), with equal folds. `95 %` is its interval. `holm` is "
-    "`corrected`, adjusted for all pairs of this table. Fewer than 3 common folds are not tested."
+    "corrected resampled t-test (Nadeau and Bengio 2003), with the mean over the folds of the size of the test split in "
+    "units of the training split. `95 %` is its interval. `holm` is `corrected`, adjusted for all pairs of this table. "
+    "Fewer than 3 common folds are not tested."
 )
 
 
@@ -37,8 +39,8 @@ class FoldPair:
 
     @property
     def test_to_train(self) -> float | None:
-        """Size of the test split, in units of the training split: one fold to all but two. None for other splits."""
-        return 1 / (self.first.num_folds - 2) if self.first.is_partition and self.first.num_folds > 2 else None
+        """Mean size of the compared folds, as test splits, in units of the training split; None if it is unknown."""
+        return self.first.test_to_train(self.differences)
 
     @property
     def difference(self) -> float:
@@ -73,8 +75,8 @@ class FoldPair:
         if self.corrected_p is None:
             if len(self.differences) < MIN_SEEDS:
                 return "no test: fewer than 3 common folds"
-            varies = self.test_to_train is None
-            return f"no test: the {'splits are not folds of equal size' if varies else 'differences do not vary'}"
+            unknown = self.test_to_train is None
+            return f"no test: the {'sizes of the folds are not known' if unknown else 'differences do not vary'}"
         if self.difference == 0:
             return "equal"
         better = (self.difference < 0) == (self.first.cells[0].column.direction == "min")

@@ -5,7 +5,7 @@ Runs of a sweep over `dataset.split_index` count as folds too, also if it select
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -16,6 +16,8 @@ from graphgps_spse.results import RunResult
 
 FOLDS, FOLD = "dataset.smiles.folds", "dataset.smiles.fold"
 """Keys of the number of folds, and of the fold that is the test split; absent from records at the value 0."""
+SMILES_SPLIT = "dataset.smiles.split"
+"""Key of the method that makes the folds."""
 SPLIT_MODE, SPLIT_INDEX = "dataset.split_mode", "dataset.split_index"
 """The same for public data sets: the rule, which may hold the number of folds, and the fold or standard split."""
 MAX_LISTED = 10
@@ -48,10 +50,24 @@ class CrossValidation:
         """Number of folds of the cross-validation, including unfinished ones."""
         return stated_folds(self.cells[0]) or max(max(cell.num_folds, 1 + (fold_of(cell) or 0)) for cell in self.cells)
 
+    def test_to_train(self, folds: Collection[int]) -> float | None:
+        """Return the mean size of the test splits of some folds, in units of their training splits.
+
+        Folds that are drawn at random are equal: one is for test, one for validation. None if the sizes are unknown:
+        records of earlier versions do not hold them. None too if the splits are no folds, each of them once the test
+        split; standard splits need not be.
+        """
+        if stated_folds(self.cells[0]) < 3:
+            return None
+        sizes = [cell.first.split_sizes for cell in self.cells if fold_of(cell) in folds]
+        if all(size.get("train") and size.get("test") for size in sizes):
+            return summarize([size["test"] / size["train"] for size in sizes]).mean
+        return 1 / (self.num_folds - 2) if self._has_equal_folds else None
+
     @property
-    def is_partition(self) -> bool:
-        """Whether the folds divide the data, each of them once the test split; standard splits need not."""
-        return bool(stated_folds(self.cells[0]))
+    def _has_equal_folds(self) -> bool:
+        config = self.first.config
+        return config.get(SMILES_SPLIT, "random") == "random" if config.get(FOLDS) else bool(config.get(SPLIT_MODE))
 
     @property
     def rule(self) -> tuple[str, int]:

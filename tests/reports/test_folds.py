@@ -109,6 +109,31 @@ def test_configurations_on_the_same_folds_are_tested_with_the_correction_of_nade
     assert float(row["corrected_p"]) == pair.corrected_p and json.loads(row["differences"])["3"] == pytest.approx(-0.3)
 
 
+@pytest.mark.parametrize("how", ["random", "scaffold"])
+def test_folds_that_differ_in_size_have_the_correction_of_their_sizes(tmp_path, how):
+    """Shares of 40, 40 and 20 % of 1,000 rows, in turns for test and validation, so that n_test / n_train is 0.4 / 0.2,
+    0.4 / 0.4 and 0.2 / 0.4: on average 2, 1 and 1/2."""
+    sizes = [400, 400, 200]
+    for root, is_known in (("known", True), ("old", False)):
+        for fold, score in enumerate((0.5, 0.6, 0.9)):
+            test, val = sizes[fold], sizes[(fold + 1) % 3]
+            known = {"split_sizes": {"train": 1000 - test - val, "val": val, "test": test}} if is_known else {}
+            for name, change, layers in (("a", 0.0, 1), ("b", 0.1 + 0.1 * fold, 2)):
+                keys = {"dataset.smiles.folds": 3, "dataset.smiles.split": how, "gt.layers": layers}
+                keys |= {"dataset.smiles.fold": fold} if fold else {}
+                changes = {"name": f"{name}-fold{fold}", "dataset": "mine", "config": keys, **known}
+                write_run(tmp_path / root, record(score - change, 0, fingerprints={"train": f"f{fold}"}, **changes))
+    (pair,) = build_report(collect_runs(tmp_path / "known")).fold_pairs
+    share = (2 + 1 + 0.5) / 3
+    assert pair.test_to_train == pytest.approx(share)
+    assert pair.corrected_p == pytest.approx(2 * t_distribution.sf(0.2 / (0.01 * (1 / 3 + share)) ** 0.5, 2))
+    (old,) = build_report(collect_runs(tmp_path / "old")).fold_pairs
+    if how == "random":  # equal folds
+        assert old.test_to_train == 1.0 and old.corrected_p is not None
+    else:
+        assert old.corrected_p is None and old.verdict == "no test: the sizes of the folds are not known"
+
+
 def test_a_copy_of_a_cross_validation_is_no_further_test(tmp_path):
     for root in ("r/a", "r/b"):
         for fold, scores in enumerate(([0.1, 0.3], [0.4, 0.4], [0.6, 0.6])):
@@ -136,7 +161,9 @@ def test_standard_splits_have_no_corrected_test_because_their_sizes_are_unknown(
             result = record(score + change * index, 0, name=f"{name}-split_index{index}", dataset="Actor", config=keys)
             write_run(tmp_path, result)
     (pair,) = build_report(collect_runs(tmp_path)).fold_pairs
-    assert pair.student_p is not None and pair.corrected_p is None and "not folds of equal size" in pair.verdict
+    assert (
+        pair.student_p is not None and pair.corrected_p is None and "sizes of the folds are not known" in pair.verdict
+    )
 
 
 @pytest.mark.parametrize("name", ["p-layers{}-split_index{}", "p-split_index{1}-layers{0}"])
