@@ -18,6 +18,8 @@ MEANING_OF_TARGETS = ("task", "level", "num_targets", "num_classes", "class_name
 SPLITS = ("train", "val", "test")
 WHOLE = "all"
 """Key of the fingerprint of all graphs before they are split."""
+BASELINE_SECTIONS = ("trees.", "chemprop.")
+"""Settings of baselines in `RunResult.config`."""
 LARGEST = 1e70
 """Largest valid number in a record. It is above float32, and its fourth power, which tests need, is a finite float."""
 STORAGE_KEYS = frozenset({"stored", "work", "place", "sampled_graphs", "num_graphs"})
@@ -113,6 +115,11 @@ class RunResult:
     def data_fingerprints(self) -> dict[str, str]:
         """Fingerprints that all seeds share: those of the splits, or of all graphs if the seed decides the split."""
         return {WHOLE: self.fingerprints[WHOLE]} if WHOLE in self.fingerprints else self.fingerprints
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this is the result of a baseline (scripts/baseline.py), which has other settings and no best.pt."""
+        return any(key.startswith(BASELINE_SECTIONS) for key in self.config)
 
     @property
     def score(self) -> float:

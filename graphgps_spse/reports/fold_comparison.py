@@ -20,9 +20,9 @@ from graphgps_spse.reports.stats import LEVEL, MIN_SEEDS, holm, paired_interval,
 FOLD_PAIR_NOTE = (
     "Differences of the means of folds, second minus first, on the folds that both configurations have finished. The "
     "training splits of folds share molecules, so Student's paired test is too optimistic: use `corrected`, the "
-    "corrected resampled t-test (Nadeau and Bengio 2003), with the mean over the folds of the size of the test split in "
-    "units of the training split. `95 %` is its interval. `holm` is `corrected`, adjusted for all pairs of this table. "
-    "Fewer than 3 common folds are not tested."
+    "corrected resampled t-test (Nadeau and Bengio 2003), with the mean over the folds of the size of the test split "
+    "in units of the training split. `95 %` is its interval. `holm` is `corrected`, adjusted for all pairs of this "
+    "table. Fewer than 3 common folds are not tested."
 )
 
 

@@ -18,14 +18,17 @@ MODEL_KEYS = ("gt.layers", "gt.dim_hidden", "gt.n_heads", "gnn.dim_inner", "opti
 def write_model_card(run_dir: Path) -> Path:
     """Write MODEL_CARD.md next to the result.json of a run and return its path.
 
-    Raises DataError if there is no folder or no valid result in it, if there is a card already, which may have been
-    edited, or if the folder cannot be written.
+    Raises DataError if there is no folder or no valid result in it, for a baseline, if there is a card already, which
+    may have been edited, or if the folder cannot be written.
     """
     path = run_dir / NAME
     if not (run_dir / "result.json").is_file():
         what = "holds no result.json" if run_dir.is_dir() else "is not a folder"
         raise DataError(f"{run_dir} {what}; name the folder of a finished run, such as results/zinc-SPSE/0")
-    text = model_card(RunResult.read(run_dir / "result.json"), str(run_dir))
+    result = RunResult.read(run_dir / "result.json")
+    if result.is_baseline:
+        raise DataError(f"{run_dir} holds a baseline, {result.model}; model cards are of runs of main.py")
+    text = model_card(result, str(run_dir))
     try:
         with write_new(path) as file:
             file.write(text)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 import statistics
 from pathlib import Path
@@ -62,6 +63,15 @@ def write_outcome(spec: SearchSpec, study: "optuna.Study", metric: str) -> list[
     return [*written, spec.out_dir / FIGURE, best, spec.out_dir / SWEEP]
 
 
+def score_of(study: "optuna.Study", trial: "optuna.trial.FrozenTrial") -> float | None:
+    """Return the value of a trial at its best epoch; None without one. Optuna's value of a pruned trial is its last."""
+    if trial.state.name != "PRUNED":
+        return trial.value
+    reported = [value for value in trial.intermediate_values.values() if math.isfinite(value)]
+    best = min if study.direction.name == "MINIMIZE" else max
+    return best(reported) if reported else None
+
+
 def importances(study: "optuna.Study") -> dict[str, float]:
     """Return the share of each parameter in the variance of the validation metric over complete trials (fANOVA).
 
@@ -82,7 +92,8 @@ def draw_importance(spec: SearchSpec, study: "optuna.Study", metric: str) -> Fig
     left, right = figure.subplots(1, 2)
     trials = study.get_trials(deepcopy=False)
     for kind, colour, label in (("COMPLETE", "#0072b2", "complete"), ("PRUNED", "#999999", "pruned")):
-        points = [(t.number, t.value) for t in trials if t.state.name == kind and t.value is not None]
+        scores = [(t.number, score_of(study, t)) for t in trials if t.state.name == kind]
+        points = [(number, score) for number, score in scores if score is not None]
         if points:
             left.scatter(*zip(*points), s=14, color=colour, label=label)
     left.set(xlabel="trial", ylabel=f"{metric} on validation")
@@ -106,11 +117,12 @@ def _table(spec: SearchSpec, study: "optuna.Study", metric: str) -> bytes:
     writer.writerow(["trial", "state", f"val_{metric}", "epochs", "seconds", *names, "run", "reason"])
     for trial in study.get_trials(deepcopy=False):
         seconds = "" if trial.duration is None else f"{trial.duration.total_seconds():.1f}"
-        value = "" if trial.value is None else repr(trial.value)
+        score = score_of(study, trial)
+        epochs = 1 + max(trial.intermediate_values, default=-1)
         run = spec.trials_dir / trial_name(trial.number) / str(spec.cfg.seed)
         reason = trial.user_attrs.get(REASON, "")
         values = [trial.params.get(name, "") for name in names]
-        row = [trial.number, trial.state.name.lower(), value, len(trial.intermediate_values), seconds]
+        row = [trial.number, trial.state.name.lower(), "" if score is None else repr(score), epochs, seconds]
         writer.writerow([*row, *values, run, reason])
     return text.getvalue().encode()
 

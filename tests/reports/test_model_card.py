@@ -6,7 +6,8 @@ import pytest
 from records import record, write_run
 from scripts_at import load_script
 
-from graphgps_spse.errors import DataError
+from graphgps_spse import load_run
+from graphgps_spse.errors import DataError, RunDirError
 from graphgps_spse.reports.model_card import model_card, write_model_card
 
 
@@ -33,6 +34,14 @@ def test_a_card_is_never_replaced_and_a_run_without_a_result_is_an_error(tmp_pat
         write_model_card(tmp_path)
     with pytest.raises(DataError, match=r"typo is not a folder; name the folder of a finished run"):
         write_model_card(tmp_path / "typo")
+
+
+def test_baselines_have_no_card_and_no_model(tmp_path):
+    folder = write_run(tmp_path, record(model="LightGBM", config={"trees.num_leaves": 31, "gt.layers": 1}))
+    with pytest.raises(DataError, match="holds a baseline, LightGBM; model cards are of runs of main.py"):
+        write_model_card(folder)
+    with pytest.raises(RunDirError, match="holds the scores of a baseline, LightGBM, and no model that can be loaded"):
+        load_run(folder)
 
 
 def test_names_are_no_markup():

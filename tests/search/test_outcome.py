@@ -3,6 +3,7 @@
 import csv
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,3 +59,20 @@ def test_a_search_without_a_complete_trial_has_a_table_alone(played):
     worker = played(trials=1)
     worker.work()
     assert [path.name for path in outcome.write_outcome(worker.spec, worker.study, "accuracy")] == ["trials.csv"]
+
+
+@pytest.mark.parametrize(("direction", "best"), [("minimize", 0.2), ("maximize", 0.9)])
+def test_a_pruned_trial_has_the_value_of_its_best_epoch(direction, best):
+    optuna = pytest.importorskip("optuna")
+    study = optuna.create_study(direction=direction)
+    trial, empty = study.ask(), study.ask()
+    for epoch, value in ((1, 0.2), (3, 0.9), (5, 0.5)):
+        trial.report(value, epoch)
+    for ended in (trial, empty):
+        study.tell(ended.number, state=optuna.trial.TrialState.PRUNED)
+    spec = SimpleNamespace(space=(), trials_dir=Path("trials"), cfg=SimpleNamespace(seed=0))
+    rows = list(csv.DictReader(outcome._table(spec, study, "mae").decode().splitlines()))
+    assert [(row["state"], row["val_mae"], row["epochs"]) for row in rows] == [
+        ("pruned", str(best), "6"),
+        ("pruned", "", "0"),
+    ]
