@@ -29,6 +29,12 @@ def read_graphs(path: Path) -> list[np.ndarray]:
     return graphs
 
 
+def check_even(graphs: list[np.ndarray], path: Path) -> None:
+    """Raise DataError for a number of graphs that is odd, where graphs 2i and 2i + 1 are a pair."""
+    if len(graphs) % 2:
+        raise DataError(f"{path} has {len(graphs)} graphs, an odd number, so the last one has no partner")
+
+
 def _read_graph6(lines: list[str]) -> Iterator[np.ndarray]:
     import networkx
 

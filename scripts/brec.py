@@ -26,7 +26,7 @@ from graphgps_spse.arguments import at_least_one
 from graphgps_spse.command import run_command
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.files import write_json
-from graphgps_spse.graph_files import read_graphs
+from graphgps_spse.graph_files import check_even, read_graphs
 from graphgps_spse.reports.markdown import format_p, markdown_table
 from graphgps_spse.reports.stats import holm, mcnemar
 
@@ -36,7 +36,10 @@ def parse_pairs(text: str) -> list[int]:
     numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        numbers |= set(range(int(first), int(last or first) + 1))
+        found = set(range(int(first), int(last or first) + 1))  # argparse reports a ValueError with the text
+        if not found:
+            raise argparse.ArgumentTypeError(f"{part}: the last number is below the first")
+        numbers |= found
     return sorted(numbers)
 
 
@@ -91,8 +94,9 @@ def read_record(path: Path) -> dict[str, Any]:
     """Return a record. Raises DataError for another file."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return {**record, "pairs": dict(record["pairs"])}
-    except (OSError, ValueError, KeyError, TypeError) as err:
+        known = {"name": str(record["name"]), "seed": int(record["seed"]), "parameters": int(record["parameters"])}
+        return {**record, **known, "pairs": {str(int(number)): pair for number, pair in record["pairs"].items()}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
         raise DataError(f"{path} cannot be read as a record: {err!r}") from err
 
 
@@ -104,6 +108,11 @@ def table(folder: Path, families: list[str]) -> str:
     known = list(dict.fromkeys(families))
     lines = ["| model and encoding | parameters | seed | " + " | ".join(known) + " |", "|---" * (3 + len(known)) + "|"]
     for record in sorted(records, key=lambda r: (r["name"], r["seed"])):
+        if len(families) <= (last := max(map(int, record["pairs"]), default=-1)):
+            raise DataError(
+                f"{folder}: {record['name']}, seed {record['seed']} has pair {last}, and the CSV has {len(families)} "
+                "rows; name the CSV of these pairs"
+            )
         cells = []
         for family in known:
             total = families.count(family)
@@ -190,6 +199,7 @@ def main() -> int:
         given = {"epochs": asked.epochs, "learning_rate": asked.learning_rate}
         protocol = Protocol(**{key: value for key, value in given.items() if value is not None})
         graphs = read_graphs(asked.graphs)
+        check_even(graphs, asked.graphs)
         numbers = asked.pairs or list(range(len(graphs) // 2))
         if numbers[-1] >= len(graphs) // 2:
             raise DataError(f"{asked.graphs} has {len(graphs) // 2} pairs, numbered from 0; there is no {numbers[-1]}")

@@ -30,7 +30,7 @@ from graphgps_spse.command import run_command
 from graphgps_spse.encodings.mose import rooted_trees
 from graphgps_spse.errors import DataError
 from graphgps_spse.files import write_json
-from graphgps_spse.graph_files import read_graphs
+from graphgps_spse.graph_files import check_even, read_graphs
 
 MAX_LENGTH = 20
 LENGTHS = range(2, MAX_LENGTH + 1)
@@ -266,6 +266,7 @@ def main() -> int:
         else:
             pairs = list(combinations(range(len(graphs)), 2))
             if not asked.all_pairs:
+                check_even(graphs, asked.graphs)
                 pairs = [(i, i + 1) for i in range(0, len(graphs) - 1, 2)]
             categories = ["pairs"] * len(pairs)
             if asked.categories is not None:
@@ -278,7 +279,7 @@ def main() -> int:
         record |= {"seconds": round(time.perf_counter() - started, 1)}
         if asked.out is not None:
             write_json(asked.out.with_suffix(".json"), record)
-            if "rows" in record:
+            if any(row["K"] for row in record.get("rows", ())):  # otherwise no encoding has a length to draw
                 draw(record, asked.out.with_suffix(".png"), asked.line)
 
     return run_command(work)

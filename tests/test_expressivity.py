@@ -169,5 +169,9 @@ def test_the_script_writes_a_record_and_prints_it_again(tmp_path, capsys, monkey
     assert (tmp_path / "drawn.png").read_bytes() == (tmp_path / "r.png").read_bytes()
     again = capsys.readouterr().out
     assert again == told and "| SPSE | 20 | **1** (1, 1) |" in again
+    assert call(file, "--encodings", "degree", "--out", tmp_path / "no_lengths") == 0
+    assert (tmp_path / "no_lengths.json").exists() and not (tmp_path / "no_lengths.png").exists()
+    file.write_bytes(file.read_bytes() + nx.to_graph6_bytes(nx.path_graph(3), header=False))
+    assert call(file) == 2 and "has 3 graphs, an odd number" in capsys.readouterr().err
     bad = subprocess.run([sys.executable, SCRIPT, SCRIPT], capture_output=True, text=True, cwd=ROOT)
     assert bad.returncode == 2 and "Traceback" not in bad.stderr

@@ -123,3 +123,12 @@ def test_the_script_continues_and_prints_a_table(tmp_path, monkeypatch, capsys):
     assert "| GPSModel | 0 | 1 | 0 | 0 | 1 | 1 |" in run(*compared, "rings")[1].out
     assert run(*compared, "same graph")[0] == 2
     assert run(*words, "--pairs", "0-7")[0] == 2
+    with pytest.raises(SystemExit):
+        run(*words, "--pairs", "1-0")
+    assert "1-0: the last number is below the first" in capsys.readouterr().err
+    (tmp_path / "pairs.csv").write_text("pair,family\n")
+    code, said = run("--table", tmp_path / "pairs.csv")
+    assert code == 2 and "has pair 0, and the CSV has 0 rows; name the CSV of these pairs" in said.err
+    (tmp_path / "out" / "x.json").write_text('{"pairs": {}}')
+    code, said = run("--table", tmp_path / "pairs.csv")
+    assert code == 2 and "x.json cannot be read as a record" in said.err

@@ -240,13 +240,15 @@ def test_what_the_text_says_of_folds():
     """One of 15 differences is significant over folds, and folds differ more than seeds."""
     script = scripts_of_tables()["trees in ten folds"]
     record = json.loads((RECORDS.parent / "molecules_folds.json").read_text())
-    rows = script.compare(script.read_scores(record), script.STUDIES["trees in ten folds"])
+    rows = script.compare(script.read_scores(record), script.read_shares(record), script.STUDIES["trees in ten folds"])
     (significant,) = (row for row in rows if row.p_holm <= 0.05)
     assert len(rows) == 15 and (significant.dataset, significant.first, significant.verdict) == (
         "Lipophilicity", "SPSE", "worse",
     )  # fmt: skip
     assert significant.num_better == 0 and significant.p_holm == pytest.approx(0.014, abs=5e-4)
     assert [row.num_better for row in rows if row.dataset == "Lipophilicity"] == [0, 4, 0]
+    shares = {dataset: round(share, 3) for dataset, share in script.read_shares(record).items()}
+    assert shares == {"Lipophilicity": 0.125, "BACE": 0.125, "BBBP": 0.125, "ESOL": 0.147, "FreeSolv": 0.253}
     over_folds = [summarize(list(script.read_scores(record)["FreeSolv", cell].values())).std for cell in TREES]
     cells = json.loads((RECORDS.parent / "molecules.json").read_text())
     seeds = [[seed["test"] for seed in cells[f"FreeSolv/{cell}"]["scores"].values()] for cell in TREES]

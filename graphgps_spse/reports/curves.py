@@ -56,19 +56,27 @@ def mean_curve(histories: Sequence[History]) -> tuple[np.ndarray, np.ndarray, np
 def draw_curves(
     axes: Axes, cells: Sequence[Cell], colours: Sequence[str], histories: Mapping[str, Sequence[History]]
 ) -> None:
-    """Draw the mean over seeds with a band of one sample standard deviation. Errors have a logarithmic axis."""
+    """Draw the mean over seeds with a band of one sample standard deviation.
+
+    Errors have a logarithmic axis, which ends at half of the smallest mean where a band reaches further down.
+    """
     is_error = cells[0].column.direction == "min"
+    drawn = []
     for cell, colour in zip(cells, colours):
-        curves = histories.get(cell.label, [])
-        if not curves:
-            continue
-        epochs, mean, std, number = mean_curve(curves)
-        mean, std = mean * cell.column.scale, std * cell.column.scale
+        if curves := histories.get(cell.label, []):
+            epochs, mean, std, number = mean_curve(curves)
+            drawn.append((cell, colour, epochs, mean * cell.column.scale, std * cell.column.scale, number))
+    means = np.concatenate([mean for _, _, _, mean, _, _ in drawn]) if drawn else np.empty(0)
+    end = 0.5 * means[means > 0].min() if is_error and (means > 0).any() else -np.inf
+    is_cut = False
+    for cell, colour, epochs, mean, std, number in drawn:
         marker = "o" if len(epochs) < 10 else ""  # a line with a single point would be invisible
         axes.plot(epochs, mean, color=colour, linewidth=1.4, marker=marker, markersize=3, label=cell.legend)
         if (number > 1).any():
-            lower = np.maximum(mean - std, 0.5 * mean) if is_error else mean - std  # positive on a logarithmic axis
-            axes.fill_between(epochs, lower, mean + std, color=colour, alpha=0.18, linewidth=0)
+            is_cut = is_cut or bool((mean - std < end).any())
+            axes.fill_between(epochs, np.maximum(mean - std, end), mean + std, color=colour, alpha=0.18, linewidth=0)
+    if is_cut:
+        axes.set_ylim(bottom=end)
     if is_error:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

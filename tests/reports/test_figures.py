@@ -2,6 +2,7 @@
 
 import resource
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from records import write_cell, write_pair
@@ -32,6 +33,19 @@ def test_one_pair(tmp_path):
     (forest,) = figures["differences"].axes
     centre = next(line for line in forest.lines if line.get_marker() == "o")
     assert centre.get_xdata()[0] == pytest.approx(10.0)  # 0.1 less error, in deviations of 0.01: a gain
+
+
+def test_the_band_of_a_curve_is_one_deviation_down_to_the_end_of_the_axis(tmp_path):
+    """One seed of three is far off, so a deviation is more than the mean and reaches below zero."""
+    write_pair(tmp_path, [0.1, 0.1, 1.0], [0.20, 0.22, 0.21])
+    (axes,) = draw(tmp_path)[1]["curves"].axes
+    mean, std = np.mean([0.1, 0.1, 1.0]), np.std([0.1, 0.1, 1.0], ddof=1)
+    at_best = [band.get_paths()[0].vertices[:, 1] for band in axes.collections]
+    walks = next(heights for heights in at_best if heights.max() > 1)
+    end = axes.get_ylim()[0]
+    assert mean < std and end == pytest.approx(0.5 * 0.21) and walks.min() == pytest.approx(end)
+    paths = next(heights for heights in at_best if heights.max() < 1)
+    assert paths.min() == pytest.approx(0.21 - 0.01), "whole"
 
 
 def test_a_loss_is_marked_too(tmp_path):
