@@ -34,8 +34,8 @@ class L2NormOptions(Options, section="gnn"):
 
     l2norm: bool = option(
         True,
-        "scale hidden rows to length 1, as GraphGym does: of layers_pre_mp, of the layers of gnn, and of the heads graph, "
-        "inductive_node, inductive_edge and edge_classes",
+        "scale hidden rows to length 1, as GraphGym does: of layers_pre_mp, of the layers of gnn, and of the heads "
+        "graph, inductive_node, inductive_edge and edge_classes",
     )
 
 
