@@ -95,6 +95,7 @@ def from_networkx(
 def from_smiles(smiles: str | Iterable[str], *, y: Any = None, name: str = "molecules") -> GraphDataset:
     """Return molecules as one data set, with the atom and bond features of the Open Graph Benchmark.
 
+    The feature of a stereocentre depends on the order of the atoms: write equal molecules alike, e.g. as RDKit does.
     `y` holds targets, [G] or [G, T]; None and NaN are unknown. Raises DataError with the number and the reason for a
     SMILES that is no molecule, and for targets that are no numbers.
     """

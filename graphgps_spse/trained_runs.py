@@ -79,7 +79,7 @@ class TrainedRun:
         return out
 
     def read_smiles(self, smiles: Sequence[str]) -> list[str]:
-        """Return the SMILES that the model reads: the largest fragment of each, where the training data are such."""
+        """Return the SMILES that the model reads, prepared as those of the training data."""
         dataset = self.parts.dataset
         return dataset.prepare(smiles) if isinstance(dataset, Smiles) else list(smiles)
 
@@ -157,13 +157,14 @@ def load_runs(paths: Sequence[Path], overrides: Sequence[str] | Mapping[str, Any
         raise ConfigError(f"{twice[0]} is named twice, so it would count twice in the mean; name each run once")
     runs = tuple(load_trained_run(path, overrides) for path in paths)
     first = runs[0].parts.dataset.spec
-    kept = [getattr(run.parts.dataset, "largest_fragment", False) for run in runs]
-    if len(set(kept)) > 1:
-        yes, no = (runs[kept.index(value)].path for value in (True, False))
-        raise ConfigError(
-            f"{yes} and {no} cannot predict together, because their dataset.smiles.largest_fragment differ: True and "
-            "False, so they read salts differently. Predict with each of them alone"
-        )
+    for key, what in (("largest_fragment", "salts"), ("canonical", "stereocentres")):
+        kept = [getattr(run.parts.dataset, key, False) for run in runs]
+        if len(set(kept)) > 1:
+            yes, no = (runs[kept.index(value)].path for value in (True, False))
+            raise ConfigError(
+                f"{yes} and {no} cannot predict together, because their dataset.smiles.{key} differ: True and "
+                f"False, so they read {what} differently. Predict with each of them alone"
+            )
     for run in runs[1:]:
         spec = run.parts.dataset.spec
         for what in (*MEANING_OF_TARGETS, "node_input", "edge_input"):

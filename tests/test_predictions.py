@@ -168,6 +168,24 @@ def test_salts_are_read_as_in_training(tmp_path):
     assert abs(acid - salt) < 1e-6 < abs(acid - other)
 
 
+def test_spellings_of_a_molecule_are_read_alike_with_canonical(tmp_path):
+    """Without it, the tag of a stereocentre depends on the order of the atoms."""
+    spellings = ["C[C@H](N)C(=O)O", "N[C@@H](C)C(=O)O", "OC(=O)[C@@H](N)C"]
+    (tmp_path / "new.csv").write_text("\n".join(["smiles", *spellings, "C[C@@H](N)C(=O)O"]) + "\n")
+    found = {}
+    for canonical in (True, False):
+        (folder := tmp_path / str(canonical)).mkdir()
+        path = train(folder, smiles={"canonical": canonical})
+        runs = trained_runs.load_runs([path])
+        predictions.predict_molecules(runs, tmp_path / "new.csv", tmp_path / f"{canonical}.csv")
+        found[canonical] = [float(row["a_predicted"]) for row in read(tmp_path / f"{canonical}.csv")]
+    *same, mirror = found[True]
+    assert len(set(same)) == 1 and mirror != same[0]
+    assert len(set(found[False][:3])) > 1
+    with pytest.raises(ConfigError, match="their dataset.smiles.canonical differ: True and False, so they read stereo"):
+        trained_runs.load_runs([path, tmp_path / "True/results/c/0"])
+
+
 @pytest.fixture(scope="module")
 def second_seed(trained):
     run(load_config(trained.parents[2] / "c.yaml", ["seed=1", "optim.max_epoch=2"]))

@@ -48,6 +48,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "dataset.pyg.level": "",
     "dataset.pyg.targets": [],
     "dataset.pyg.task": "",
+    "dataset.smiles.canonical": False,
     "dataset.smiles.duplicates": "keep",
     "dataset.smiles.fold": 0,
     "dataset.smiles.folds": 0,

@@ -19,7 +19,7 @@ from torch import Tensor
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.flat import FlatWriter, load_flat, make_once
 from graphgps_spse.data.kept_arrays import digest_of
-from graphgps_spse.data.molecule_checks import KINDS, examine_molecule, largest_fragment
+from graphgps_spse.data.molecule_checks import KINDS, examine_molecule, prepare_smiles
 from graphgps_spse.data.molecule_splits import FlatMolecules, join_blocks
 from graphgps_spse.data.molecules import (
     FEATURES_VERSION,
@@ -45,18 +45,19 @@ class Note(NamedTuple):
     """Digest of the scaffold; of an empty text if no scaffolds are needed."""
     kinds: int
     """Bit k is set for the k-th of KINDS."""
-    fragment: str
-    """SMILES of the largest fragment if it was taken from several; otherwise empty."""
+    prepared: str
+    """SMILES that the graph is of; empty if it is that of the file."""
 
 
-def read_and_examine(smiles: str, *, fragments: bool, scaffolds: bool) -> tuple[Any, Note]:
-    """Return the RDKit molecule of a SMILES, with `fragments` of its largest fragment, and a note about it."""
-    text = largest_fragment(smiles) if fragments else smiles
+def read_and_examine(smiles: str, *, fragments: bool, canonical: bool, scaffolds: bool) -> tuple[Any, Note]:
+    """Return the RDKit molecule of a SMILES, after `prepare_smiles`, and a note about it."""
+    text = prepare_smiles(smiles, fragments=fragments, canonical=canonical)
     mol = read_mol(text)
     scaffold = scaffold_of(mol, text) if scaffolds else ""
-    canonical, found = examine_molecule(mol)
-    kinds = sum((kind in found) << bit for bit, kind in enumerate(KINDS))
-    return mol, Note(_digest(canonical), _digest(scaffold), kinds, text if text != smiles else "")
+    name, found = examine_molecule(mol)
+    unusual = {*found} - ({"stereo"} if canonical else set())
+    kinds = sum((kind in unusual) << bit for bit, kind in enumerate(KINDS))
+    return mol, Note(_digest(name), _digest(scaffold), kinds, text if text != smiles else "")
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class Molecules:
     """The same for the scaffold."""
     kinds: np.ndarray
     """Bit k is set for the k-th of KINDS."""
-    fragments: dict[int, str]
-    """Row -> SMILES of the fragment that the graph is of, where it is one of several."""
+    prepared: dict[int, str]
+    """Row -> SMILES that the graph is of, where it is not that of the file."""
     bad: list[tuple[int, str]]
     """Row and reason of each SMILES without a graph."""
     digest: str
@@ -89,10 +90,10 @@ class MoleculeCache:
     num_workers: int
     """Number of processes that convert molecules."""
 
-    def molecules(self, smiles: Sequence[str], *, fragments: bool, scaffolds: bool) -> Molecules:
+    def molecules(self, smiles: Sequence[str], *, fragments: bool, canonical: bool, scaffolds: bool) -> Molecules:
         """Return the graphs and notes of a list of SMILES; options as in `read_and_examine`."""
         workers = useful_workers(len(smiles), self.num_workers)
-        read = partial(read_and_examine, fragments=fragments, scaffolds=scaffolds)
+        read = partial(read_and_examine, fragments=fragments, canonical=canonical, scaffolds=scaffolds)
         blocks = featurise_many(smiles, num_workers=workers, read=read)
         if len(smiles) < _MIN_STORED_ROWS:
             block = join_blocks(list(blocks))
@@ -101,7 +102,7 @@ class MoleculeCache:
             return notes.molecules(FlatMolecules.of_block(block))
         from rdkit import rdBase
 
-        options = f"{FEATURES_VERSION} {rdBase.rdkitVersion} {fragments:d}{scaffolds:d}"
+        options = f"{FEATURES_VERSION} {rdBase.rdkitVersion} {fragments:d}{canonical:d}{scaffolds:d}"
         digest = digest_of(chain([options], smiles))
         path = self.folder / f"molecules-{digest}"
 
@@ -155,7 +156,7 @@ class _Notes:
 
     def __init__(self) -> None:
         self.parts: dict[str, list[np.ndarray]] = {"rows": [], "canonical": [], "scaffold": [], "kinds": []}
-        self.fragments: dict[int, str] = {}
+        self.prepared: dict[int, str] = {}
         self.bad: list[tuple[int, str]] = []
 
     def add(self, block: MoleculeBlock) -> None:
@@ -165,7 +166,7 @@ class _Notes:
         self.parts["canonical"].append(np.array([note.canonical for note in notes], "V16"))
         self.parts["scaffold"].append(np.array([note.scaffold for note in notes], "V16"))
         self.parts["kinds"].append(np.array([note.kinds for note in notes], np.uint8))
-        self.fragments |= {row: note.fragment for row, note in zip(block.rows.tolist(), notes) if note.fragment}
+        self.prepared |= {row: note.prepared for row, note in zip(block.rows.tolist(), notes) if note.prepared}
         self.bad += block.bad
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -174,7 +175,7 @@ class _Notes:
 
     def molecules(self, graphs: FlatMolecules) -> Molecules:
         """Return these graphs, in memory, with the notes."""
-        return Molecules(lambda: graphs, **self.arrays(), fragments=self.fragments, bad=self.bad, digest="")
+        return Molecules(lambda: graphs, **self.arrays(), prepared=self.prepared, bad=self.bad, digest="")
 
 
 def _write(path: Path, blocks: Iterable[MoleculeBlock]) -> _Notes:
@@ -187,7 +188,7 @@ def _write(path: Path, blocks: Iterable[MoleculeBlock]) -> _Notes:
     kept: dict[str, Any] = notes.arrays()
     if len(kept["rows"]):
         writer.close(name="molecules", split="all")
-    texts = json.dumps([list(notes.fragments.items()), notes.bad]).encode()
+    texts = json.dumps([list(notes.prepared.items()), notes.bad]).encode()
     kept |= {name: kept[name].view(np.uint8).reshape(-1, 16) for name in ("canonical", "scaffold")}
     np.savez(path / _NOTES, **kept, texts=np.frombuffer(texts, np.uint8))
     return notes
@@ -196,7 +197,7 @@ def _write(path: Path, blocks: Iterable[MoleculeBlock]) -> _Notes:
 def _read(path: Path, digest: str) -> Molecules:
     """Return the molecules of a folder. Raises DataError if it is damaged."""
     arrays = read_npz(path / _NOTES)
-    fragments, bad = json.loads(arrays.pop("texts").tobytes())
+    prepared, bad = json.loads(arrays.pop("texts").tobytes())
     arrays |= {name: arrays[name].reshape(-1).view("V16") for name in ("canonical", "scaffold")}
     num_graphs = len(arrays["rows"])
 
@@ -205,7 +206,7 @@ def _read(path: Path, digest: str) -> Molecules:
         return FlatMolecules.of_dataset(load_flat(path / _GRAPHS)) if num_graphs else _none()
 
     return Molecules(
-        load_graphs, **arrays, fragments=dict(fragments), bad=[(row, why) for row, why in bad], digest=digest
+        load_graphs, **arrays, prepared=dict(prepared), bad=[(row, why) for row, why in bad], digest=digest
     )
 
 

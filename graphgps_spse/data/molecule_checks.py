@@ -17,6 +17,8 @@ KINDS = {
     "wildcard": "wildcard atoms (*), which are not an element",
     "isotope": "isotopes, which the atom features do not distinguish",
     "metal": "metals, whose bonds SMILES describe in several ways",
+    "stereo": "stereocentres, whose feature depends on the order of the atoms in the SMILES "
+    "(dataset.smiles.canonical=True gives equal molecules equal features)",
 }
 """Unusual properties of a molecule, and their descriptions in warnings."""
 
@@ -38,9 +40,10 @@ def examine_molecule(mol: Any) -> Examined:
     """Return the canonical SMILES and the unusual properties of an RDKit molecule, whose atom map numbers are lost."""
     from rdkit import Chem
 
-    elements, isotopes = set(), set()
+    elements, isotopes, tags = set(), set(), set()
     for atom in map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())):
         elements.add(atom.GetSymbol())
+        tags.add(atom.GetChiralTag())
         isotopes.add(atom.GetIsotope())
         atom.SetAtomMapNum(0)
     canonical = Chem.MolToSmiles(mol)
@@ -49,8 +52,29 @@ def examine_molecule(mol: Any) -> Examined:
         "wildcard": _WILDCARD in elements,
         "isotope": isotopes != {0},
         "metal": bool(elements - _NONMETALS - _METALLOIDS - {_WILDCARD}),
+        "stereo": tags != {Chem.ChiralType.CHI_UNSPECIFIED},
     }
     return Examined(canonical, tuple(kind for kind, is_so in found.items() if is_so))
+
+
+def prepare_smiles(smiles: str, *, fragments: bool, canonical: bool) -> str:
+    """Return the SMILES that a graph is made of: with `fragments`, of the largest fragment; with `canonical`, RDKit's.
+
+    Equal molecules have the same canonical SMILES, and so the same graph and the same order of atoms.
+    """
+    text = largest_fragment(smiles) if fragments else smiles
+    return canonical_smiles(text) if canonical else text
+
+
+def canonical_smiles(smiles: str) -> str:
+    """Return RDKit's canonical SMILES without atom map numbers. A text that is no molecule is returned unchanged."""
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():
+        try:
+            return examine_molecule(read_mol(smiles)).canonical
+        except DataError:
+            return smiles  # the reader of molecules gives the reason
 
 
 def largest_fragment(smiles: str) -> str:

@@ -18,7 +18,7 @@ import torch
 from graphgps_spse.cores import ThreadOptions
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.molecule_cache import MoleculeCache, Molecules
-from graphgps_spse.data.molecule_checks import KINDS, MoleculeChecks, largest_fragment
+from graphgps_spse.data.molecule_checks import KINDS, MoleculeChecks, prepare_smiles
 from graphgps_spse.data.molecule_rows import RowTable, SplitRows
 from graphgps_spse.data.molecules import count_workers
 from graphgps_spse.data.opening import warn_of_rounding
@@ -106,6 +106,9 @@ class SmilesOptions(Options, section="dataset.smiles"):
     largest_fragment: bool = option(
         False, "read only the largest molecule of a SMILES with several, such as a salt; in predictions, too"
     )
+    canonical: bool = option(
+        False, "read RDKit's canonical SMILES of each, so that equal molecules are equal graphs; in predictions, too"
+    )
     on_error: str = option(
         "refuse",
         "what to do with bad rows: refuse the file or skip the rows; both list the rows",
@@ -130,13 +133,14 @@ class Smiles:
         on_error: str,
         duplicates: str = "keep",
         largest_fragment: bool = False,
+        canonical: bool = False,
         folder: Path,
         num_workers: int = 1,
     ) -> None:
         """`classes` are those of a multiclass task. `num_workers` processes convert molecules."""
-        self.file, self.smiles_column, self.task, self.split = file, smiles_column, task, split
-        self.classes = classes
-        self.duplicates, self.largest_fragment = duplicates, largest_fragment
+        self.file, self.smiles_column, self.task, self.classes, self.split = file, smiles_column, task, classes, split
+        self.duplicates, self.largest_fragment, self.canonical = duplicates, largest_fragment, canonical
+        self._prepared = {"fragments": largest_fragment, "canonical": canonical}
         self.on_error, self.folder = on_error, folder
         self.cache = MoleculeCache(folder, num_workers)
         framework_task, metric = TASKS[task]
@@ -208,6 +212,7 @@ class Smiles:
             on_error=s.on_error,
             duplicates=s.duplicates,
             largest_fragment=s.largest_fragment,
+            canonical=s.canonical,
             folder=Path(source.dir) / name,
             num_workers=count_workers(ThreadOptions.from_cfg(cfg).num_threads),
         )
@@ -226,15 +231,13 @@ class Smiles:
         """Read the file and return the splits. Raises DataError that names the first invalid rows, unless skipped."""
         reader = TargetReader(self.spec.target_names, self.task, self.classes)
         table, bad = self._read_rows(reader)
-        found = self.cache.molecules(
-            table.smiles, fragments=self.largest_fragment, scaffolds=self.split.how == "scaffold"
-        )
+        found = self.cache.molecules(table.smiles, **self._prepared, scaffolds=self.split.how == "scaffold")
         numbers = table.numbers
         bad += [BadRow(int(numbers[row]), table.smiles[row], reason) for row, reason in found.bad]
         if bad:
             self._report_bad_rows(sorted(bad), len(bad) + len(found.rows), reader.hint())
         rows = {split: np.array(part, np.int64) for split, part in self._divide(table, found).items()}
-        smiles = _ReadSmiles(table.smiles, found.fragments)
+        smiles = _ReadSmiles(table.smiles, found.prepared)
         self.rows = {split: SplitRows(numbers, smiles, found.rows[part]) for split, part in rows.items()}
         if self.task == "regression":
             warn_of_rounding(table.targets, self.spec.target_names, str(self.file))
@@ -246,8 +249,8 @@ class Smiles:
         }
 
     def prepare(self, smiles: Sequence[str]) -> list[str]:
-        """Return the SMILES that the model reads: with `largest_fragment`, one molecule of each."""
-        return [largest_fragment(text) for text in smiles] if self.largest_fragment else list(smiles)
+        """Return the SMILES that the model reads, by `largest_fragment` and `canonical`."""
+        return [prepare_smiles(text, **self._prepared) for text in smiles]
 
     def _read_rows(self, reader: TargetReader) -> tuple[RowTable, list[BadRow]]:
         """Return the rows with valid targets, and the invalid rows. Rows without any target are counted in the log."""
@@ -274,7 +277,7 @@ class Smiles:
         """Check all molecules and split them. Return the numbers of the graphs of each split."""
         checks = MoleculeChecks(
             numbers=table.numbers[found.rows],
-            smiles=_ReadSmiles(table.smiles, found.fragments, found.rows),
+            smiles=_ReadSmiles(table.smiles, found.prepared, found.rows),
             targets=table.targets[found.rows],
             canonical=found.canonical,
             kinds={kind: np.flatnonzero(found.kinds & 1 << bit) for bit, kind in enumerate(KINDS)},
@@ -347,18 +350,18 @@ class Smiles:
 
 
 class _ReadSmiles(Sequence[str]):
-    """The SMILES that graphs are of: those of the file, or their largest fragments."""
+    """The SMILES that graphs are of: those of the file, or what `prepare_smiles` made of them."""
 
-    def __init__(self, smiles: Sequence[str], fragments: Mapping[int, str], rows: np.ndarray | None = None) -> None:
-        """`fragments` are by row of `smiles`. With `rows`, entry g is that of row rows[g]."""
-        self._smiles, self._fragments, self._rows = smiles, fragments, rows
+    def __init__(self, smiles: Sequence[str], prepared: Mapping[int, str], rows: np.ndarray | None = None) -> None:
+        """`prepared` is by row of `smiles`. With `rows`, entry g is that of row rows[g]."""
+        self._smiles, self._prepared, self._rows = smiles, prepared, rows
 
     def __len__(self) -> int:
         return len(self._smiles if self._rows is None else self._rows)
 
     def __getitem__(self, number: Any) -> Any:
         row = number if self._rows is None else int(self._rows[number])
-        return self._fragments.get(row) or self._smiles[row]
+        return self._prepared.get(row) or self._smiles[row]
 
 
 def _check_columns(options: SmilesOptions) -> None:

@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+from rdkit import Chem
 
-from graphgps_spse.data.molecule_checks import KINDS, MoleculeChecks, examine_molecule, largest_fragment, show_rows
+from graphgps_spse.data.molecule_checks import (
+    KINDS,
+    MoleculeChecks,
+    examine_molecule,
+    largest_fragment,
+    prepare_smiles,
+    show_rows,
+)
 from graphgps_spse.data.molecules import read_mol
 
 
@@ -13,7 +21,8 @@ from graphgps_spse.data.molecules import read_mol
         ("OCC", "CCO", ()),
         ("C1=CC=CC=C1", "c1ccccc1", ()),
         ("[CH3:7][OH:2]", "CO", ()),  # atom map numbers are labels, not chemistry
-        ("N[C@@H](C)C(=O)O", "C[C@H](N)C(=O)O", ()),
+        ("N[C@@H](C)C(=O)O", "C[C@H](N)C(=O)O", ("stereo",)),
+        ("C/C=C/C", "C/C=C/C", ()),  # a feature of bonds, which does not depend on the order
         ("[Na+].[Cl-]", "[Cl-].[Na+]", ("mixture", "metal")),
         ("CCO.O", "CCO.O", ("mixture",)),
         ("*C", "*C", ("wildcard",)),
@@ -43,6 +52,24 @@ def test_examined_molecules(smiles, canonical, kinds):
 )
 def test_largest_fragment(smiles, largest):
     assert largest_fragment(smiles) == largest
+
+
+@pytest.mark.parametrize("fragments", [False, True])
+def test_equal_molecules_are_prepared_alike(fragments):
+    """Random spellings of a molecule with four stereocentres, and of its mirror image, as a salt and without."""
+    glucose = "OC[C@H]1OC(O)[C@H](O)[C@@H](O)[C@@H]1O"
+    found = []
+    for smiles in (glucose, glucose.replace("@@", "%").replace("@", "@@").replace("%", "@")):
+        mol = read_mol(smiles)
+        spellings = {Chem.MolToSmiles(mol, doRandom=True) for _ in range(20)}
+        texts = spellings | ({f"{text}.[Na+]" for text in spellings} if fragments else set())
+        (prepared,) = {prepare_smiles(text, fragments=fragments, canonical=True) for text in texts}
+        assert len(spellings) > 10 and examine_molecule(read_mol(prepared)).canonical == prepared
+        found.append(prepared)
+    assert found[0] != found[1], "mirror images differ"
+    assert prepare_smiles("[CH3:7][OH:2]", fragments=fragments, canonical=True) == "CO"
+    assert prepare_smiles("C1CC", fragments=fragments, canonical=True) == "C1CC", "not a molecule: left to the reader"
+    assert prepare_smiles("OCC", fragments=fragments, canonical=False) == "OCC"
 
 
 def test_copies_conflicts_and_splits_are_counted():

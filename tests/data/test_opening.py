@@ -26,7 +26,7 @@ def build(data_format, name, root):
     """A data set as a configuration builds it, everything of it below `root`."""
     none = {"smiles_column": "smiles", "target_columns": ("y",), "task": "regression", "split": "random", "seed": 0}
     none |= {"split_column": "split", "fractions": (0.8, 0.1, 0.1), "on_error": "refuse", "classes": ()}
-    none |= {"folds": 0, "fold": 0, "duplicates": "keep", "largest_fragment": False}
+    none |= {"folds": 0, "fold": 0, "duplicates": "keep", "largest_fragment": False, "canonical": False}
     data = SimpleNamespace(
         format=data_format,
         name=name,
