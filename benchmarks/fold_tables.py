@@ -106,6 +106,8 @@ def _add_run(record: dict[str, Any], run: RecordedRun) -> None:
         if (other["dataset"], other["folds"]) == (result.dataset, num_folds) and known != result.data_fingerprints:
             raise DataError(f"{run.path}: its data are not those of {other['cell']}, fold {fold}")
     entry = scores | {"fingerprints": result.data_fingerprints, "sizes": result.split_sizes}
+    if not result.split_sizes:
+        raise DataError(f"{run.path}: its result has no split_sizes, as those of earlier versions; repeat the run")
     if cell["scores"].setdefault(str(fold), entry) != entry:
         raise DataError(
             f"{name}, fold {fold}: the record has other scores than {run.path}. If the recorded ones do not count, "
@@ -124,7 +126,7 @@ def read_shares(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def compare(scores: Scores, shares: Mapping[str, float], study: FoldStudy) -> list[Row]:
-    """Return the comparisons of a study of which both sides have all folds; `shares` as of `read_shares`."""
+    """Return the comparisons of a study of which both sides have all folds; `shares` as returned by `read_shares`."""
     cases = []
     for dataset in study.datasets:
         for first, second in study.comparisons:

@@ -242,7 +242,8 @@ def _describe_memory(
         report.lines.append("memory of a training step: not predicted, the sample is too small for the model's norms")
         return
     has_fillers = cfg.train.cuda_graphs and cfg.train.mode == "custom"
-    predicted = step.of_batch(with_fillers(rows, graphs, cfg.train.batch_size) if has_fillers else rows)
+    options = LoaderOptions.from_cfg(cfg)
+    predicted = bytes_with_fillers(step, rows, graphs, options) if has_fillers else step.of_batch(rows)
     largest = int(predicted.argmax())
     report.lines.append(
         f"memory of a training step: about {as_size(predicted.mean())} for an average batch, "
@@ -254,16 +255,21 @@ def _describe_memory(
         report.warnings.append(
             f"the largest batch needs about {as_size(predicted[largest])}, but {as_size(free)} are free on {device}; "
             + "set train.cuda_graphs=False; if that is not enough, " * has_fillers
-            + _how_to_fit(step, graphs, LoaderOptions.from_cfg(cfg), free)
+            + _how_to_fit(step, graphs, options, free)
         )
 
 
-def with_fillers(rows: Rows, graphs: GraphDataset, batch_size: int) -> Rows:
-    """Return the rows of batches with the fillers of `train.cuda_graphs`. Those without room have no fillers."""
-    fixed = fixed_sizes(graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy(), batch_size)
-    return Rows(
-        np.maximum(rows.pairs, fixed.pairs), np.maximum(rows.nodes, fixed.nodes), np.maximum(rows.edges, fixed.edges)
-    )
+def bytes_with_fillers(step: StepMemory, rows: Rows, graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
+    """Return the bytes of each batch of the first epoch with `train.cuda_graphs`.
+
+    The CUDA graph keeps the memory of a batch with fillers. A batch without room takes its own besides.
+    """
+    fixed = fixed_sizes(graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy(), options.batch_size)
+    batches = options.loaders({"train": graphs})["train"].numbers(0)
+    sizes = [tuple(graphs.sizes_G[batch].tolist()) for batch in batches]
+    has_room = [fixed.fillers_of(*batch) is not None for batch in zip(sizes, rows.edges)]
+    kept = step.of_batch(Rows(fixed.pairs, fixed.nodes, fixed.edges))
+    return np.where(has_room, kept, kept + step.of_batch(rows) - step.fixed)
 
 
 def _how_to_fit(step: StepMemory, graphs: GraphDataset, options: LoaderOptions, free: float) -> str:

@@ -57,6 +57,8 @@ def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:
     Raises DataError for a table, and for a `Batch` whose graphs were changed in a way that its edges do not show.
     """
     refuse_table(graphs)
+    if isinstance(graphs, GraphDataset):
+        raise DataError("a GraphDataset is a data set of this package already; pass graphs of PyG")
     if hasattr(graphs, "to_data_list"):
         is_homogeneous = isinstance(getattr(graphs, "edge_index", None), Tensor)
         return cut_batch(graphs, find_edges(graphs)) if is_homogeneous else list(graphs.to_data_list())

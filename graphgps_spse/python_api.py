@@ -244,11 +244,9 @@ def train(
 def load_run(path: str | Path, overrides: Values = ()) -> Run:
     """Return the run in a directory, `results/NAME/SEED`. `overrides` may change runtime keys, e.g. `accelerator`.
 
-    Raises RunDirError if there is no run in `path`, and for a baseline.
+    Raises RunDirError if there is no run in `path`. A baseline has scores, and no model.
     """
     path = Path(path)
-    if (path / "result.json").is_file() and (result := RunResult.read(path / "result.json")).is_baseline:
-        raise RunDirError(f"{path} holds the scores of a baseline, {result.model}, and no model that can be loaded")
     if not (path / "config.yaml").is_file():
         raise RunDirError(f"{path} is not a run directory, because it has no config.yaml; name a folder NAME/SEED")
     return Run(path, overrides)

@@ -30,7 +30,7 @@ from graphgps_spse.parts import Parts, build_parts, walks_chunks
 from graphgps_spse.preparation import compile_all_kernels
 from graphgps_spse.provenance import provenance_of
 from graphgps_spse.reevaluation import check_best_epoch
-from graphgps_spse.results import MEANING_OF_TARGETS
+from graphgps_spse.results import MEANING_OF_TARGETS, RunResult
 from graphgps_spse.rundir import version_note
 from graphgps_spse.training.checkpoint import load_best
 from graphgps_spse.training.evaluation import forward_batch
@@ -198,9 +198,12 @@ def load_trained_run(path: Path, overrides: Sequence[str] | Mapping[str, Any] = 
     """Return the model of a run directory, `results/NAME/SEED`, at its best epoch.
 
     `overrides` can change runtime keys, such as accelerator, num_threads and dataset.dir. Raises CheckpointError if
-    configuration, inputs or encodings differ from training, or if the weights are not of the epoch in result.json.
+    configuration, inputs or encodings differ from training, or if the weights are not of the epoch in result.json, and
+    RunDirError for a baseline.
     """
     _require_run(path)
+    if (path / "result.json").is_file() and (result := RunResult.read(path / "result.json")).is_baseline:
+        raise RunDirError(f"{path} holds the scores of a baseline, {result.model}, and no model that can be loaded")
     try:
         cfg = load_config(path / "config.yaml", overrides)
     except ConfigError as err:

@@ -203,6 +203,11 @@ def draw(record: dict[str, Any], path: Path, line: tuple[str, float] | None = No
     figure.savefig(path, dpi=150)
 
 
+def has_lengths(record: dict[str, Any]) -> bool:
+    """Return whether a record has an encoding with lengths, which a figure shows."""
+    return any(row["K"] for row in record.get("rows", ()))
+
+
 def read_categories(path: Path) -> list[str]:
     """Return the column paper_category of a CSV. Raises DataError if it is missing."""
     try:
@@ -234,7 +239,17 @@ def main() -> int:
         metavar="K",
         help="only compare each graph with a relabeling of itself, up to length K",
     )
-    parser.add_argument("--out", type=Path, metavar="NAME", help="write NAME.json and NAME.png; with --table, NAME.png")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="NAME",
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="NAME",
+        help="write NAME.json, and NAME.png if an encoding has lengths; with --table, NAME.png",
+    )
+    )
     parser.add_argument("--line", type=_named_number, metavar="NAME=NUMBER", help="a dotted line in the figure")
     parser.add_argument("--table", type=Path, metavar="RECORD", help="print the table of an existing record")
     asked = parser.parse_args()
@@ -256,7 +271,7 @@ def main() -> int:
                 print(table(stored))
             except (OSError, ValueError, KeyError, TypeError) as err:
                 raise DataError(f"{asked.table} cannot be read as a record: {err!r}") from err
-            if asked.out is not None:
+            if asked.out is not None and has_lengths(stored):
                 draw(stored, asked.out.with_suffix(".png"), asked.line)
             return
         graphs, started = read_graphs(asked.graphs), time.perf_counter()
@@ -279,7 +294,7 @@ def main() -> int:
         record |= {"seconds": round(time.perf_counter() - started, 1)}
         if asked.out is not None:
             write_json(asked.out.with_suffix(".json"), record)
-            if any(row["K"] for row in record.get("rows", ())):  # otherwise no encoding has a length to draw
+            if has_lengths(record):
                 draw(record, asked.out.with_suffix(".png"), asked.line)
 
     return run_command(work)

@@ -21,7 +21,7 @@ from graphgps_spse.human_readable import as_size
 from graphgps_spse.memory import Memory
 from graphgps_spse.models.grit.model import GritTransformer
 from graphgps_spse.parts import build_parts
-from graphgps_spse.step_memory import StepMemory
+from graphgps_spse.step_memory import Rows, StepMemory
 
 script = load_script("check_data")
 
@@ -199,15 +199,22 @@ def test_advice_fits_for_graphs_of_many_sizes(config):
 
 
 def test_memory_with_fillers(config, monkeypatch):
-    """With `train.cuda_graphs`, each batch has at least the rows of the fixed shapes."""
+    """With `train.cuda_graphs`, memory of a batch with fillers is kept; a batch without room takes its own besides."""
     monkeypatch.setattr(checks, "check_before_loading", lambda *_: None)  # this machine may have no GPU
-    monkeypatch.setattr(checks, "predict_step_memory", lambda *_, **__: StepMemory(0, 1000, 0, 0))
+    step = StepMemory(5, 1000, 20, 300)
+    monkeypatch.setattr(checks, "predict_step_memory", lambda *_, **__: step)
     graphs = build_parts(config()).dataset.load()["train"]
-    fixed = fixed_sizes(graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy(), 2)
-    expected = as_size(1000 * fixed.pairs)
-    assert fixed.pairs > 104  # of the largest batch without fillers
-    words = f"about {expected} for an average batch, {expected} for the largest (with the fillers of train.cuda_graphs)"
-    assert words in "\n".join(check_data(config("train.cuda_graphs=True")))
+    for batch_size in (2, 3):  # batches of 3 and 1 of the four graphs: the second one is incomplete
+        fixed = fixed_sizes(graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy(), batch_size)
+        kept = step.of_batch(Rows(fixed.pairs, fixed.nodes, fixed.edges))
+        cfg = config("train.cuda_graphs=True", f"train.batch_size={batch_size}")
+        rows = rows_per_batch(graphs, LoaderOptions.from_cfg(cfg))
+        assert fixed.pairs > 104 and len(rows.pairs) == 2
+        alone = float(step.of_batch(Rows(*(column[-1] for column in rows)))) - 5 if batch_size == 3 else 0.0
+        words = (
+            f"about {as_size(kept + alone / 2)} for an average batch, {as_size(kept + alone)} for the largest (with the"
+        )
+        assert words in "\n".join(check_data(cfg))
     assert "fillers" not in "\n".join(check_data(config("train.cuda_graphs=True", "train.mode=eval")))
 
     monkeypatch.setattr(checks, "memory_of", lambda device: Memory(10**12, 1000, "this machine"))

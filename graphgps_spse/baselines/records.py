@@ -134,7 +134,8 @@ def record_seed(cfg: Config, data: BaselineData, baseline: Baseline, train: Call
             log.info("%s is already finished", run_dir.path)
             result = RunResult.read(run_dir.result_path)
             differing = differing_descriptions(result.data, describe_data(data.spec))
-            if result.fingerprints != data.fingerprints or differing:
+            recorded = data.fingerprints | result.fingerprints  # earlier versions did not record that of all graphs
+            if recorded != data.fingerprints or differing:
                 where = ", ".join(key for key, _, _ in differing) or "graphs or targets"
                 raise CheckpointError(
                     f"{run_dir.path} was trained on data that differ from the current {data.spec.name} ({where}). "

@@ -129,9 +129,9 @@ def _read_lines(path: Path, reader: Iterator) -> Iterator[TableRow]:
         problem, cells = row.problem, row.cells[:num_columns] if len(row.cells) <= width else row.cells
         if not problem and len(cells) != num_columns:
             problem = f"has {len(cells)} cells, but the header has {num_columns}"
-        remark = "".join(row.cells[num_columns : num_columns + 1]).strip()
-        if not problem and re.fullmatch(r"\d+", remark):  # 1,5 for 1.5 moves all cells to the right
-            problem = f"has '{remark[:40]}' in a column without a name; write decimals with a point, or name the column"
+        beside = "".join(row.cells[num_columns : num_columns + 1]).strip() if len(row.cells) <= width else ""
+        if not problem and beside:  # as in 1,5 for 1.5, which moves all cells to the right
+            problem = f"has '{beside[:40]}' right of the named columns; write decimals with a point, or name the column"
         cells = (cells + [""] * num_columns)[:num_columns]
         yield TableRow(row.number, cells, problem or _invalid_character("".join(row.cells)))
 

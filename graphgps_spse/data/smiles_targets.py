@@ -135,7 +135,7 @@ def _merge_numbers(written: Counter[str], where: str) -> Counter[str]:
             cells = " and ".join(f"'{name}' ({written[name]:,} rows)" for _, name in sorted(by_zeros.items()))
             raise DataError(
                 f"{where} holds {cells}, which may be one class or several; write equal classes alike, or list all "
-                "classes in dataset.smiles.classes"
+                "classes in dataset.smiles.classes, in quotes, such as ['1.1', '1.10']"
             )
     merged = {key if len(names) > 1 else min(names): names for key, names in spellings.items()}
     return Counter({name: sum(written[each] for each in names) for name, names in merged.items()})

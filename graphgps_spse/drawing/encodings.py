@@ -41,7 +41,7 @@ def tables_of(graph: DrawnGraph, max_length: int) -> PairTables:
     counted = count_simple_paths(graph.edge_index, num_nodes=n, max_length=max_length, method="exact")
     num_exact = counted.status.count(Status.EXACT)
     if num_exact < max_length:
-        log.warning("%s: paths of more than %d edges are too many to be counted, and left out", graph.title, num_exact)
+        log.warning("%s: paths of more than %d edges are too many to count and are left out", graph.title, num_exact)
     counts, max_length = counted.counts[:num_exact], num_exact
     adjacency = np.zeros((n, n))
     adjacency[tuple(graph.edge_index)] = 1
@@ -59,7 +59,7 @@ def choose_length(tables: PairTables, wanted: int | None = None) -> int:
     """
     if wanted:
         if wanted > len(tables.paths):
-            raise DataError(f"length {wanted}: the paths of up to {len(tables.paths)} edges were counted; lower it")
+            raise DataError(f"length {wanted}: only paths of up to {len(tables.paths)} edges were counted; lower it")
         return wanted
     lengths = np.flatnonzero(tables.paths[:USUAL_LENGTH].any(axis=(1, 2)))
     return int(lengths[-1]) + 1 if len(lengths) else 1

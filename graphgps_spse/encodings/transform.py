@@ -17,9 +17,6 @@ from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.options import as_plain
 from graphgps_spse.pyg_batches import find_parts
 
-_OWN_NAMES = ("x", "y", "z", "pos", "edge_attr", "edge_weight", "num_nodes", "ptr")
-"""Attributes of graphs in PyG that the encoding would replace."""
-
 
 class SimplePathEncoding(BaseTransform):
     """Add f(S_1), .., f(S_K) to a graph, where S_k[i, j] counts the simple paths of k edges from node i to node j.
@@ -74,7 +71,7 @@ class SimplePathEncoding(BaseTransform):
                 f"attr_name: {self.attr_name!r} contains index, batch, face or adj. PyG takes such attributes for "
                 "numbers of nodes and changes them in batches; choose another name"
             )
-        if self.attr_name in _OWN_NAMES:
+        if hasattr(Data, self.attr_name) or self.attr_name.startswith("_"):
             raise ConfigError(f"attr_name: {self.attr_name!r} is an attribute of graphs in PyG; choose another name")
 
     def forward(self, data: Any) -> Data:

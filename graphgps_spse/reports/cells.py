@@ -21,6 +21,8 @@ UNNAMED = frozenset({"LapPE", "GraphormerBias"})
 """Encodings of models with walks and paths alike, which tables do not name, as in the paper."""
 MAX_SEEDS = 1_000_000
 """Largest plausible value of `expected.seeds`."""
+OFTEN_IN_PERCENT = ("accuracy", "balanced_accuracy", "ap", "auc", "f1", "precision", "recall", "mrr", "hits")
+"""Beginnings of the names of metrics that are fractions here and that publications give in percent as well."""
 ENVIRONMENT_KEYS = ("commit", "torch", "numpy", "device")
 """Entries of the environment of a run that can change its scores."""
 ENCODING_WORDS = WALKS | {"SPSE", "LapPE", "SPD", "Rings"}
@@ -188,14 +190,14 @@ class Cell:
     def expected(self) -> Summary | None:
         """Expected result of the configuration, in the unit of the table; None if there is none.
 
-        Accuracies and other scores up to 1, of which more is better, can be given as fractions or in percent: means
-        above 1 are taken for percent.
+        Accuracies and the like (OFTEN_IN_PERCENT) can be given as fractions or in percent: means above 1 are taken as
+        percent.
         """
         record = self.first.expected
         mean, std = record.get("mean"), record.get("std")
         if not self._expected_seeds or not is_measurement(mean) or not is_measurement(std):
             return None
-        may_be_percent = self.first.direction == "max" and all(result.score <= 1.0 for result in self.results)
+        may_be_percent = self.first.metric.startswith(OFTEN_IN_PERCENT)
         scale = self.column.scale / (100 if may_be_percent and mean > 1.0 else 1)
         return Summary(mean * scale, std * scale if std > 0 else math.nan, self._expected_seeds)
 

@@ -211,8 +211,8 @@ def _make_pairs(cells: Sequence[Cell]) -> tuple[list[Pair], list[str]]:
         if len(first.runs) < max(len(walks.runs), len(paths.runs)) and first is not walks:
             seeds = seed_list(first.results)
             notes.append(
-                f"{paths.label} and {walks.label} are compared on their common splits, of seeds {seeds}. The first "
-                "table holds all seeds, so it has no marks for them"
+                f"{paths.label} and {walks.label} are compared on their common splits, of seeds {seeds}; the table "
+                "of all seeds does not mark which of the two is better"
             )
         pairs.append(Pair(walks, paths, compare_scores(first.scores, second.scores), None))
         notes += notes_on_environments(walks.label, walks.results, paths.label, paths.results)

@@ -40,7 +40,8 @@ class FoldPair:
     @property
     def test_to_train(self) -> float | None:
         """Mean size of the compared folds, as test splits, in units of the training split; None if it is unknown."""
-        return self.first.test_to_train(self.differences)
+        shares = (found.test_to_train(self.differences) for found in (self.first, self.second))
+        return next((share for share in shares if share is not None), None)  # old records may lack sizes
 
     @property
     def difference(self) -> float:
@@ -75,8 +76,10 @@ class FoldPair:
         if self.corrected_p is None:
             if len(self.differences) < MIN_SEEDS:
                 return "no test: fewer than 3 common folds"
+            if not self.first.is_partition:
+                return "no test: the splits are not the folds of one cross-validation"
             unknown = self.test_to_train is None
-            return f"no test: the {'sizes of the folds are not known' if unknown else 'differences do not vary'}"
+            return f"no test: the {'sizes of the folds are not recorded' if unknown else 'differences do not vary'}"
         if self.difference == 0:
             return "equal"
         better = (self.difference < 0) == (self.first.cells[0].column.direction == "min")

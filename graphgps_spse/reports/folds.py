@@ -50,14 +50,18 @@ class CrossValidation:
         """Number of folds of the cross-validation, including unfinished ones."""
         return stated_folds(self.cells[0]) or max(max(cell.num_folds, 1 + (fold_of(cell) or 0)) for cell in self.cells)
 
+    @property
+    def is_partition(self) -> bool:
+        """Whether the folds divide the data, each of them once the test split; standard splits need not."""
+        return stated_folds(self.cells[0]) > 2
+
     def test_to_train(self, folds: Collection[int]) -> float | None:
         """Return the mean size of the test splits of some folds, in units of their training splits.
 
-        Folds that are drawn at random are equal: one is for test, one for validation. None if the sizes are unknown:
-        records of earlier versions do not hold them. None too if the splits are no folds, each of them once the test
-        split; standard splits need not be.
+        Folds that are drawn at random have equal sizes: one is for test, and one for validation. None if the sizes are
+        unknown, as in records of earlier versions, and for splits that are no partition.
         """
-        if stated_folds(self.cells[0]) < 3:
+        if not self.is_partition:
             return None
         sizes = [cell.first.split_sizes for cell in self.cells if fold_of(cell) in folds]
         if all(size.get("train") and size.get("test") for size in sizes):

@@ -27,7 +27,7 @@ def write_model_card(run_dir: Path) -> Path:
         raise DataError(f"{run_dir} {what}; name the folder of a finished run, such as results/zinc-SPSE/0")
     result = RunResult.read(run_dir / "result.json")
     if result.is_baseline:
-        raise DataError(f"{run_dir} holds a baseline, {result.model}; model cards are of runs of main.py")
+        raise DataError(f"{run_dir} holds a baseline, {result.model}; only runs of main.py have model cards")
     text = model_card(result, str(run_dir))
     try:
         with write_new(path) as file:

@@ -101,7 +101,6 @@ def test_a_header_that_cannot_be_used_refuses_the_file(tmp_path, content, words)
         "smiles,y,,\nC,1,,\n",
         "smiles,y,,\nC,1\n",
         "smiles,y,,\nC,1,,a remark\n",
-        "smiles,y,,\nC,1,see page 5,\n",
     ],
 )
 def test_what_spreadsheets_add_is_left_out(tmp_path, content):
@@ -111,8 +110,10 @@ def test_what_spreadsheets_add_is_left_out(tmp_path, content):
 
 def test_decimal_commas_are_no_remarks(tmp_path):
     found = rows(tmp_path, "smiles,y,,\nC,1,5,\nCC,2,,\n")
-    assert found[0].reason.startswith("has '5' in a column without a name; write decimals with a point")
+    assert found[0].reason.startswith("has '5' right of the named columns; write decimals with a point")
     assert found[1].cells == ("2",)
+    named = rows(tmp_path, "smiles,y,name,,\nC,1,5,methane,\n")
+    assert named[0].reason.startswith("has 'methane' right of the named columns")
 
 
 def test_files_that_cannot_be_read(tmp_path):

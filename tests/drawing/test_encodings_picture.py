@@ -78,11 +78,13 @@ def test_lengths_that_are_not_counted_are_left_out(tmp_path, capsys, monkeypatch
     words = [str(tmp_path / "k9.g6"), "--out", str(tmp_path / "k9.html")]
     assert script.main(words) == 0
     output = capsys.readouterr()
-    assert "graph 0 of k9.g6: paths of more than 3 edges are too many to be counted" in output.out + output.err
+    assert (
+        "graph 0 of k9.g6: paths of more than 3 edges are too many to count and are left out" in output.out + output.err
+    )
     data = json.loads(re.search(r'id="data">(.*?)</script>', (tmp_path / "k9.html").read_text(), re.S)[1])
     assert [paths[0][1] for paths in data["paths"]] == [1, 7, 7 * 6] and len(data["walks"]) == 3
     assert script.main([*words, "--length", "4"]) == 2
-    assert "length 4: the paths of up to 3 edges were counted; lower it" in capsys.readouterr().err
+    assert "length 4: only paths of up to 3 edges were counted; lower it" in capsys.readouterr().err
 
 
 def test_counts_beyond_64_bits():

@@ -78,8 +78,9 @@ def test_expected_values_in_the_unit_of_the_table():
     for given in (text | {"mean": 77.0}, text | {"mean": 0.77, "std": 0.004}):
         assert cell([0.77], **other, expected=given).expected == pytest.approx((0.77, 0.004, 10))
     for column in ({"metric": "rmse", "direction": "min"}, {"metric": "own", "direction": "max"}):
-        scores = cell([0.9, 3.0], dataset="mine", **column, expected=text | {"mean": 2.5})
-        assert scores.expected == pytest.approx((2.5, 0.4, 10))
+        for scores in ([0.9, 0.95], [0.9, 3.0]):
+            found = cell(scores, dataset="mine", **column, expected=text | {"mean": 2.5})
+            assert found.expected == pytest.approx((2.5, 0.4, 10))
     measured = cell([0.1, 0.1, 0.12], expected={"mean": 0.059, "std": 0.001, "seeds": 10})
     z, p = measured.agreement
     assert z > 5 and p < 0.05

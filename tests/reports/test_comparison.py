@@ -280,7 +280,9 @@ def test_seeds_with_a_split_of_their_own_are_compared_on_common_splits(tmp_path)
     (pair,) = report.pairs
     assert pair.comparison.difference == pytest.approx(0.04) == pair.validation_difference
     assert pair.gain is False and pair.comparison.n == (3, 3)
-    assert any("compared on their common splits, of seeds 0, 5, 7." in note for note in report.notes)
+    assert any(
+        "compared on their common splits, of seeds 0, 5, 7; the table of all seeds" in note for note in report.notes
+    )
     assert [cell.summary.n for cell in pair.compared] == [3, 3] and not pair.compares_all
     row = dict(zip(*pair_rows(report.pairs)))
     assert row["RWSE"].startswith("q-RWSE: 0.733 ±") and row["SPSE"].startswith("q-SPSE: 0.773 ±")

@@ -131,7 +131,7 @@ def test_folds_that_differ_in_size_have_the_correction_of_their_sizes(tmp_path, 
     if how == "random":  # equal folds
         assert old.test_to_train == 1.0 and old.corrected_p is not None
     else:
-        assert old.corrected_p is None and old.verdict == "no test: the sizes of the folds are not known"
+        assert old.corrected_p is None and old.verdict == "no test: the sizes of the folds are not recorded"
 
 
 def test_a_copy_of_a_cross_validation_is_no_further_test(tmp_path):
@@ -162,7 +162,9 @@ def test_standard_splits_have_no_corrected_test_because_their_sizes_are_unknown(
             write_run(tmp_path, result)
     (pair,) = build_report(collect_runs(tmp_path)).fold_pairs
     assert (
-        pair.student_p is not None and pair.corrected_p is None and "sizes of the folds are not known" in pair.verdict
+        pair.student_p is not None
+        and pair.corrected_p is None
+        and pair.verdict == "no test: the splits are not the folds of one cross-validation"
     )
 
 

@@ -9,6 +9,7 @@ from scripts_at import load_script
 from graphgps_spse import load_run
 from graphgps_spse.errors import DataError, RunDirError
 from graphgps_spse.reports.model_card import model_card, write_model_card
+from graphgps_spse.trained_runs import load_trained_run
 
 
 def test_card_of_a_run(tmp_path, capsys):
@@ -38,10 +39,12 @@ def test_a_card_is_never_replaced_and_a_run_without_a_result_is_an_error(tmp_pat
 
 def test_baselines_have_no_card_and_no_model(tmp_path):
     folder = write_run(tmp_path, record(model="LightGBM", config={"trees.num_leaves": 31, "gt.layers": 1}))
-    with pytest.raises(DataError, match="holds a baseline, LightGBM; model cards are of runs of main.py"):
+    with pytest.raises(DataError, match="holds a baseline, LightGBM; only runs of main.py have model cards"):
         write_model_card(folder)
+    (folder / "config.yaml").write_text("trees: {num_leaves: 31}\n")
+    assert load_run(folder).result.model == "LightGBM"
     with pytest.raises(RunDirError, match="holds the scores of a baseline, LightGBM, and no model that can be loaded"):
-        load_run(folder)
+        load_trained_run(folder)
 
 
 def test_names_are_no_markup():
