@@ -243,12 +243,7 @@ def main() -> int:
         "--out",
         type=Path,
         metavar="NAME",
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="NAME",
         help="write NAME.json, and NAME.png if an encoding has lengths; with --table, NAME.png",
-    )
     )
     parser.add_argument("--line", type=_named_number, metavar="NAME=NUMBER", help="a dotted line in the figure")
     parser.add_argument("--table", type=Path, metavar="RECORD", help="print the table of an existing record")

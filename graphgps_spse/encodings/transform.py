@@ -49,7 +49,7 @@ class SimplePathEncoding(BaseTransform):
             pairs: "all" pairs of nodes, or the pairs of "edges" only.
             attr_name: name of the new attribute; by default "spse", or "edge_spse" with pairs="edges". PyG adds node
                 numbers to attributes with "index", "batch" or "face" in their names, so these are refused, and so are
-                attributes that graphs have, such as "x".
+                names that PyG's Data has itself, such as "x".
             method: counting method: "auto", "exact", "sampled" or "dag".
             options: fields of `counting.CountOptions` that the method reads, such as seed, budget or max_work.
 
