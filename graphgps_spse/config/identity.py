@@ -171,7 +171,7 @@ def identity_of(config: dict[str, Any]) -> dict[str, Any]:
 def _is_off(name: str, section: Any) -> bool:
     """Return whether a section belongs to an encoding that is off and that is not among FIRST_ENCODINGS."""
     encoding = name.removeprefix("posenc_")
-    return encoding not in (name, *FIRST_ENCODINGS) and not section.get("enable")
+    return encoding not in (name, *FIRST_ENCODINGS) and "enable" in section and not section["enable"]
 
 
 def experiment_of(config: dict[str, Any]) -> dict[str, Any]:

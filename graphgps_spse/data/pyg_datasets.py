@@ -79,6 +79,7 @@ class PyGDataset:
         spec = known.spec if known else self._describe(self._read())
         self.whole_fingerprint = ""
         """Fingerprint of all graphs, set by `load` if the seed of the run decides the split."""
+        self._is_known = known is not None
         self.columns = self.pyg.columns(spec)
         """Columns of the targets to learn."""
         names = tuple(spec.target_names[column] for column in self.columns) if spec.target_names else ()
@@ -106,6 +107,15 @@ class PyGDataset:
             seed=SeedOptions.from_cfg(cfg).seed,
             trusted=trusted,
         )
+
+    @property
+    def unused_keys(self) -> list[str]:
+        """Keys of the configuration that neither the split rule nor the description of the data uses."""
+        draws = self.rule in ("random", "scaffold")
+        has_one_split = draws or (self.rule == "standard" and self.level == "graph")
+        unused = {"split": not draws, "split_index": has_one_split}
+        unused |= {"pyg.level": self._is_known, "pyg.task": self._is_known}
+        return [f"dataset.{key}" for key, is_unused in unused.items() if is_unused]
 
     @classmethod
     def build_source_files(cls, cfg: Any) -> list[Path]:

@@ -1,5 +1,6 @@
 """ZINC: constrained solubility of molecules (Dwivedi et al. 2023), a regression target, from PyG's raw files."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from graphgps_spse.errors import ConfigError
 from graphgps_spse.options import Options, option
 from graphgps_spse.registry import datasets
 
+log = logging.getLogger(__name__)
+
 SPLITS = ("train", "val", "test")
+PUBLISHED_SIZES = {"subset": (10_000, 1_000, 1_000), "full": (220_011, 24_445, 5_000)}
 URLS = (  # in torch_geometric, too, whose import takes longer than reading the arrays that were made of the download
     "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1",
     "https://raw.githubusercontent.com/graphdeeplearning/benchmarking-gnns/master/data/molecules/{}.index",
@@ -77,6 +81,13 @@ class Zinc:
             lambda: {split: self._read_split(raw.folder, split) for split in SPLITS},
         )
         splits = {split: split_from_arrays(arrays, name=self.spec.name, split=split) for split in SPLITS}
+        numbers, published = tuple(map(len, splits.values())), PUBLISHED_SIZES["subset" if self.subset else "full"]
+        if numbers != published:
+            log.warning(
+                "%s has %s graphs in train, val and test, but these files have %s",
+                self.spec.name,
+                *(" / ".join(f"{number:,}" for number in found) for found in (published, numbers)),
+            )
         for split, graphs in splits.items():
             self._check_types("node", graphs.x_NF, self.spec.node_input.size, split)
             self._check_types("edge", graphs.edge_attr_EF, self.spec.edge_input.size, split)

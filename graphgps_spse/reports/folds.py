@@ -109,6 +109,8 @@ def fold_of(cell: Cell) -> int | None:
     config = cell.first.config
     if config.get(FOLDS, 0):
         return int(config.get(FOLD, 0))
+    if config.get(SPLIT_MODE) in ("random", "scaffold"):  # which have no folds
+        return None
     index = int(config.get(SPLIT_INDEX, 0))
     return index if _without_part(cell.label, f"split_index{index}") != cell.label else None
 

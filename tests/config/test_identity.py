@@ -22,3 +22,9 @@ def test_user_data_of_earlier_versions_were_not_standardised():
     assert not differing_keys(
         {"dataset": {"format": "PyG-ZINC"}}, {"dataset": {"format": "PyG-ZINC", "standardise": "auto"}}
     )
+
+
+def test_a_section_of_a_plugin_without_a_switch_counts():
+    """Only an encoding that is off does not; a positional encoder may have a section with such a name."""
+    one, other = ({"posenc_Scaled": {"scale": scale}, "posenc_HKdiagSE": {"enable": False}} for scale in (1.0, 9.0))
+    assert identity_of(one) != identity_of(other) and "posenc_HKdiagSE.enable" not in identity_of(one)

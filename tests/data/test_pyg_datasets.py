@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import os
 import tarfile
 import urllib.error
 
@@ -295,6 +296,65 @@ def test_unknown_targets_of_a_regression_are_kept(tmp_path, monkeypatch):
     dataset = open_data(tmp_path, "PyG-Heats", "none", *words, "dataset.trust_data=True")
     unknown = torch.cat([graphs.y.isnan() for graphs in load_splits(dataset).values()])
     assert unknown.sum(0).tolist() == [0, 4] and dataset.spec.num_classes == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"root": None, "train": True}, "PyG-Own: this class has a test set of its own"),
+        ({"root": None, "split": "trainval"}, "PyG-Own: this class has a test set of its own"),
+        ({}, r"cannot open it \(TypeError: .*takes 1 positional"),
+        ({"root": None, "name": "x"}, "cannot open it with the name 'unknown' .AssertionError: "),
+    ],
+)
+def test_classes_that_cannot_be_opened_as_they_are(tmp_path, monkeypatch, arguments, message):
+    import torch_geometric.datasets
+
+    names = ", ".join(["self", *(name if value is None else f"{name}={value!r}" for name, value in arguments.items())])
+    scope = {}
+    exec(f"def __init__({names}):\n    assert False", scope)
+    monkeypatch.setattr(torch_geometric.datasets, "Own", type("Own", (list,), scope), raising=False)
+    words = ("dataset.pyg.level=graph", "dataset.pyg.task=regression", "dataset.split_mode=random")
+    with pytest.raises(DataError, match=message):
+        open_data(tmp_path, "PyG-Own", "unknown", *words, "dataset.trust_data=True")
+
+
+def test_processed_files_that_are_older_than_raw_ones_are_refused(tmp_path, monkeypatch):
+    import torch_geometric.datasets
+    from torch_geometric.data import Data
+
+    raw, processed = tmp_path / "raw", tmp_path / "processed"
+    for number, folder in enumerate((raw, processed)):
+        folder.mkdir()
+        (folder / "x").write_text("")
+        os.utime(folder / "x", (1000 + number, 1000 + number))
+
+    class Kept(list):
+        raw_dir, processed_dir = str(raw), str(processed)
+
+        def __init__(self, root):
+            edges = torch.tensor([[0, 1], [1, 0]])
+            super().__init__(Data(x=torch.zeros(2, 1), edge_index=edges, y=torch.tensor([float(k)])) for k in range(9))
+
+    monkeypatch.setattr(torch_geometric.datasets, "Kept", Kept, raising=False)
+    words = ("dataset.pyg.level=graph", "dataset.pyg.task=regression", "dataset.split_mode=random")
+    words += ("dataset.trust_data=True",)
+    assert len(open_data(tmp_path, "PyG-Kept", "none", *words).load()["test"]) == 1
+    os.utime(raw / "x", (2000, 2000))
+    with pytest.raises(DataError, match="are newer than those that PyTorch Geometric made of them. Move .*processed"):
+        open_data(tmp_path, "PyG-Kept", "none", *words)
+
+
+@pytest.mark.parametrize(
+    ("mode", "unused"),
+    [
+        ("auto", ["dataset.split", "dataset.pyg.level", "dataset.pyg.task"]),  # ten folds
+        ("random", ["dataset.split_index", "dataset.pyg.level", "dataset.pyg.task"]),
+    ],
+)
+def test_keys_that_the_split_does_not_use_are_named(tmp_path, mode, unused):
+    dataset = open_data(tmp_path, "PyG-TUDataset", "MUTAG", f"dataset.split_mode={mode}")
+    assert dataset.unused_keys == unused
 
 
 def test_a_failed_download_says_which_file_to_put_where(tmp_path, monkeypatch):

@@ -190,3 +190,11 @@ def test_a_processed_folder_that_somebody_else_prepared_runs_no_code(tmp_path, n
     (root / "subset/processed" / name).write_bytes(as_pt(Harmful(mark, "os.system")))
     assert [len(graphs) for graphs in make_zinc(root).load().values()] == [3, 3, 3]
     assert not mark.exists()
+
+
+def test_files_of_another_variant_are_told(tmp_path, caplog):
+    """The full data set and the subset have files of the same names."""
+    lay_raw(tmp_path / "ZINC")
+    make_zinc(tmp_path / "ZINC", subset=False).load()
+    told = "ZINC-full has 220,011 / 24,445 / 5,000 graphs in train, val and test, but these files have 3 / 3 / 3"
+    assert told in caplog.text

@@ -186,6 +186,13 @@ def test_the_place_of_the_fold_in_the_name_does_not_matter(tmp_path, name):
     assert len(report.fold_pairs) == 1 and not any("not run on the same data" in note for note in report.notes)
 
 
+def test_a_random_split_has_no_folds(tmp_path):
+    for index in range(3):
+        keys = {"dataset.split_mode": "random"} | ({"dataset.split_index": index} if index else {})
+        write_run(tmp_path, record(0.1, name=f"a-split_index{index}", dataset="MUTAG", config=keys))
+    assert not cross_validations(build_report(collect_runs(tmp_path)).cells)
+
+
 def test_a_configuration_with_the_word_fold_in_its_name_keeps_it(tmp_path):
     for fold in range(2):
         keys = {"dataset.split_mode": "file"} | ({"dataset.split_index": fold} if fold else {})

@@ -75,12 +75,13 @@ def translate(base: Leaves, own: Leaves, words: Leaves) -> Settings:
         check_dataset({**base, **own, **words})
         settings.changed = check_compactness({**base, **own, **words})
         settings.read = _check_graphgym({**base, **own, **words})
+        settings.changed += _missing_encoder_norms({**base, **own, **words})
     base_kept, own_kept, words_kept = (_translate_keys(leaves, settings) for leaves in (base, own, words))
     settings.leaves, settings.words = {**base_kept, **own_kept, **words_kept}, set(words_kept)
     if is_theirs:
         is_renamed = {_renamed(key) for key in (*base, *own) if _renamed(key) != key}
         settings.excused = {key for key in (*base_kept, *own_kept) if key in is_renamed or not lies_in(key, OURS)}
-        _fill_defaults(settings)
+        _fill_defaults(settings, str({**base, **own, **words}.get("dataset.task_type", ("", ""))[0]))
         _translate_values(settings)
     _translate_switches(settings)
     if is_theirs:
@@ -105,6 +106,16 @@ def _check_graphgym(leaves: Leaves) -> set[str]:
         if key in read:
             _check_only(key, *leaves[key], *GRAPHGYM_ONLY[key])
     return read
+
+
+def _missing_encoder_norms(leaves: Leaves) -> list[str]:
+    """Return a note on each BatchNorm after an encoder that a file has by default, and that is not offered here."""
+    return [
+        f"dataset.{part}_encoder_bn is not set, and its default in GraphGPS is True: a BatchNorm after the encoder of "
+        f"{part}s, which the model does not have here"
+        for part in ("node", "edge")
+        if f"dataset.{part}_encoder_bn" not in leaves and leaves.get(f"dataset.{part}_encoder", (True, ""))[0]
+    ]
 
 
 def _renamed(key: str) -> str:
@@ -163,8 +174,8 @@ def _check_only(key: str, value: Any, where: str, values: tuple[Any, ...], cure:
         raise ConfigError(f"{where}: '{key}' is {value!r}, but only {known} is offered here: {cure}")
 
 
-def _fill_defaults(settings: Translation) -> None:
-    """Give what their file leaves out the default that it has there."""
+def _fill_defaults(settings: Translation, task_type: str) -> None:
+    """Give what their file leaves out the default that it has there. `task_type` is their `dataset.task_type`."""
     off = [
         f"posenc_{name}" for name in ("LapPE", "RWSE", *LATER_ENCODINGS) if not settings.get(f"posenc_{name}.enable")
     ]
@@ -173,6 +184,8 @@ def _fill_defaults(settings: Translation) -> None:
     missing = {k: v for k, v in DEFAULTS.items() if k not in settings.leaves and not lies_in(k, off)}
     if settings.get("model.type", DEFAULTS["model.type"]) == "gnn":
         missing |= {f"dataset.{part}_encoder_name": "none" for part in ("node", "edge") if _is_raw(settings, part)}
+    if task_type and "model.loss_fun" not in settings.leaves:
+        missing["model.loss_fun"] = "mse" if task_type == "regression" else "cross_entropy"
     defaults = {key: (value, f"{_DEFAULT} '{key}'") for key, value in missing.items()}
     settings.leaves = {**defaults, **settings.leaves}
     if missing:

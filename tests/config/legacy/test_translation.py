@@ -288,10 +288,11 @@ def test_a_key_with_one_meaning_is_refused_at_any_other(key, tmp_path):
 
 
 def test_ignored_keys_change_nothing_and_are_said(tmp_path, caplog):
-    plain = load_config(write(tmp_path, minimal())).to_dict()
+    file = minimal() | {"model.loss_fun": "cross_entropy"}  # whose default dataset.task_type decides
+    plain = load_config(write(tmp_path, file)).to_dict()
     caplog.clear()
     ignored = [f"{key}.anything" if key in SECTIONS else key for keys in IGNORED.values() for key in keys]
-    cfg = load_config(write(tmp_path, minimal() | dict.fromkeys(ignored, "anything")))
+    cfg = load_config(write(tmp_path, file | dict.fromkeys(ignored, "anything")))
     assert cfg.to_dict() == plain
     said = caplog.text.replace("\n", ",").replace(":", ",").split(",")
     assert set(ignored) <= {word.strip() for word in said}
@@ -408,6 +409,30 @@ def test_what_their_file_leaves_out_has_their_default(tmp_path, caplog):
     assert cfg.posenc_LapPE.eigen.laplacian_norm == "none"  # LapPE is not enabled
     cfg = load_config(write(tmp_path, minimal() | {"posenc_LapPE.enable": True, "dataset.node_encoder_name": "LapPE"}))
     assert (cfg.posenc_LapPE.eigen.laplacian_norm, cfg.posenc_LapPE.layers) == ("sym", 3)
+
+
+@pytest.mark.parametrize(
+    ("keys", "loss"),
+    [
+        ({"dataset.task_type": "regression"}, "mse"),  # cross_entropy is GraphGym's default, and becomes mse there
+        ({"dataset.task_type": "classification_multi"}, "cross_entropy"),
+        ({"dataset.task_type": "regression", "model.loss_fun": "l1"}, "l1"),
+        ({}, "auto"),
+    ],
+)
+def test_the_loss_that_their_file_leaves_out(tmp_path, keys, loss):
+    file = {key: value for key, value in minimal().items() if key not in ("model.loss_fun", "dataset.task_type")}
+    assert load_config(write(tmp_path, file | keys)).model.loss_fun == loss
+
+
+def test_a_norm_after_encoders_that_their_file_leaves_out_is_told(tmp_path, caplog):
+    """It is there by default, and not offered here; False says that the model has none."""
+    load_config(write(tmp_path, minimal() | {"dataset.edge_encoder_bn": False}))
+    assert "dataset.node_encoder_bn is not set, and its default in GraphGPS is True" in caplog.text
+    assert "dataset.edge_encoder_bn is not set" not in caplog.text
+    caplog.clear()
+    load_config(write(tmp_path, minimal() | {"dataset.edge_encoder": False, "dataset.node_encoder_bn": False}))
+    assert "encoder_bn is not set" not in caplog.text
 
 
 @pytest.mark.parametrize(
