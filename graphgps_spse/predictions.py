@@ -28,6 +28,8 @@ from graphgps_spse.training.checkpoint import BEST, load_best
 
 log = logging.getLogger(__name__)
 
+FAR = 4.0
+"""Deviations of the training targets from their mean beyond which predictions are told."""
 SIMILARITY = "nearest_training_similarity"
 """Column of the Tanimoto similarity of the nearest training molecule."""
 _CHUNK = 8192  # molecules that are predicted at a time
@@ -60,7 +62,7 @@ def predict_molecules(
         raise DataError(f"{err}.{why} Name the column of SMILES with --smiles-column") from err
     kinds = ensemble.column_kinds | ({SIMILARITY: "number"} if similarity else {})
     check_new_columns(data, names, ["row", *kinds, "error"])
-    nearest = _nearest_molecule(ensemble) if similarity else None
+    nearest, unusual = _nearest_molecule(ensemble) if similarity else None, _UnusualValues(ensemble)
     num_rows = num_bad = 0
     with new_table(out, {"row": "whole number", **dict.fromkeys(names, "text"), **kinds, "error": "text"}) as table:
         while chunk := list(islice(rows, _CHUNK)):
@@ -68,10 +70,41 @@ def predict_molecules(
             predicted = _predict_rows(ensemble, smiles, errors, nearest, [f"row {row.number}" for row in chunk])
             cells = zip(*(row.cells for row in chunk))
             given = {name: [_printable(text) for text in column] for name, column in zip(names, cells)}
-            table.write({"row": [row.number for row in chunk], **given, **predicted, "error": errors})
+            numbers = [row.number for row in chunk]
+            table.write({"row": numbers, **given, **predicted, "error": errors})
+            unusual.add(predicted, numbers)
             num_rows, num_bad = num_rows + len(chunk), num_bad + sum(map(bool, errors))
     log.info("%s: %s", out, describe_rows(num_rows, num_bad))
+    unusual.warn()
     return num_rows, num_bad
+
+
+class _UnusualValues:
+    """Counts predicted values that are far from all training targets, where the run knows their mean and deviation."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        scale, names = ensemble.first.parts.task.target_scale, ensemble.first.parts.task.column_names
+        rows = zip(names, scale.mean.tolist(), scale.std.tolist()) if scale is not None else ()
+        self.known = {f"{name}_predicted": (mean, std) for name, mean, std in rows}
+        self.rows: dict[str, list[int]] = {column: [] for column in self.known}
+
+    def add(self, predicted: Mapping[str, Sequence[Any]], numbers: Sequence[int]) -> None:
+        """Take the columns of a chunk, whose rows have these numbers."""
+        for column, (mean, std) in self.known.items():
+            pairs = zip(numbers, predicted[column])
+            self.rows[column] += [row for row, value in pairs if value is not None and abs(value - mean) > FAR * std]
+
+    def warn(self) -> None:
+        """Log a warning for each target with such values."""
+        for column, rows in self.rows.items():
+            if rows:
+                mean, std = self.known[column]
+                log.warning(
+                    "%s: %d values are more than %g deviations from the mean of the training targets, %.3g with a "
+                    "deviation of %.3g (first in row %d): these molecules may be unlike those of training; do not rely "
+                    "on them, and see --similarity",
+                    *(column, len(rows), FAR, mean, std, rows[0]),
+                )
 
 
 def _predict_rows(

@@ -26,14 +26,15 @@ def write_training_atoms(run_dir: Path, train: GraphDataset, node_input: InputSp
 
 
 def read_training_atoms(run_dir: Path) -> frozenset[int]:
-    """Return the atomic numbers of the training molecules; empty for runs of earlier versions, which have no file.
+    """Return the atomic numbers of the training molecules; empty, with a warning, for a run without the file.
 
     Raises RunDirError for a damaged file.
     """
     path = run_dir / FILE
     try:
         return frozenset(int(number) for number in json.loads(path.read_text())["atomic_numbers"])
-    except FileNotFoundError:
+    except FileNotFoundError:  # runs of earlier versions, and runs that were copied in part
+        log.warning("%s is missing, so elements that occur in no training molecule are not told", path)
         return frozenset()
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise RunDirError(f"{path} cannot be read ({err}); move it away to predict without its warnings") from err

@@ -186,6 +186,25 @@ def test_spellings_of_a_molecule_are_read_alike_with_canonical(tmp_path):
         trained_runs.load_runs([path, tmp_path / "True/results/c/0"])
 
 
+def test_predictions_far_from_the_training_targets_are_told(tmp_path, monkeypatch, caplog):
+    """Row 3, which is no molecule, has no prediction, and one prediction of the others is made far off."""
+    ensemble = trained_runs.load_runs([train(tmp_path, targets=("a",))])
+    scale = ensemble.first.parts.task.target_scale
+    values = torch.tensor([[float(scale.mean) + 3.9 * float(scale.std)], [float(scale.mean) - 4.1 * float(scale.std)]])
+    monkeypatch.setattr(trained_runs.TrainedRun, "predict", lambda *_: values)
+    (tmp_path / "new.csv").write_text("smiles\nCCO\nC1CC\nCCN\n")
+    predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv")
+    assert "a_predicted: 1 values are more than 4 deviations from the mean" in caplog.text
+    assert "(first in row 4)" in caplog.text
+
+
+def test_a_run_without_its_atoms_says_that_elements_are_not_checked(tmp_path, caplog):
+    path = train(tmp_path)
+    (path / "training_atoms.json").unlink()
+    trained_runs.load_trained_run(path).featurise(["[Se]"])
+    assert "training_atoms.json is missing, so elements that occur in no training molecule are not told" in caplog.text
+
+
 @pytest.fixture(scope="module")
 def second_seed(trained):
     run(load_config(trained.parents[2] / "c.yaml", ["seed=1", "optim.max_epoch=2"]))

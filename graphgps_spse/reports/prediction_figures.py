@@ -35,6 +35,7 @@ def draw_predictions(path: Path) -> Figure:
         )
     figure = Figure(figsize=(7.5, 3.2 * len(known)), layout="constrained")
     axes = figure.subplots(len(known), 2, squeeze=False)
+    figure.suptitle(path.name, fontsize=9)  # of which run and split it is, the file does not say
     for name, (left, right) in zip(known, axes):
         if f"{name}_predicted" in _scores(table, name):
             _draw_values(table, name, left, right)
