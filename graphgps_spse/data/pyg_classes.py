@@ -118,7 +118,10 @@ def read_unlisted(opened: Opened) -> Arrays:
 
     pyg_class, label = getattr(torch_geometric.datasets, opened.class_name), f"PyG-{opened.class_name}"
     accepted = inspect.signature(pyg_class.__init__).parameters
-    options = {"name": opened.name} if "name" in accepted else {}
+    options: dict[str, Any] = {"name": opened.name} if "name" in accepted else {}
+    options |= (
+        {"force_reload": True} if "force_reload" in accepted else {}
+    )  # its processed files may be of other raw ones
     parts = SPLITS if "split" in accepted and accepted["split"].default == "train" else ("all",)
     if "train" in accepted or ("split" in accepted and parts == ("all",)):
         raise DataError(
@@ -129,32 +132,18 @@ def read_unlisted(opened: Opened) -> Arrays:
     try:
         for part in parts:
             graphs = pyg_class(str(opened.root), **options, **({"split": part} if part != "all" else {}))
-            _refuse_stale(graphs, label)
             warn_of_weights(label, graphs)
             flat = flatten_graphs(as_raw_graph(graph, opened.level) for graph in graphs)
             arrays |= {f"{part}.{key}": values.numpy() for key, values in flat.items()}
     except OSError as err:
         raise DataError(f"{label}: its files are not in {opened.root}, and the download failed: {err}") from err
     except (TypeError, AssertionError, KeyError, ValueError, NotImplementedError) as err:
-        name = f" with the name '{opened.name}'" if options else ""
+        name = f" with the name '{opened.name}'" if "name" in options else ""
         raise DataError(
             f"{label}: PyTorch Geometric cannot open it{name} ({type(err).__name__}: {err}). If its class needs other "
             "arguments, open it in Python and save the graphs with graphgps_spse.save_folder (docs/other_code.md)"
         ) from err
     return arrays
-
-
-def _refuse_stale(graphs: Any, label: str) -> None:
-    """Raise DataError if raw files are newer than the processed files that PyTorch Geometric has read."""
-    raw, processed = (
-        [path.stat().st_mtime for path in Path(folder).rglob("*") if path.is_file()] if folder else []
-        for folder in (getattr(graphs, "raw_dir", ""), getattr(graphs, "processed_dir", ""))
-    )
-    if raw and processed and max(raw) > max(processed):
-        raise DataError(
-            f"{label}: files in {graphs.raw_dir} are newer than those that PyTorch Geometric made of them. Move "
-            f"{graphs.processed_dir} away, so that it makes them again"
-        )
 
 
 def _read_all(opened: Opened) -> dict[str, Iterator[RawGraph]]:
