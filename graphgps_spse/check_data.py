@@ -262,7 +262,7 @@ def _describe_memory(
 def bytes_with_fillers(step: StepMemory, rows: Rows, graphs: GraphDataset, options: LoaderOptions) -> np.ndarray:
     """Return the bytes of each batch of the first epoch with `train.cuda_graphs`.
 
-    The CUDA graph keeps the memory of a batch with fillers. A batch without room takes its own besides.
+    The CUDA graph keeps the memory of a batch with fillers. A batch without room takes its own in addition.
     """
     fixed = fixed_sizes(graphs.sizes_G.numpy(), graphs.edge_ptr.diff().numpy(), options.batch_size)
     batches = options.loaders({"train": graphs})["train"].numbers(0)

@@ -14,7 +14,7 @@ from graphgps_spse.errors import DataError
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
 from graphgps_spse.prediction_file import check_new_columns, describe_rows, new_table
 from graphgps_spse.trained_runs import Ensemble, TrainedRun
-from graphgps_spse.training_atoms import read_training_atoms, warn_of_new_atoms
+from graphgps_spse.training_atoms import warn_of_new_atoms
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def warn_of_unfamiliar(run: TrainedRun, graphs: GraphDataset, numbers: np.ndarra
     warn_of_one_way_edges(graphs, numbers, spec, source)
     if spec.node_input.kind == "ogb":
         names = [f"graph {number}" for number in numbers.tolist()]
-        warn_of_new_atoms(graphs.x_NF.numpy(), graphs.sizes_G.numpy(), read_training_atoms(run.path), names)
+        warn_of_new_atoms(graphs.x_NF.numpy(), graphs.sizes_G.numpy(), run.training_atoms, names)
 
 
 def _rows_of(

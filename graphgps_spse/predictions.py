@@ -29,7 +29,7 @@ from graphgps_spse.training.checkpoint import BEST, load_best
 log = logging.getLogger(__name__)
 
 FAR = 4.0
-"""Deviations of the training targets from their mean beyond which predictions are told."""
+"""Standard deviations of the training targets from their mean beyond which predictions are reported."""
 SIMILARITY = "nearest_training_similarity"
 """Column of the Tanimoto similarity of the nearest training molecule."""
 _CHUNK = 8192  # molecules that are predicted at a time
@@ -100,10 +100,10 @@ class _UnusualValues:
             if rows:
                 mean, std = self.known[column]
                 log.warning(
-                    "%s: %d values are more than %g deviations from the mean of the training targets, %.3g with a "
-                    "deviation of %.3g (first in row %d): these molecules may be unlike those of training; do not rely "
-                    "on them, and see --similarity",
-                    *(column, len(rows), FAR, mean, std, rows[0]),
+                    "%s: %d value%s more than %g standard deviations from the mean of the training targets, which is "
+                    "%.3g with a deviation of %.3g (first in row %d): these molecules may be unlike those of training; "
+                    "do not rely on them, and see --similarity",
+                    *(column, len(rows), "s are" if len(rows) > 1 else " is", FAR, mean, std, rows[0]),
                 )
 
 

@@ -6,6 +6,7 @@ The prediction of an ensemble is the mean over its runs, and the deviation over 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.identity import experiment_of, identity_of
 from graphgps_spse.data.base import GraphDataset, flat_rows
 from graphgps_spse.data.loading import LoaderOptions
+from graphgps_spse.data.molecule_checks import read_prepared
 from graphgps_spse.data.molecule_splits import featurise_rows
-from graphgps_spse.data.molecules import MoleculeBlock
+from graphgps_spse.data.molecules import MoleculeBlock, Reader, read_plainly
 from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.encode import encode
 from graphgps_spse.encodings.storage.policy import StoragePolicy
@@ -78,6 +80,11 @@ class TrainedRun:
         channels.warn("these graphs")
         return out
 
+    @cached_property
+    def training_atoms(self) -> frozenset[int]:
+        """Atomic numbers of the training molecules; see `read_training_atoms`."""
+        return read_training_atoms(self.path)
+
     def read_smiles(self, smiles: Sequence[str]) -> list[str]:
         """Return the SMILES that the model reads, prepared as those of the training data."""
         dataset = self.parts.dataset
@@ -89,9 +96,13 @@ class TrainedRun:
         Logs which molecules have atoms that no training molecule has. `names` (default: molecule 0, ..) are those of
         the molecules, for the message.
         """
-        block = featurise_rows(self.read_smiles(smiles), self.num_threads)
+        dataset = self.parts.dataset
+        read: Reader = read_plainly
+        if isinstance(dataset, Smiles):
+            read = partial(read_prepared, fragments=dataset.largest_fragment, canonical=dataset.canonical)
+        block = featurise_rows(smiles, self.num_threads, read)
         names = names or [f"molecule {number}" for number in range(len(smiles))]
-        warn_of_new_atoms(block.x, block.sizes, read_training_atoms(self.path), [names[row] for row in block.rows])
+        warn_of_new_atoms(block.x, block.sizes, self.training_atoms, [names[row] for row in block.rows])
         return block
 
 

@@ -194,7 +194,7 @@ def test_predictions_far_from_the_training_targets_are_told(tmp_path, monkeypatc
     monkeypatch.setattr(trained_runs.TrainedRun, "predict", lambda *_: values)
     (tmp_path / "new.csv").write_text("smiles\nCCO\nC1CC\nCCN\n")
     predictions.predict_molecules(ensemble, tmp_path / "new.csv", tmp_path / "p.csv")
-    assert "a_predicted: 1 values are more than 4 deviations from the mean" in caplog.text
+    assert "a_predicted: 1 value is more than 4 standard deviations from the mean" in caplog.text
     assert "(first in row 4)" in caplog.text
 
 
@@ -202,7 +202,9 @@ def test_a_run_without_its_atoms_says_that_elements_are_not_checked(tmp_path, ca
     path = train(tmp_path)
     (path / "training_atoms.json").unlink()
     trained_runs.load_trained_run(path).featurise(["[Se]"])
-    assert "training_atoms.json is missing, so elements that occur in no training molecule are not told" in caplog.text
+    assert (
+        "training_atoms.json is missing, so elements that occur in no training molecule are not reported" in caplog.text
+    )
 
 
 @pytest.fixture(scope="module")

@@ -66,15 +66,25 @@ def prepare_smiles(smiles: str, *, fragments: bool, canonical: bool) -> str:
     return canonical_smiles(text) if canonical else text
 
 
+def read_prepared(smiles: str, *, fragments: bool, canonical: bool) -> tuple[Any, None]:
+    """Return the RDKit molecule of a SMILES after `prepare_smiles`, without a note."""
+    return read_mol(prepare_smiles(smiles, fragments=fragments, canonical=canonical)), None
+
+
 def canonical_smiles(smiles: str) -> str:
-    """Return RDKit's canonical SMILES without atom map numbers. A text that is no molecule is returned unchanged."""
+    """Return RDKit's canonical SMILES without atom map numbers.
+
+    A text that is no molecule is returned unchanged, and so is a SMILES whose canonical form RDKit cannot read.
+    """
     from rdkit import rdBase
 
     with rdBase.BlockLogs():
         try:
-            return examine_molecule(read_mol(smiles)).canonical
+            canonical = examine_molecule(read_mol(smiles)).canonical
+            read_mol(canonical)
         except DataError:
-            return smiles  # the reader of molecules gives the reason
+            return smiles  # of a text that is no molecule, the reader of molecules gives the reason
+        return canonical
 
 
 def largest_fragment(smiles: str) -> str:

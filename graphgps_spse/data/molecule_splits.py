@@ -10,16 +10,23 @@ from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset
 from graphgps_spse.data.flat import FlatWriter
-from graphgps_spse.data.molecules import MoleculeBlock, featurise_block, featurise_many, useful_workers
+from graphgps_spse.data.molecules import (
+    MoleculeBlock,
+    Reader,
+    featurise_block,
+    featurise_many,
+    read_plainly,
+    useful_workers,
+)
 from graphgps_spse.row_runs import RowRuns
 
 _CHUNK = 1 << 14  # molecules that are copied at a time
 
 
-def featurise_rows(smiles: Sequence[str], num_workers: int) -> MoleculeBlock:
+def featurise_rows(smiles: Sequence[str], num_workers: int, read: Reader = read_plainly) -> MoleculeBlock:
     """Return the graphs of a list of SMILES as a single block, computed by up to `num_workers` processes."""
     num_workers = useful_workers(len(smiles), num_workers)
-    return join_blocks(list(featurise_many(smiles, num_workers=num_workers)))
+    return join_blocks(list(featurise_many(smiles, num_workers=num_workers, read=read)))
 
 
 def join_blocks(blocks: Sequence[MoleculeBlock]) -> MoleculeBlock:

@@ -99,7 +99,7 @@ def as_raw_graph(graph: Any, level: str) -> RawGraph:
     edge_attr = graph.edge_attr if graph.edge_attr is not None and graph.edge_attr.numel() else None
     y = torch.as_tensor(graph.y)
     masks = None
-    if level == "node" and "train_mask" in graph:
+    if level == "node" and all(f"{split}_mask" in graph for split in SPLITS):
         by_split = [graph[f"{split}_mask"].bool().reshape(num_nodes, -1) for split in SPLITS]
         most = max(mask.shape[1] for mask in by_split)  # one mask may serve several splits
         masks = torch.stack([mask.expand(-1, most) for mask in by_split], dim=1)
@@ -119,30 +119,31 @@ def read_unlisted(opened: Opened) -> Arrays:
     pyg_class, label = getattr(torch_geometric.datasets, opened.class_name), f"PyG-{opened.class_name}"
     accepted = inspect.signature(pyg_class.__init__).parameters
     options: dict[str, Any] = {"name": opened.name} if "name" in accepted else {}
-    options |= (
-        {"force_reload": True} if "force_reload" in accepted else {}
-    )  # its processed files may be of other raw ones
+    if "force_reload" in accepted:  # its processed files may be of other raw files
+        options["force_reload"] = True
     parts = SPLITS if "split" in accepted and accepted["split"].default == "train" else ("all",)
     if "train" in accepted or ("split" in accepted and parts == ("all",)):
         raise DataError(
-            f"{label}: this class has a test set of its own, in a way that is not known here. Open it in Python, and "
-            "save the graphs of each split with graphgps_spse.save_folder (docs/other_code.md)"
+            f"{label}: its class chooses graphs by an argument {'train' if 'train' in accepted else 'split'}, in a way "
+            "that is not known here. Open it in Python, and save the graphs of each split with "
+            "graphgps_spse.save_folder (docs/other_code.md)"
         )
     arrays: Arrays = {}
-    try:
-        for part in parts:
+    for part in parts:
+        try:
             graphs = pyg_class(str(opened.root), **options, **({"split": part} if part != "all" else {}))
-            warn_of_weights(label, graphs)
-            flat = flatten_graphs(as_raw_graph(graph, opened.level) for graph in graphs)
-            arrays |= {f"{part}.{key}": values.numpy() for key, values in flat.items()}
-    except OSError as err:
-        raise DataError(f"{label}: its files are not in {opened.root}, and the download failed: {err}") from err
-    except (TypeError, AssertionError, KeyError, ValueError, NotImplementedError) as err:
-        name = f" with the name '{opened.name}'" if "name" in options else ""
-        raise DataError(
-            f"{label}: PyTorch Geometric cannot open it{name} ({type(err).__name__}: {err}). If its class needs other "
-            "arguments, open it in Python and save the graphs with graphgps_spse.save_folder (docs/other_code.md)"
-        ) from err
+        except OSError as err:
+            raise DataError(f"{label}: its files are not in {opened.root}, and the download failed: {err}") from err
+        except (TypeError, AssertionError, KeyError, ValueError, NotImplementedError) as err:
+            name = f" with the name '{opened.name}'" if "name" in options else ""
+            raise DataError(
+                f"{label}: PyTorch Geometric cannot open it{name} ({type(err).__name__}: {err}). If its class needs "
+                "other arguments, open it in Python and save the graphs with graphgps_spse.save_folder "
+                "(docs/other_code.md)"
+            ) from err
+        warn_of_weights(label, graphs)
+        flat = flatten_graphs(as_raw_graph(graph, opened.level) for graph in graphs)
+        arrays |= {f"{part}.{key}": values.numpy() for key, values in flat.items()}
     return arrays
 
 

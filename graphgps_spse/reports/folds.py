@@ -12,7 +12,7 @@ from itertools import islice
 from graphgps_spse.reports.cells import Cell
 from graphgps_spse.reports.paper import Column
 from graphgps_spse.reports.stats import Summary, summarize
-from graphgps_spse.results import RunResult
+from graphgps_spse.results import WHOLE, RunResult
 
 FOLDS, FOLD = "dataset.smiles.folds", "dataset.smiles.fold"
 """Keys of the number of folds, and of the fold that is the test split; absent from records at the value 0."""
@@ -109,7 +109,7 @@ def fold_of(cell: Cell) -> int | None:
     config = cell.first.config
     if config.get(FOLDS, 0):
         return int(config.get(FOLD, 0))
-    if config.get(SPLIT_MODE) in ("random", "scaffold"):  # which have no folds
+    if config.get(SPLIT_MODE) in ("random", "scaffold") or WHOLE in cell.first.fingerprints:  # which have no folds
         return None
     index = int(config.get(SPLIT_INDEX, 0))
     return index if _without_part(cell.label, f"split_index{index}") != cell.label else None

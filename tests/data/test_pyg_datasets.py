@@ -300,8 +300,8 @@ def test_unknown_targets_of_a_regression_are_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"root": None, "train": True}, "PyG-Own: this class has a test set of its own"),
-        ({"root": None, "split": "trainval"}, "PyG-Own: this class has a test set of its own"),
+        ({"root": None, "train": True}, "PyG-Own: its class chooses graphs by an argument train"),
+        ({"root": None, "split": "trainval"}, "PyG-Own: its class chooses graphs by an argument split"),
         ({}, r"cannot open it \(TypeError: .*takes 1 positional"),
         ({"root": None, "name": "x"}, "cannot open it with the name 'unknown' .AssertionError: "),
     ],

@@ -186,10 +186,15 @@ def test_the_place_of_the_fold_in_the_name_does_not_matter(tmp_path, name):
     assert len(report.fold_pairs) == 1 and not any("not run on the same data" in note for note in report.notes)
 
 
-def test_a_random_split_has_no_folds(tmp_path):
+@pytest.mark.parametrize("mode", ["random", "auto"])
+def test_a_random_split_has_no_folds(tmp_path, mode):
+    """A record leaves out auto; that the seed decides the split, its fingerprints say."""
     for index in range(3):
-        keys = {"dataset.split_mode": "random"} | ({"dataset.split_index": index} if index else {})
-        write_run(tmp_path, record(0.1, name=f"a-split_index{index}", dataset="MUTAG", config=keys))
+        keys = {"dataset.split_mode": "random"} if mode == "random" else {}
+        keys |= {"dataset.split_index": index} if index else {}
+        prints = {"train": "t", "all": "a"} if mode == "auto" else {"train": "t"}
+        of_run = {"name": f"a-split_index{index}", "dataset": "MUTAG", "config": keys, "fingerprints": prints}
+        write_run(tmp_path, record(0.1, **of_run))
     assert not cross_validations(build_report(collect_runs(tmp_path)).cells)
 
 
