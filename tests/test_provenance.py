@@ -5,12 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from data.lay_pyg import lay_tu
 from training.tiny_run import spec
 
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import CheckpointError
-from graphgps_spse.provenance import provenance_of
+from graphgps_spse.provenance import count_known_rows, provenance_of
 from graphgps_spse.run import run
 
 FIELDS = (
@@ -77,3 +78,14 @@ def test_results_of_versions_that_recorded_no_split_file_are_compared_by_their_g
     assert run(folds()).sources == {}
     with pytest.raises(CheckpointError, match=r"data that differ from the current .*b.csv.* \(train, val, test\)"):
         run(folds("dataset.split_file=b.csv"))
+
+
+def test_rows_with_a_known_target_are_counted():
+    """A row counts if at least one of its targets is known."""
+    nan = float("nan")
+    graphs = {"train": SimpleNamespace(y=torch.tensor([[1.0, nan], [nan, nan], [0.0, 2.0], [nan, 3.0]]))}
+    about = SimpleNamespace(num_classes=0, may_miss_targets=True)
+    assert count_known_rows(about, graphs) == {"train": 3}
+    classes = {"val": SimpleNamespace(y=torch.tensor([[2], [-1], [0]]))}
+    assert count_known_rows(SimpleNamespace(num_classes=3, may_miss_targets=True), classes) == {"val": 2}
+    assert count_known_rows(SimpleNamespace(num_classes=0, may_miss_targets=False), classes) == {"val": 3}

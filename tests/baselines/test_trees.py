@@ -10,6 +10,7 @@ pytest.importorskip("lightgbm", reason="LightGBM is not installed")
 from data.lay_pyg import lay_molecule_net
 from scripts_at import load_script
 
+from graphgps_spse.baselines.trees import TreeOptions, load_tables, run_trees
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.parts import build_dataset
@@ -104,8 +105,6 @@ def test_labels(config, tmp_path):
 
 
 def test_refusals(config, tmp_path, capsys):
-    from graphgps_spse.baselines.trees import load_tables
-
     with pytest.raises(ConfigError, match="the configuration enables none"):
         load_tables(load_config(config(), ["posenc_SPSE.enable=False"]), ["encodings"])
     cycles = ["dataset.format=cycles", "dataset.cycles.num_graphs=[4,2,2]"]
@@ -130,6 +129,10 @@ def test_each_seed_has_its_own_split_of_public_data(tmp_path, capsys):
     alone = RunResult.read(tmp_path / "alone" / "esol-trees-SPSE" / "1" / "result.json")
     (together,) = (record for record in records if record.seed == 1)
     assert alone.fingerprints == together.fingerprints and alone.best["test"]["rmse"] == together.best["test"]["rmse"]
+    assert together.split_sizes == {"train": 64, "val": 8, "test": 8}
+    first = load_config(tmp_path / "esol.yaml", ["seed=0"])
+    with pytest.raises(ConfigError, match="seed 5 has a split of its own, and these data were split for seed 0"):
+        run_trees(first.with_values(seed=5), load_tables(first, ["encodings"]), TreeOptions())
     dataset = build_dataset(load_config(tmp_path / "esol.yaml", ["seed=1"]))
     assert record_fingerprints(dataset, dataset.load()) == together.fingerprints
     assert "esol-trees-SPSE: each seed has a random split of its own" in "\n".join(build_report(found).notes)
