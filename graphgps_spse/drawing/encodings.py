@@ -33,9 +33,9 @@ class PairTables(NamedTuple):
 
 
 def tables_of(graph: DrawnGraph, max_length: int) -> PairTables:
-    """Return path counts and walk probabilities of up to `max_length` edges, or of fewer, logged, that can be counted.
+    """Return exact path counts and walk probabilities of up to `max_length` edges.
 
-    All counts are exact.
+    The tables end before the first length with too many paths to count, with a warning.
     """
     n = graph.num_nodes
     counted = count_simple_paths(graph.edge_index, num_nodes=n, max_length=max_length, method="exact")
