@@ -46,7 +46,8 @@ def model_card(result: RunResult, run_dir: str) -> str:
         [f"# {title}", "", f"Run `{_code(result.name)}`, seed {result.seed}. Made from `result.json`."],
         ["## Scores", "", *_scores(result), "", _selection(result)],
         ["## Model and training", "", *_table(_facts(result))],
-        ["## Data", "", *_table([(split, f"`{_code(digest)}`") for split, digest in result.fingerprints.items()])],
+        ["## Data", "", *_table(_data(result))],
+        _splits(result),
         ["The data set is identified by a digest of the arrays of each split."],
         ["## Use", "", "```python", "import graphgps_spse as gs", "", f"run = gs.load_run({_code(run_dir)!r})"]
         + ["run.predict(graphs)  # SMILES for molecules, otherwise PyG graphs with the features of training", "```"],
@@ -83,11 +84,35 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     return [(name, escape_markdown(str(value))) for name, value in facts]
 
 
+def _data(result: RunResult) -> list[tuple[str, str]]:
+    """Return the task, the targets, and the keys that say how data were read and divided."""
+    facts: list[tuple[str, Any]] = [("data set", result.dataset)]
+    facts += [(key, result.data[key]) for key in ("task", "level") if result.data.get(key)]
+    for key, count in (("target_names", "num_targets"), ("class_names", "num_classes")):
+        if names := result.data.get(key):
+            facts.append((key.replace("_", " "), ", ".join(map(str, names))))
+        elif number := result.data.get(count):
+            facts.append((count.replace("num_", "number of "), number))
+    sections = ("dataset.split", f"dataset.{str(result.config.get('dataset.format')).lower().split('-')[0]}.")
+    facts += [(key, value) for key, value in result.config.items() if key.startswith(sections) and value != ""]
+    facts += [(f"file {name}", digest) for name, digest in result.sources.items()]
+    return [(escape_markdown(name), escape_markdown(str(value))) for name, value in facts]
+
+
+def _splits(result: RunResult) -> list[str]:
+    rows = [
+        [split, f"{result.split_sizes[split]:,}" if split in result.split_sizes else "-", f"`{_code(digest)}`"]
+        for split, digest in result.fingerprints.items()
+    ]
+    level = {"node": "nodes", "pair": "pairs of nodes"}.get(str(result.data.get("level")), "graphs")
+    return markdown_table(["split", f"{level} with a known target", "SHA-256"], rows)
+
+
 def _limits(result: RunResult) -> list[str]:
     return [
         "- This is one seed. The deviation over seeds says how far a score is luck.",
-        "- Graphs that differ from the training data in size, features or origin may be predicted badly, and the model "
-        "does not say so.",
+        "- Graphs that differ from the training data in size, features or origin may be predicted badly. Predictions "
+        "only tell of chemical elements without a training molecule, and of values far from all training targets.",
         f"- Scores hold for {escape_markdown(result.dataset)} and its splits only.",
         "- Add here what the model is for, who made it, and the licence of model and data.",
     ]
