@@ -21,7 +21,6 @@ from graphgps_spse import trained_runs
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.data.molecule_splits import molecule_split, takes_molecules
 from graphgps_spse.encode import encode
-from graphgps_spse.encodings.base import Encoding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 
 log = logging.getLogger(__name__)
@@ -98,7 +97,8 @@ def attribute(run: trained_runs.TrainedRun, batch: GraphBatch, target: str = "")
         log.warning("%s: categories of pairs have no gradient, so they have no share", ", ".join(categories))
     read = [encoding for encoding in of_pairs if not encoding.pair_categories]
     inputs = {encoding.name: batch.pair[encoding.name].clone().requires_grad_() for encoding in read}
-    pred_1O = run.parts.model(replace(batch, pair={**batch.pair, **inputs}))
+    with trained_runs.evaluation_mode(run.parts.model):
+        pred_1O = run.parts.model(replace(batch, pair={**batch.pair, **inputs}))
     name, column = _find_output(run, pred_1O.detach()[0], target)
     output_R = pred_1O[:, column]
     found = torch.autograd.grad(output_R.sum(), list(inputs.values()), allow_unused=True)
@@ -106,7 +106,8 @@ def attribute(run: trained_runs.TrainedRun, batch: GraphBatch, target: str = "")
     for encoding, gradient in zip(read, found):
         if gradient is None:  # nothing in the model depends on it
             continue
-        share = (gradient * (inputs[encoding.name].detach() - _without_paths(encoding).to(gradient))).double().cpu()
+        change = inputs[encoding.name].detach() - gradient.new_tensor(encoding.unconnected_pair)
+        share = (gradient * change).double().cpu()
         first = 0 if encoding.has_identity else 1
         by_channel |= {f"{encoding.name} {first + c}": float(value) for c, value in enumerate(share.sum(0))}
         pairs += share.sum(1).view(size, size).numpy()
@@ -126,13 +127,6 @@ def _find_output(run: trained_runs.TrainedRun, pred_O: torch.Tensor, target: str
         raise ConfigError(f"unknown target '{target}'.{did_you_mean(target, names)} Known: {', '.join(names)}")
     column = names.index(target) if target else default
     return names[column], column
-
-
-def _without_paths(encoding: Encoding) -> torch.Tensor:
-    """Return the channels of a pair without any path or walk, [C]: f(0) = beta for path counts, otherwise 0."""
-    channels = torch.full((encoding.dim_pair,), float(getattr(encoding, "beta", 0.0)))
-    channels[: int(encoding.has_identity)] = 0
-    return channels
 
 
 def _upper(size: int) -> list[tuple[int, int]]:

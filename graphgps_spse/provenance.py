@@ -17,7 +17,7 @@ from graphgps_spse.environment import package_versions
 from graphgps_spse.errors import CheckpointError, DataError, show
 from graphgps_spse.files import digest_of_file
 from graphgps_spse.models.modules.raw_features import ATOM_COLUMNS, BOND_COLUMNS
-from graphgps_spse.parts import Parts, build_dataset
+from graphgps_spse.parts import Parts, build_dataset, with_missing_keys
 from graphgps_spse.registry import datasets
 from graphgps_spse.results import WHOLE, RunResult, differing_descriptions
 from graphgps_spse.training.checkpoint import load_best
@@ -100,15 +100,29 @@ class DataNow:
         """Result of `describe_data`. Its first use may read a whole CSV file, to find the classes."""
         return describe_data(build_dataset(self._cfg).spec)
 
+    @cached_property
+    def decided(self) -> dict[str, Any]:
+        """Dotted keys that the configuration leaves to the data, and what the data decide; runtime keys are left out.
+
+        Its first use may read a whole CSV file.
+        """
+        left = [key for key in left_to_data(self._cfg.to_dict()) if not is_runtime_key(key)]
+        values = flatten_keys(with_missing_keys(self._cfg).to_dict()) if left and self.sources else {}
+        return {key: values[key] for key in sorted(left) if key in values}
+
 
 def describe_change(result: RunResult, run_dir: Path, cfg: Config, now: DataNow) -> str:
     """Return how the user data of the finished run in `run_dir` have changed since, or "" if they have not.
 
-    `cfg` is the configuration of the run. The descriptions, which hold the names of targets and the order of classes,
-    are compared where a file differs from that of the run, or where the configuration gives the classes. Graphs are
-    read only if a file differs: another name or order of columns does not change them. So they are for results of
-    versions that did not record this file.
+    `cfg` is the configuration of the run. Where it leaves keys to the data, the run must have the values that the data
+    decide now: another configuration may have set others. The descriptions, which hold the names of targets and the
+    order of classes, are compared where a file differs from that of the run, or where the configuration gives the
+    classes. Graphs are read only if a file differs: another name or order of columns does not change them. So they are
+    for results of versions that did not record this file.
     """
+    for key, value in now.decided.items():
+        if result.config.get(key, value) not in (value, *LEFT_TO_DATA.get(key, ())[:1]):
+            return f"has {key}: {show(result.config[key])}, but the data of this configuration decide {show(value)}"
     other = [name for name, digest in now.sources.items() if result.sources.get(name) != digest]
     left = left_to_data(cfg.to_dict())
     gives_meaning = any(is_runtime_key(key) and key not in left for key in LEFT_TO_DATA)

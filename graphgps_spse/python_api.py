@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from graphgps_spse.data.molecule_splits import molecule_split, takes_molecules
 from graphgps_spse.data.opening import check_agrees
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
+from graphgps_spse.files import digest_of_file
 from graphgps_spse.graph_predictions import ATOM_SIZES, require_rows, warn_of_unfamiliar
 from graphgps_spse.interop import list_pyg
 from graphgps_spse.ops.threads import threads_restored, use_threads
@@ -62,6 +62,7 @@ class Run:
         The model is loaded when it is first needed.
         """
         self.path, self.overrides = Path(path), overrides
+        self._loaded: tuple[str, trained_runs.TrainedRun] | None = None
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -80,7 +81,10 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Split -> metric -> value at the best epoch, of a finished run: `run.metrics["test"]["mae"]`."""
+        """Split -> metric -> value at the best epoch, of a finished run: `run.metrics["test"]["mae"]`.
+
+        Those of train are means over the epoch, with dropout and while the weights change.
+        """
         return self.result.best
 
     def curve(self) -> Any:
@@ -103,13 +107,20 @@ class Run:
         """The model with the weights of the best epoch, in evaluation mode. It maps a GraphBatch to predictions."""
         return self._trained.parts.model
 
-    @cached_property
+    @property
     def _trained(self) -> trained_runs.TrainedRun:
-        with _state_restored():
-            return trained_runs.load_trained_run(self.path, self.overrides)
+        """The model of best.pt, loaded again where training has replaced the file."""
+        path = self.path / BEST
+        digest = digest_of_file(path) if path.is_file() else ""
+        if self._loaded is None or digest not in ("", self._loaded[0]):
+            with _state_restored():
+                self._loaded = digest, trained_runs.load_trained_run(self.path, self.overrides)
+        return self._loaded[1]
 
     def predict(self, graphs: "str | Iterable[str] | Iterable[Data] | GraphDataset") -> Any:
         """Return a table of predictions, a row for each SMILES, for each graph, or for each node of the graphs.
+
+        The model predicts in evaluation mode, and with the weights that best.pt has now.
 
         `graphs` are SMILES for runs on molecules, otherwise PyG graphs or a data set of `from_pyg`, `from_networkx` and
         their relatives, with the features of the training data. Columns are those of scripts/predict.py. A missing
@@ -122,7 +133,7 @@ class Run:
             trained = self._trained
             use_threads(trained.num_threads, trained.device, walks=walks_chunks(trained.cfg))
             prepared, keys, place, reasons = self._prepare(graphs)
-            ensemble = trained_runs.Ensemble((self._trained,))
+            ensemble = trained_runs.Ensemble((trained,))
             if prepared is None:
                 columns: dict[str, np.ndarray] = {
                     name: np.empty(0, _DTYPES[kind]) for name, kind in ensemble.column_kinds.items()

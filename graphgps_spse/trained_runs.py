@@ -4,7 +4,8 @@ The prediction of an ensemble is the mean over its runs, and the deviation over 
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.identity import experiment_of, identity_of
@@ -44,6 +45,18 @@ from graphgps_spse.training_atoms import read_training_atoms, warn_of_new_atoms
 log = logging.getLogger(__name__)
 
 
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Let a model predict as in evaluation. Afterwards, each of its modules is in the mode that it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
 @dataclass(frozen=True)
 class TrainedRun:
     """Model of a run with the weights of its best epoch, and the configuration for reading graphs."""
@@ -71,12 +84,13 @@ class TrainedRun:
             self.kernels.update(check_first_predictions(self.parts.model, *given, amp=amp))
         row_ptr = graphs.node_ptr if graphs.level == "node" else torch.arange(len(graphs) + 1)
         out, channels = torch.empty(int(row_ptr[-1]), self.parts.task.dim_out), ConstantChannelGuard(self.parts.model)
-        for batch in loaders[graphs.split].epoch(0):
-            assert batch is not None, "only one of several processes may get no graphs"
-            rows = flat_rows(row_ptr, batch.index_B.cpu())
-            batch = batch.to(self.device, non_blocking=True)
-            channels.watch(batch)
-            out[rows] = forward_batch(self.parts.model, batch, self.device, amp).cpu()
+        with evaluation_mode(self.parts.model):
+            for batch in loaders[graphs.split].epoch(0):
+                assert batch is not None, "only one of several processes may get no graphs"
+                rows = flat_rows(row_ptr, batch.index_B.cpu())
+                batch = batch.to(self.device, non_blocking=True)
+                channels.watch(batch)
+                out[rows] = forward_batch(self.parts.model, batch, self.device, amp).cpu()
         channels.warn("these graphs")
         return out
 

@@ -19,7 +19,10 @@ from graphgps_spse.attribution import Attribution, attribute, explain_molecule, 
 from graphgps_spse.data.molecule_checks import largest_fragment
 from graphgps_spse.data.smiles import Smiles
 from graphgps_spse.encode import encode
+from graphgps_spse.encodings.base import GraphArrays
+from graphgps_spse.encodings.spse import SPSE
 from graphgps_spse.errors import ConfigError, DataError
+from graphgps_spse.registry import encodings
 
 script = load_script("explain")
 
@@ -90,6 +93,19 @@ def test_a_linear_model_is_explained_exactly(trained, monkeypatch):
     assert found.by_channel["SPSE 1"] == pytest.approx(6 * unit)
     assert found.by_channel["SPSE 2"] == pytest.approx(-12 * unit)
     assert found.pairs == pytest.approx((unit - 2 * unit) * (1 - np.eye(3)))
+
+
+@pytest.mark.parametrize("name", [name for name in encodings.names() if name not in ("RWSE", "HKdiagSE")])
+def test_every_encoding_knows_its_channels_of_a_pair_without_paths(name):
+    """Two nodes of a graph without edges. Both left out need times, and have no pairs."""
+    built = encodings.get(name).of()
+    if built.dim_pair and not built.pair_categories:
+        arrays = GraphArrays(np.array([0, 2]), np.array([0, 0]), np.zeros((2, 0), np.int64), np.zeros((0, 1)))
+        assert built.unconnected_pair == pytest.approx(tuple(built.compute(arrays).pair[1].tolist()))
+
+
+def test_path_counts_without_a_path_are_the_offset_of_f():
+    assert SPSE.of(max_length=2, alpha=2.0, beta=0.25).unconnected_pair == (0.0, 0.25, 0.25)
 
 
 def test_pairs_are_ordered_by_size():

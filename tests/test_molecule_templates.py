@@ -167,6 +167,22 @@ def test_a_sweep_does_not_mix_two_files(table, capsys):
         assert "another --out-dir" in told and not Path("results/s/molecules/GRIT-SPSE/1").exists()
 
 
+def test_a_sweep_does_not_take_a_run_with_a_key_of_its_own_for_one_that_leaves_the_key_to_the_file(table, capsys):
+    """The table has a column of splits, which the run has not used; the file itself is unchanged."""
+    table(lambda i: i / 7)
+    Path("s.yaml").write_text(
+        f"configs: [{FOLDER / 'GRIT-SPSE.yaml'}]\noverrides: {json.dumps([*QUICK, 'dataset.smiles.file=my.csv'])}\n"
+    )
+    own = ["dataset.smiles.split=random"]
+    (planned,) = read_sweep(Path("s.yaml"), overrides=own)
+    run(planned.cfg.with_values(out_dir="results/s/molecules"))
+    assert script.main(["s.yaml", *own]) == 0 and "1 of 1 runs are done" in capsys.readouterr().out
+    assert script.main(["s.yaml", "--plan"]) == 0
+    out = capsys.readouterr().out
+    assert "1 differs" in out and "the run has dataset.smiles.split: 'random', but the data of this" in out, out
+    assert script.main(["s.yaml", "--seeds", "2"]) == 2 and not Path("results/s/molecules/GRIT-SPSE/1").exists()
+
+
 def test_what_is_left_to_the_data_differs_from_nothing_else():
     old = {"dataset": {"smiles": {"task": "binary", "split": "column", "seed": 1}}}
     assert differing_keys(old, {"dataset": {"smiles": {"task": "auto", "split": "column", "seed": 1}}}) == []

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -100,6 +101,36 @@ def test_the_model_takes_batches(trained):
         np.testing.assert_allclose(pred[:, 0], by_table[batch.index_B], rtol=1e-6)
     with pytest.raises(DataError, match=r"^molecule 1: .*C1CC"):
         next(trained.batches(["C", "C1CC"]))
+
+
+def test_predictions_of_several_batches_are_ordered_as_the_guide_says(trained):
+    smiles = [text for text in SMILES for _ in range(4)]
+    page = (Path(gs.__file__).parents[1] / "docs" / "python.md").read_text()
+    code = re.search(r"^smiles = .*\n(in_input_order(?:.*\n)*?)```", page, re.M)[1]
+    names = {"torch": torch, "model": trained.model, "run": trained, "smiles": smiles}
+    assert len(list(trained.batches(smiles))) > 1
+    exec(code, names)
+    np.testing.assert_allclose(names["in_input_order"][:, 0], trained.predict(smiles)["a_predicted"], rtol=1e-6)
+
+
+def test_predictions_are_those_of_evaluation_whatever_the_mode_of_the_model(trained):
+    run = gs.load_run(trained.path)
+    before = run.predict(SMILES)
+    kept = {name: value.clone() for name, value in run.model.named_buffers()}
+    run.model.train()
+    pd.testing.assert_frame_equal(run.predict(SMILES), before, check_exact=True)
+    assert run.model.training and all(torch.equal(kept[name], value) for name, value in run.model.named_buffers())
+
+
+def test_a_run_predicts_with_the_weights_that_it_has_now(tmp_path):
+    config, changes = lay(tmp_path), {**places(tmp_path, "r"), "optim.scheduler": "none"}
+    run = gs.train(config, changes)
+    before = run.predict(SMILES)
+    longer = gs.train(config, {**changes, "optim.max_epoch": 9}, extend=True)
+    assert longer.result.best_epoch > 1, "best.pt is another one"
+    after = longer.predict(SMILES)
+    assert not after.equals(before)
+    pd.testing.assert_frame_equal(run.predict(SMILES), after, check_exact=True)
 
 
 def test_without_pandas_there_are_plain_tables(trained, monkeypatch):

@@ -156,6 +156,11 @@ class Encoding(ABC):
         return 0
 
     @property
+    def unconnected_pair(self) -> tuple[float, ...]:
+        """Channels of two nodes without a path or walk between them."""
+        return (0.0,) * self.dim_pair
+
+    @property
     def pairs_must_be_read(self) -> bool:
         """Whether the node features are those of another encoding, so that only the pair features are this encoding."""
         return False

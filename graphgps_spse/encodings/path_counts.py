@@ -155,6 +155,11 @@ class PathCountEncoding(Encoding):
         """Function f that turns a count into a channel."""
 
     @property
+    def unconnected_pair(self) -> tuple[float, ...]:
+        """The identity, which is 0, and f(0)."""
+        return (0.0, *[float(self.scaling.of(np.zeros(1))[0])] * (self.dim_pair - 1))
+
+    @property
     @abstractmethod
     def nodes_read_counts(self) -> bool:
         """Whether `encode_nodes` reads counts."""

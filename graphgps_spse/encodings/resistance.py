@@ -32,6 +32,11 @@ class Resistance(Encoding):
 
     def __init__(self, options: ResistanceOptions) -> None: ...
 
+    @property
+    def unconnected_pair(self) -> tuple[float, ...]:
+        """Resistance 0, and the mark of different components."""
+        return (0.0, 1.0)
+
     def bytes_of_graph(self, num_nodes: int) -> int:
         """Lower bound in bytes: the rows, and the float64 matrices of the inverse."""
         return super().bytes_of_graph(num_nodes) + SCRATCH_BYTES_OF_LAPLACIAN * num_nodes**2

@@ -9,11 +9,10 @@ PyTorch's threads.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from threading import Lock
+from threading import Lock, Thread
 from typing import TypeVar
 
 import torch
@@ -87,14 +86,17 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
         if num_others < 1:
             work()
             return
-        pool = _pool(num_others, os.getpid())
-        futures = [pool.submit(work) for _ in range(num_others)]
+        helpers = _take_helpers(num_others)
+        for helper in helpers:
+            helper.begin(work)
         try:
             work()
         finally:
-            wait(futures)  # they write to memory of the caller
-        for future in futures:
-            future.result()
+            errors = [helper.end() for helper in helpers]  # of all, since they write to memory of the caller
+            _idle_helpers(os.getpid()).extend(helpers)
+        for error in errors:
+            if error is not None:
+                raise error
 
 
 def walk_with_buffers(
@@ -119,7 +121,63 @@ def walk_with_buffers(
     kept.extend(used)
 
 
+class _Helper:
+    """A thread that does a task at a time, with one thread of PyTorch.
+
+    Two locks hand the task over in less time than an executor of the standard library takes (benchmarks/README.md).
+    """
+
+    def __init__(self) -> None:
+        self._begun, self._ended = Lock(), Lock()
+        self._begun.acquire()
+        self._ended.acquire()
+        self._task: Callable[[], None] | None = None
+        self._error: BaseException | None = None
+        Thread(target=self._serve, name="walk", daemon=True).start()
+
+    def _serve(self) -> None:
+        torch.set_num_threads(1)
+        while True:
+            self._begun.acquire()
+            try:
+                assert self._task is not None
+                self._task()
+            except BaseException as err:  # raised again by the thread that walks
+                self._error = err
+            self._task = None
+            self._ended.release()
+
+    def begin(self, task: Callable[[], None]) -> None:
+        """Let the thread do a task. It has none."""
+        self._task = task
+        self._begun.release()
+
+    def end(self) -> BaseException | None:
+        """Wait until the task is done, and return the error that ended it. An interrupt is raised after that."""
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                self._ended.acquire()
+                break
+            except BaseException as err:
+                interrupt = err
+        error, self._error = self._error, None
+        return error or interrupt
+
+
+def _take_helpers(number: int) -> list[_Helper]:
+    """Return so many threads without a task; new ones, where there are not enough."""
+    idle = _idle_helpers(os.getpid())
+    taken: list[_Helper] = []
+    while len(taken) < number:
+        try:
+            taken.append(idle.pop())
+        except IndexError:
+            taken.append(_Helper())
+    return taken
+
+
 @cache  # kept for all walks of a process, as starting threads takes longer than a small chunk
-def _pool(num_threads: int, process: int) -> ThreadPoolExecutor:
-    """Return threads of this process (a forked one has none of its parent's), each with one thread of PyTorch."""
-    return ThreadPoolExecutor(num_threads, "walk", initializer=torch.set_num_threads, initargs=(1,))
+def _idle_helpers(process: int) -> list[_Helper]:
+    """Return the threads without a task of this process; a forked one has none of its parent's."""
+    return []

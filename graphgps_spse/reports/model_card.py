@@ -13,6 +13,10 @@ COSTS = ("epoch", "time_epoch", "time_iter", "eta", "eta_hours", "lr", "params",
 """Values of stats.json that are not scores."""
 MODEL_KEYS = ("gt.layers", "gt.dim_hidden", "gt.n_heads", "gnn.dim_inner", "optim.base_lr", "optim.max_epoch")
 """Keys of the configuration that a card shows, where a run has them; config.yaml has all."""
+ON_TRAIN = (
+    "Scores of train are means over that epoch, with dropout and while the weights changed. `train.mode=eval` computes "
+    "those of the model."
+)
 
 
 def write_model_card(run_dir: Path) -> Path:
@@ -44,7 +48,7 @@ def model_card(result: RunResult, run_dir: str) -> str:
     title = escape_markdown(f"{result.model} on {result.dataset} with {result.encoding or 'no encoding'}")
     sections = [
         [f"# {title}", "", f"Run `{_code(result.name)}`, seed {result.seed}. Made from `result.json`."],
-        ["## Scores", "", *_scores(result), "", _selection(result)],
+        ["## Scores", "", *_scores(result), "", _selection(result), ON_TRAIN],
         ["## Model and training", "", *_table(_facts(result))],
         ["## Data", "", *_table(_data(result))],
         _splits(result),
@@ -61,7 +65,8 @@ def _scores(result: RunResult) -> list[str]:
     names = dict.fromkeys(("loss", result.metric, *(result.best[splits[0]] if splits else ())))
     shown = [name for name in names if any(name in result.best[split] for split in splits) and name not in COSTS]
     rows = [[escape_markdown(name), *(_number(result.best[split].get(name)) for split in splits)] for name in shown]
-    return markdown_table(["metric", *splits], rows)
+    columns = ["train, during the epoch" if split == "train" else split for split in splits]
+    return markdown_table(["metric", *columns], rows)
 
 
 def _selection(result: RunResult) -> str:

@@ -1,12 +1,14 @@
 """Items are visited by several threads, and errors end the walk."""
 
+import multiprocessing
+import os
 import threading
 
 import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from graphgps_spse.ops.threads import threads_restored, use_threads, walk
+from graphgps_spse.ops.threads import _idle_helpers, _take_helpers, threads_restored, use_threads, walk
 
 CPU = torch.device("cpu")
 
@@ -50,6 +52,82 @@ def test_an_error_of_any_visit_ends_the_walk(num_threads):
         walk(range(1000), lambda: visit)
     assert len(visited) < 1000
     walk(range(3), lambda: lambda item: None)  # the threads work on
+
+
+def test_an_error_in_another_thread_is_raised_by_the_thread_that_walks():
+    use_threads(2, CPU, walks=True)
+    owner, meeting = threading.get_ident(), threading.Barrier(2, timeout=30)
+
+    def visit(item):
+        meeting.wait()  # each of both threads has an item
+        if threading.get_ident() != owner:
+            raise ValueError("in the other one")
+
+    with pytest.raises(ValueError, match="in the other one"):
+        walk([0, 1], lambda: visit)
+    walk([0, 1], lambda: lambda item: meeting.wait() and None)  # it works on, without the error
+
+
+def test_an_interrupt_is_raised_once_the_others_no_longer_write():
+    """The thread that walks is interrupted while it waits for another one, which then finishes its item."""
+    use_threads(2, CPU, walks=True)
+    owner, written, go_on, interrupted = threading.get_ident(), [], threading.Event(), threading.Event()
+
+    def visit(item):
+        if threading.get_ident() != owner:
+            go_on.wait(30)
+            written.append(item)
+
+    class Interrupted:
+        """A lock whose first wait is interrupted."""
+
+        def __init__(self, lock):
+            self.release, self._lock = lock.release, lock
+
+        def acquire(self):
+            if not interrupted.is_set():
+                interrupted.set()
+                raise KeyboardInterrupt
+            go_on.set()
+            return self._lock.acquire()
+
+    (helper,) = _take_helpers(1)
+    helper._ended = Interrupted(helper._ended)
+    _idle_helpers(os.getpid()).append(helper)
+    meeting = threading.Barrier(2, timeout=30)
+    with pytest.raises(KeyboardInterrupt):
+        walk([0, 1], lambda: lambda item: (meeting.wait(), visit(item)) and None)
+    assert len(written) == 1
+    walk([0, 1], lambda: lambda item: meeting.wait() and None)
+
+
+def test_walks_of_several_threads_do_not_wait_for_each_other():
+    meeting = threading.Barrier(4, timeout=30)
+    errors = []
+
+    def walk_in_a_thread():
+        try:
+            with threads_restored():
+                use_threads(2, CPU, walks=True)
+                walk([0, 1], lambda: lambda item: meeting.wait() and None)
+        except BaseException as err:
+            errors.append(err)
+
+    threads = [threading.Thread(target=walk_in_a_thread) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_a_forked_process_starts_threads_of_its_own():
+    use_threads(2, CPU, walks=True)
+    walk([0, 1], lambda: lambda item: None)
+    process = multiprocessing.get_context("fork").Process(target=test_items_are_visited_at_the_same_time)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
 
 
 def test_blas_has_one_thread_during_a_walk_and_as_many_as_before_after_it():

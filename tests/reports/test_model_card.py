@@ -20,6 +20,7 @@ def test_card_of_a_run(tmp_path, capsys):
     text = path.read_text()
     assert text.startswith("# GritTransformer on ZINC with SPSE\n\nRun `zinc-SPSE`, seed 3.")
     assert "| mae | 0.07 | 0.07 | 0.07 |" in text and "| loss | 0.2 | 0.2 | 0.2 |" in text
+    assert "| metric | train, during the epoch | val | test |" in text and "while the weights changed" in text
     assert "epoch 3 of 5 (counted from 0), the best by mae on validation (lower is better)" in text
     assert "| parameters | 473,473 |" in text and "| gt.layers | 10 |" in text and "| train | - | `f` |" in text
     assert f"gs.load_run({str(folder)!r})" in text
