@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 MomentsOf = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 """Maps rows [R, D] to mean [D], biased variance [D] and number of rows, a scalar; differentiable."""
@@ -56,11 +57,24 @@ class BatchNormOfMoments(nn.BatchNorm1d):
         return torch.addcmul(self.bias, wide_RD - mean_D, self.weight * torch.rsqrt(var_D + self.eps)).to(x_RD.dtype)
 
 
+def other_norms(model: nn.Module) -> list[nn.Module]:
+    """Return the BatchNorms of a model that cannot take given statistics.
+
+    These are those of another type than BatchNorm1d, and those without weights, running statistics or a momentum.
+    """
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    return [norm for norm in norms if type(norm) not in (nn.BatchNorm1d, BatchNormOfMoments) or not _is_usual(norm)]
+
+
+def _is_usual(norm: _BatchNorm) -> bool:
+    return norm.affine and norm.track_running_stats and norm.momentum is not None
+
+
 def take_moments(model: nn.Module, moments_of: MomentsOf | None = None) -> None:
     """Replace every BatchNorm1d by one that takes given statistics, now or within `moments_from`."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.BatchNorm1d:
+            if type(child) is nn.BatchNorm1d and _is_usual(child):
                 setattr(parent, name, BatchNormOfMoments(child, moments_of))
 
 

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from graphgps_spse.batch_norm import BatchNormOfMoments, moments_from, take_moments
+from graphgps_spse.batch_norm import moments_from, other_norms, take_moments
 from graphgps_spse.data.base import GraphBatch
 from graphgps_spse.data.loading import GraphLoader
 from graphgps_spse.errors import ConfigError
@@ -85,8 +84,8 @@ def check_takes_fillers(model: nn.Module, level: str) -> None:
     for module in model.modules():
         if not getattr(module, "takes_fillers", True):
             raise ConfigError(f"train.cuda_graphs: {type(module).__name__} has no fixed shapes; set False")
-        if isinstance(module, _BatchNorm) and type(module) not in (nn.BatchNorm1d, BatchNormOfMoments):
-            raise ConfigError(f"train.cuda_graphs: {type(module).__name__} would read rows of fillers; set False")
+    for norm in other_norms(model):
+        raise ConfigError(f"train.cuda_graphs: {norm!r} would read rows of fillers; set False")
 
 
 def _check_kernels(model: nn.Module) -> None:
@@ -226,6 +225,7 @@ class FixedStep:
         self.level = task.spec.level
         self._masked = task if self.level == "graph" else _ignoring_unknown(task)
         self._kept: FixedBatch | None = None
+        self._is_checked = False
         self._num_batches = self._num_missed = 0
         self._graph: Any = None
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
@@ -234,17 +234,17 @@ class FixedStep:
         """Return loss and predictions, and leave the gradients in the parameters, which must have none before.
 
         Returns None for a batch that there is no room for: for it, nothing has been done. Raises ConfigError if fillers
-        change the predictions of the first batch.
+        change the predictions of the first batch that has room.
         """
         batch = batch.to(self.device, non_blocking=True)
-        is_first = self._kept is None
         if self._kept is None:
             tiles = set().union(*(key_tiles_of(*use) for use in _kernel_uses(self.model)))
             self._kept = FixedBatch(batch, self.fixed, self.level, tiles)
         if not self._has_room(self._kept, batch):
             return None
-        if is_first:
+        if not self._is_checked:
             self._check_predictions(self._kept, batch)
+            self._is_checked = True
         if self.device.type != "cuda":
             loss, pred = self._compute()
         else:

@@ -58,6 +58,14 @@ def test_kernels_agree_and_nothing_is_changed(name):
     assert all(module.training for module in model.modules()) and all(p.grad is None for p in model.parameters())
 
 
+def test_a_batch_of_one_edge_is_compared():
+    """A norm of edges in training cannot take a single row, as the layer knows."""
+    batches = (random_graphs((2, 1), seed, density=0.5).batch(range(2)) for seed in range(20))
+    batch = next(batch for batch in batches if batch.edge_index_2E.shape[1] == 1)
+    errors = compare(model_of("GPS-SPSE"), batch, F.mse_loss, CPU, amp="off")
+    assert all(error["kernels"] < 1e-9 for error in errors.values())
+
+
 @pytest.mark.parametrize("name", ["GRIT-RWSE", "CSA-walks", "GPS-GINE", "PPGT-walks", "Graphormer-SPSE"])
 def test_kernels_of_gpus_agree(name, monkeypatch):
     """Triton's interpreter runs them on the CPU."""

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from graphgps_spse.batch_norm import take_moments
+from graphgps_spse.batch_norm import other_norms, take_moments
 from graphgps_spse.errors import ConfigError, LaunchError, ProcessLostError, short_message
 from graphgps_spse.ops.not_compiled import not_compiled
 from graphgps_spse.seeding import derive_seed
@@ -155,7 +155,16 @@ class Processes(OneProcess):
         return model.no_sync()
 
     def synchronise_norms(self, model: nn.Module) -> None:
-        """Exchange the statistics of BatchNorm1d, and of modules that offer `synchronise`."""
+        """Exchange the statistics of BatchNorm1d, and of modules that offer `synchronise`.
+
+        Raises ConfigError for a BatchNorm that would take the statistics of this process alone.
+        """
+        for norm in other_norms(model):
+            if not (isinstance(norm, nn.SyncBatchNorm) or hasattr(norm, "synchronise")):
+                raise ConfigError(
+                    f"{norm!r} would take the statistics of each process alone; use BatchNorm1d with weights, running "
+                    "statistics and a momentum, give it a method `synchronise` as PairNorm has, or start one process"
+                )
         take_moments(model, self._moments_of)
         for module in model.modules():
             if callable(synchronise := getattr(module, "synchronise", None)):

@@ -177,12 +177,19 @@ def test_norms_that_would_read_fillers_are_refused():
 
     model = EVERY_MODEL["GPS-local only"].build()
     model.plugin = OwnNorm(3)
-    with pytest.raises(ConfigError, match=r"train\.cuda_graphs: OwnNorm would read rows of fillers; set False"):
+    with pytest.raises(ConfigError, match=r"train\.cuda_graphs: OwnNorm\(3, .* would read rows of fillers; set False"):
         FixedStep(model, build_task_of(SPEC), FIXED, CPU, "off")
+    for options in ({"affine": False}, {"track_running_stats": False}, {"momentum": None}):
+        model.plugin = torch.nn.BatchNorm1d(3, **options)
+        with pytest.raises(ConfigError, match=r"BatchNorm1d\(3, .* would read rows of fillers"):
+            FixedStep(model, build_task_of(SPEC), FIXED, CPU, "off")
 
 
-def test_a_model_that_reads_fillers_is_refused_in_its_first_batch():
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_model_that_reads_fillers_is_refused_in_its_first_batch(has_room):
+    """Whether or not a batch without room, such as the last one of a resumed epoch, comes before."""
     step = local_step()
+    assert has_room or step(random_graphs(SIZES[0]).batch(range(2))) is None
     read = step.model.layers[-1].register_forward_hook(
         lambda layer, args, out: (out[0] + out[0].square().mean(), *out[1:])
     )

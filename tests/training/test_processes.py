@@ -12,9 +12,11 @@ from unittest import mock
 import pytest
 import torch
 from fork_server import ForkServer
+from models.model_graphs import random_graphs
 
 from graphgps_spse.batch_norm import BatchNormOfMoments
-from graphgps_spse.errors import ConfigError, LaunchError
+from graphgps_spse.errors import ConfigError, DataError, LaunchError
+from graphgps_spse.models.modules.layout import layout_of
 from graphgps_spse.training import processes as processes_module
 from graphgps_spse.training.processes import OneProcess, Processes, join_processes
 
@@ -134,6 +136,35 @@ def test_no_edges_in_any_share_leave_statistics_and_gradients_finite(num_rows, m
     norm(torch.full((num_rows, 2), 5.0)).sum().backward()
     assert norm.running_mean.tolist() == [0, 0] and norm.running_var.tolist() == [1, 1]
     assert norm.weight.grad.tolist() == [0, 0] and norm.bias.grad.tolist() == [num_rows] * 2
+
+
+@pytest.mark.parametrize(
+    ("norm", "name"),
+    [
+        (type("OwnNorm", (torch.nn.BatchNorm1d,), {})(2), "OwnNorm"),
+        (torch.nn.BatchNorm1d(2, affine=False), "BatchNorm1d"),
+        (torch.nn.BatchNorm1d(2, momentum=None), "BatchNorm1d"),
+        (torch.nn.BatchNorm1d(2, track_running_stats=False), "BatchNorm1d"),
+    ],
+)
+def test_norms_that_would_take_the_statistics_of_one_process_are_refused(norm, name):
+    processes = object.__new__(Processes)  # without a group
+    with pytest.raises(ConfigError, match=rf"^{name}\(2, .* would take the statistics of each process alone"):
+        processes.synchronise_norms(torch.nn.Sequential(torch.nn.BatchNorm1d(2), norm))
+    given = []
+    norm.synchronise = given.append
+    processes.synchronise_norms(torch.nn.Sequential(norm))
+    assert given == [processes.moments]
+
+
+def test_the_share_of_a_process_may_be_a_single_node(monkeypatch):
+    """Its norms take the statistics of all nodes; a whole batch of one node is refused."""
+    batch = random_graphs((1,)).batch([0])
+    with pytest.raises(DataError, match="the training split is a single node"):
+        layout_of(batch, training=True)
+    for name, value in (("is_initialized", True), ("get_world_size", 2)):
+        monkeypatch.setattr(processes_module.dist, name, lambda value=value: value)
+    assert layout_of(batch, training=True).num_nodes == 1
 
 
 @pytest.mark.parametrize("has_gpu", [True, False])

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from graphgps_spse.data.base import GraphBatch
@@ -21,16 +22,21 @@ def layout_of(
     """Return the pair layout of a batch, for layers with this attention, or for `layers` that read no pairs.
 
     Raises DataError for a training batch of a single node, which BatchNorm cannot use. Only a split of one node
-    leads to such a batch.
+    leads to such a batch. One of several processes may have a single node: its norms use the nodes of all.
     """
     if batch.layout is not None:
         return batch.layout
     layout = PairLayout(batch.sizes, batch.x_NF.device)
     if _is_compiled(attention, layers):
         _complete(layout, attention)
-    if training and layout.num_nodes < 2:
+    if training and layout.num_nodes < 2 and not _is_share():
         raise DataError("the training split is a single node, which BatchNorm cannot use; add graphs to the split")
     return layout
+
+
+def _is_share() -> bool:
+    """Return whether a batch is the share of one of several processes."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def blocks_of(layout: PairLayout, attention: Any = None) -> NodeBlocks:

@@ -111,7 +111,7 @@ class GatedGCN(nn.Module):
         one_process = getattr(self.norm_edge, "moments_of", None) is None  # else the others wait for this one's
         if one_process and num_edges == 0:
             return x_ND, e_ED
-        if one_process and self.training and num_edges == 1:  # torch refuses a single row
+        if one_process and self.norm_edge.training and num_edges == 1:  # torch refuses a single row
             norm_ED = torch.addcmul(self.norm_edge.bias, torch.zeros_like(gate_ED), self.norm_edge.weight)
         else:
             norm_ED = self.norm_edge(gate_ED)
