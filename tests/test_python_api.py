@@ -17,11 +17,13 @@ import torch
 import yaml
 from test_predictions import CONFIG, SMILES, SPLITS
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import from_smiles as from_pyg_smiles
 
 import graphgps_spse as gs
 from graphgps_spse import predictions, tables, trained_runs
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
+from graphgps_spse.graph_predictions import predict_graphs
 from graphgps_spse.results import WALL_TIME_KEYS, RunResult
 from graphgps_spse.run import run_seeds
 from graphgps_spse.training import resources
@@ -268,6 +270,25 @@ def test_graphs_without_features_are_not_predicted_by_a_model_that_reads_them(tr
         trained.predict([new, Data(edge_index=new.edge_index, edge_attr=new.edge_attr, num_nodes=2)])
     trained.predict([new])
     assert "graph 0 (U) contains elements that occur in no training molecule" in caplog.text
+
+
+def test_codes_of_pyg_are_not_predicted_as_those_of_ogb(trained, tmp_path):
+    """Molecules of PyG's own `from_smiles` in a list, a data set and a file; those of this package have predictions."""
+    graphs = gs.from_smiles(["CCO"])
+    good = Data(x=graphs.x_NF, edge_index=graphs.edge_index_2E, edge_attr=graphs.edge_attr_EF, smiles="CCO")
+    both = [good, from_pyg_smiles("CCN")]
+    message = "graph 1 has the features of PyTorch Geometric's from_smiles, whose codes are not those of OGB"
+    for given in (both, Batch.from_data_list(both), gs.from_pyg(both)):
+        with pytest.raises(DataError, match=message):
+            trained.predict(given)
+    with pytest.raises(DataError, match=message):
+        next(trained.batches(both))
+    torch.save(both, tmp_path / "new.pt")
+    with pytest.raises(DataError, match=f"new.pt: {message}"):
+        predict_graphs(trained_runs.load_runs([trained.path]), tmp_path / "new.pt", tmp_path / "p.csv")
+    alone = trained.predict(["CCO"])["a_predicted"]
+    assert trained.predict([good])["a_predicted"].equals(alone)
+    assert trained.predict(gs.from_pyg([good]))["a_predicted"].equals(alone)
 
 
 def test_what_is_no_run_is_named(tmp_path, trained):
