@@ -37,7 +37,8 @@ def save_folder(
     multilabel; empty: classification for integer targets of one column, otherwise regression. Features of nodes and
     edges become `types` for one column of integers, `ogb` for the columns of `from_smiles`, and `floats` otherwise.
     Raises DataError for a folder that has a meta.json already, for an unknown or empty part, for a number that is no
-    graph or is listed twice, and for what the reader of the folder would refuse. Then nothing is written.
+    graph or is listed twice, for the features of PyG's `from_smiles`, and for what the reader of the folder would
+    refuse. Then nothing is written.
     """
     folder = Path(folder)
     whole = graphs if isinstance(graphs, GraphDataset) else from_pyg(graphs, level=level)
@@ -52,6 +53,8 @@ def save_folder(
     if unknown:
         raise DataError(f"split: unknown part '{unknown[0]}'; parts are {', '.join(SPLITS)}")
     meta = _meta_of(whole, task, tuple(target_names), directed)
+    if whole.not_ogb and meta["node_features"]["kind"] == "ogb":
+        raise DataError(whole.not_ogb)
     spec, arrays = spec_of_meta(meta, folder, folder.name), {part: _arrays_of(whole, numbers[part]) for part in SPLITS}
     for part in SPLITS:
         checked_split(spec, part, arrays[part], f"{folder}, {part} split")

@@ -37,6 +37,7 @@ def predict_graphs(ensemble: Ensemble, data: Path, out: Path) -> tuple[int, int]
     spec = ensemble.dataset.spec
     require_rows(spec)
     parts = read_given_graphs(data, spec, ATOM_SIZES)
+    warn_of_preparation(ensemble.first, str(data))
     kept = list(dict.fromkeys(name for part in parts for name in part.columns))
     targets = list(ensemble.first.parts.task.column_names)
     if len(targets) != spec.num_targets or all(part.targets is None for part in parts):
@@ -76,6 +77,19 @@ def warn_of_unfamiliar(run: TrainedRun, graphs: GraphDataset, numbers: np.ndarra
     if spec.node_input.kind == "ogb":
         names = [f"graph {number}" for number in numbers.tolist()]
         warn_of_new_atoms(graphs.x_NF.numpy(), graphs.sizes_G.numpy(), run.training_atoms, names)
+
+
+def warn_of_preparation(run: TrainedRun, source: str) -> None:
+    """Log that graphs are read as given, if a run prepares the SMILES that its molecules are made of."""
+    dataset = run.parts.dataset
+    keys = [f"dataset.smiles.{key}" for key in ("canonical", "largest_fragment") if getattr(dataset, key, False)]
+    if keys:
+        log.warning(
+            "%s: the run prepares SMILES by %s, but graphs are read as given, without that preparation; pass SMILES "
+            "instead",
+            source,
+            " and ".join(keys),
+        )
 
 
 def _rows_of(

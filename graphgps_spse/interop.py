@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graphgps_spse.data.base import GraphDataset
-from graphgps_spse.data.given_values import as_numbers, count_nodes, find_edges, warn_of_weights
+from graphgps_spse.data.given_values import as_numbers, count_nodes, find_codes_of_pyg, find_edges, warn_of_weights
 from graphgps_spse.data.opening import warn_of_rounding
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean
 from graphgps_spse.extras import require
@@ -48,7 +48,8 @@ def from_pyg(graphs: "Data | Iterable[Data]", *, level: str = "graph", name: str
     """
     listed = list_pyg(graphs)
     warn_of_weights(name, listed)
-    return _join(_read_each(listed, lambda data: _read_data(data, level)), level, name)
+    joined = _join(_read_each(listed, lambda data: _read_data(data, level)), level, name)
+    return replace(joined, not_ogb=find_codes_of_pyg(listed))
 
 
 def list_pyg(graphs: "Data | Iterable[Data]") -> list[Any]:

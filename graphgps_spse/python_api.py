@@ -32,7 +32,7 @@ from graphgps_spse.data.opening import check_agrees
 from graphgps_spse.encode import encode
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
 from graphgps_spse.files import digest_of_file
-from graphgps_spse.graph_predictions import ATOM_SIZES, require_rows, warn_of_unfamiliar
+from graphgps_spse.graph_predictions import ATOM_SIZES, require_rows, warn_of_preparation, warn_of_unfamiliar
 from graphgps_spse.interop import list_pyg
 from graphgps_spse.ops.threads import threads_restored, use_threads
 from graphgps_spse.parts import walks_chunks
@@ -192,6 +192,7 @@ class Run:
             if reason:
                 raise DataError(f"graph {number}: {reason}")
         numbers = np.arange(len(graphs))
+        warn_of_preparation(self._trained, "graphs to predict")
         warn_of_unfamiliar(self._trained, graphs, numbers, "graphs to predict")
         keys = {"graph": numbers}
         if spec.level == "node":

@@ -5,9 +5,14 @@ import numpy as np
 import pytest
 import torch
 from naive import path_counts
+from ogb.utils import smiles2graph
+from rdkit import Chem
 from torch_geometric.data import Batch, Data, InMemoryDataset
+from torch_geometric.utils import from_smiles as from_pyg_smiles
 
+from graphgps_spse import extras
 from graphgps_spse.counting import count_simple_paths_many
+from graphgps_spse.data import given_values
 from graphgps_spse.data.folder import Folder, read_meta
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.folder_writer import save_folder
@@ -387,6 +392,49 @@ def test_classes_and_molecules_in_a_folder(tmp_path):
     )
     with pytest.raises(DataError, match="no targets y"):
         save_folder(from_smiles(["C", "CC", "CCC"]), {"train": [0], "val": [1], "test": [2]}, tmp_path / "n")
+
+
+SMILES = ["C", "CCO", "c1ccncc1", "C[C@H](N)C(=O)O", "[Na+].[Cl-]"]
+
+
+def pyg_molecules(**values):
+    return [Data(**from_pyg_smiles(smiles).to_dict(), y=1.5, **values) for smiles in SMILES]
+
+
+@pytest.mark.parametrize("given", [list, Batch.from_data_list, from_pyg])
+def test_codes_of_pyg_are_not_written_as_those_of_ogb(tmp_path, given):
+    split = {"train": [0, 1, 2], "val": [3], "test": [4]}
+    graphs = pyg_molecules()
+    graphs[0].smiles = "CC"  # not this graph's
+    with pytest.raises(DataError, match=r"^graph 1 has the features of PyTorch Geometric's from_smiles, .* with graph"):
+        save_folder(given(graphs), split, tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+    floats = [graph.clone() for graph in pyg_molecules()]
+    for graph in floats:
+        graph.x, graph.edge_attr = graph.x.float(), graph.edge_attr.float()
+    save_folder(given(floats), split, tmp_path / "floats")  # a model that reads them as they are
+
+
+def test_features_of_ogb_with_their_smiles_are_written(tmp_path, monkeypatch):
+    graphs = []
+    for smiles in SMILES:
+        found = {name: torch.as_tensor(values) for name, values in smiles2graph(smiles).items()}
+        graphs.append(Data(x=found["node_feat"], edge_index=found["edge_index"], edge_attr=found["edge_feat"], y=1.5))
+        graphs[-1].smiles = smiles
+    graphs[1].smiles, graphs[2].smiles = "no molecule", "C 6"
+    split = {"train": [0, 1, 2], "val": [3], "test": [4]}
+    folder = save_folder(graphs, split, tmp_path / "mine")
+    assert read_meta(folder / "meta.json", "mine").node_input.kind == "ogb"
+    assert from_pyg(graphs).fingerprint() == from_smiles(SMILES, y=[1.5] * 5, name="graphs").fingerprint()
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    assert not from_pyg(pyg_molecules()).not_ogb, "without RDKit, nothing is known"
+
+
+def test_few_molecules_are_compared(monkeypatch):
+    read = []
+    monkeypatch.setattr(given_values, "read_mol", lambda smiles: read.append(smiles) or Chem.MolFromSmiles("C"))
+    from_pyg(pyg_molecules()[1:] * 100)
+    assert len(read) == 10
 
 
 @pytest.mark.parametrize(

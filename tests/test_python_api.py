@@ -17,12 +17,15 @@ import pytest
 import torch
 import yaml
 from test_predictions import CONFIG, SMILES, SPLITS
+from test_predictions import train as train_molecules
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import from_smiles as from_pyg_smiles
 
 import graphgps_spse as gs
 from graphgps_spse import predictions, tables, trained_runs
 from graphgps_spse.config import load_config
 from graphgps_spse.errors import ConfigError, DataError, RunDirError, StoppedError
+from graphgps_spse.graph_predictions import predict_graphs
 from graphgps_spse.results import WALL_TIME_KEYS, RunResult
 from graphgps_spse.run import run_seeds
 from graphgps_spse.training import resources
@@ -299,6 +302,60 @@ def test_graphs_without_features_are_not_predicted_by_a_model_that_reads_them(tr
         trained.predict([new, Data(edge_index=new.edge_index, edge_attr=new.edge_attr, num_nodes=2)])
     trained.predict([new])
     assert "graph 0 (U) contains elements that occur in no training molecule" in caplog.text
+
+
+def test_codes_of_pyg_are_not_predicted_as_those_of_ogb(trained, tmp_path):
+    """Molecules of PyG's own `from_smiles` in a list, a data set and a file; those of this package have predictions."""
+    graphs = gs.from_smiles(["CCO"])
+    good = Data(x=graphs.x_NF, edge_index=graphs.edge_index_2E, edge_attr=graphs.edge_attr_EF, smiles="CCO")
+    both = [good, from_pyg_smiles("CCN")]
+    message = "graph 1 has the features of PyTorch Geometric's from_smiles, whose codes are not those of OGB"
+    for given in (both, Batch.from_data_list(both), gs.from_pyg(both)):
+        with pytest.raises(DataError, match=message):
+            trained.predict(given)
+    with pytest.raises(DataError, match=message):
+        next(trained.batches(both))
+    torch.save(both, tmp_path / "new.pt")
+    with pytest.raises(DataError, match=f"new.pt: {message}"):
+        predict_graphs(trained_runs.load_runs([trained.path]), tmp_path / "new.pt", tmp_path / "p.csv")
+    alone = trained.predict(["CCO"])["a_predicted"]
+    assert trained.predict([good])["a_predicted"].equals(alone)
+    assert trained.predict(gs.from_pyg([good]))["a_predicted"].equals(alone)
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"canonical": True}, "dataset.smiles.canonical"),
+        ({"canonical": True, "largest_fragment": True}, "dataset.smiles.canonical and dataset.smiles.largest_fragment"),
+    ],
+)
+def test_graphs_without_the_preparation_of_smiles_are_told(tmp_path, caplog, keys, named):
+    run = gs.load_run(train_molecules(tmp_path, smiles=keys))
+    graphs = gs.from_smiles(["OCC", "C[C@H](N)C(=O)O"])
+    new = Data(x=graphs.x_NF[:3], edge_index=graphs.edge_index_2E[:, :4], edge_attr=graphs.edge_attr_EF[:4])
+    message = f"the run prepares SMILES by {named}, but graphs are read as given"
+    for given in (graphs, [new]):
+        caplog.clear()
+        run.predict(given)
+        assert [record.levelname for record in caplog.records if message in record.message] == ["WARNING"]
+    caplog.clear()
+    run.predict(["OCC"])
+    ensemble = trained_runs.load_runs([run.path])
+    predictions.predict_split(ensemble, "test", tmp_path / "own.csv")
+    assert "as given" not in caplog.text
+    torch.save([new], tmp_path / "new.pt")
+    arrays = {"x": new.x, "edge_index": new.edge_index, "edge_attr": new.edge_attr}
+    np.savez(tmp_path / "new.npz", node_ptr=[0, 3], edge_ptr=[0, 4], **arrays)
+    for name in ("new.pt", "new.npz"):
+        caplog.clear()
+        predict_graphs(ensemble, tmp_path / name, tmp_path / f"{name}.csv")
+        assert caplog.text.count(f"{name}: {message}") == 1
+
+
+def test_graphs_are_predicted_in_silence_where_smiles_are_not_prepared(trained, caplog):
+    trained.predict(gs.from_smiles(["CCO"]))
+    assert "as given" not in caplog.text
 
 
 def test_what_is_no_run_is_named(tmp_path, trained):

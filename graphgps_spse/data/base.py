@@ -165,6 +165,8 @@ class GraphDataset:
     """[G + 1] offsets of the rows of y of each graph, for targets of pairs."""
     source: str = ""
     """The file that the graphs were read from, for messages; empty where no single file is to blame."""
+    not_ogb: str = ""
+    """Why columns of integers are not OGB's features, although there are as many; empty if nothing is known."""
 
     def __post_init__(self) -> None:
         if not self.kept_fingerprint:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphgps_spse.data.base import DatasetSpec, GraphDataset, InputSpec
 from graphgps_spse.data.folder import ARRAYS, lacks_reverse_edge, read_meta, split_of_arrays
-from graphgps_spse.data.given_values import as_numbers, count_nodes, describe_values, find_edges
+from graphgps_spse.data.given_values import as_numbers, count_nodes, describe_values, find_codes_of_pyg, find_edges
 from graphgps_spse.data.npz import read_npz
 from graphgps_spse.data.splits import SPLITS
 from graphgps_spse.errors import DataError, show
@@ -195,6 +195,8 @@ def _read_pyg(path: Path, spec: DatasetSpec) -> tuple[dict[str, np.ndarray], lis
 
 def _flatten(listed: Sequence[Any], spec: DatasetSpec) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return the arrays of PyG graphs and the fault of each, in whose place is a graph without edges."""
+    if spec.node_input.kind == "ogb" and (problem := find_codes_of_pyg(listed)):
+        raise DataError(problem)
     parts, reasons = [], []
     for data in listed:
         try:
@@ -271,7 +273,9 @@ def _blank(rows: int, kind: InputSpec) -> Tensor:
 
 
 def find_faults(graphs: GraphDataset, spec: DatasetSpec, atom_sizes: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return for each graph why it cannot be predicted, or an empty text."""
+    """Return for each graph why it cannot be predicted, or an empty text. Raises DataError for features of PyG."""
+    if spec.node_input.kind == "ogb" and graphs.not_ogb:
+        raise DataError(graphs.not_ogb)
     reasons = np.array([""] * len(graphs), dtype=object)
     reasons[graphs.sizes_G.numpy() < 1] = "the graph has no nodes"
     size_E = graphs.sizes_G.repeat_interleave(graphs.edge_ptr.diff())

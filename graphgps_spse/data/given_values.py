@@ -2,15 +2,20 @@
 
 import logging
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphgps_spse.errors import DataError
+from graphgps_spse.data.molecules import NUM_ATOM_COLUMNS, read_mol
+from graphgps_spse.errors import DataError, MissingLibraryError
+from graphgps_spse.extras import require
 
 log = logging.getLogger(__name__)
+
+_COMPARED = 10  # molecules of PyG, which have one origin
 
 
 def as_numbers(what: str, values: Any) -> Tensor:
@@ -62,3 +67,39 @@ def count_nodes(data: Any) -> int:
         return int(getattr(data, "num_nodes", 0) or 0)
     except IndexError:  # PyG counts the rows of features
         return 0
+
+
+def find_codes_of_pyg(graphs: Iterable[Any]) -> str:
+    """Return which PyG graph has the features of PyG's `from_smiles`, and what to do; empty if none is known to.
+
+    They have as many columns as OGB's, and other codes. The first ten graphs with features and the attribute `smiles`
+    are compared with their SMILES, if RDKit is installed.
+    """
+    molecules = (given for given in enumerate(graphs) if _may_be_molecule(given[1]))
+    for number, data in islice(molecules, _COMPARED):
+        try:
+            require("rdkit")
+            elements = _elements_of(data.smiles)
+        except (DataError, MissingLibraryError):
+            continue
+        if data.x[:, 0].tolist() == elements:
+            return (
+                f"graph {number} has the features of PyTorch Geometric's from_smiles, whose codes are not those of OGB "
+                "(carbon is 6 instead of 5); make the graphs with graphgps_spse.from_smiles instead"
+            )
+    return ""
+
+
+def _may_be_molecule(data: Any) -> bool:
+    """Return whether a PyG graph has a SMILES and columns of integers that may be OGB's features of atoms."""
+    x = getattr(data, "x", None)
+    is_table = isinstance(x, Tensor) and x.dim() == 2 and x.shape[1] == NUM_ATOM_COLUMNS and not x.is_floating_point()
+    return is_table and isinstance(getattr(data, "smiles", None), str)
+
+
+def _elements_of(smiles: str) -> list[int]:
+    """Return the atomic numbers of a SMILES. Raises DataError if it is not a molecule."""
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():
+        return [atom.GetAtomicNum() for atom in read_mol(smiles).GetAtoms()]

@@ -6,7 +6,7 @@ without running code (unpickle.py), and the arrays are stored next to the raw fi
 
 import logging
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -25,7 +25,7 @@ from graphgps_spse.options import Options, option
 
 log = logging.getLogger(__name__)
 
-_LAYOUT = 1  # version of the stored arrays, to be raised when the same raw files give other arrays
+_LAYOUT = 2  # version of the stored arrays, to be raised when the same raw files give other arrays
 
 
 class TrustOptions(Options, section="dataset"):
@@ -188,7 +188,8 @@ def compact_dtype(num_nodes: int) -> type[np.integer]:
 def flatten_graphs(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
     """Return the concatenated tensors of all graphs, for `split_from_arrays`.
 
-    Edges have the narrowest type that fits the largest graph.
+    Edges have the narrowest type that fits the largest graph. Raises DataError if the edges of only some graphs have
+    features.
     """
     graphs = list(raw_graphs)
     sizes = torch.tensor([len(graph.x) for graph in graphs])
@@ -200,7 +201,9 @@ def flatten_graphs(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
         "node_ptr": _offsets(sizes),
         "edge_ptr": _offsets(num_edges),
     }
-    for name in ("edge_attr", "masks", "group"):  # arrays that not all data sets have
+    edge_attr = _join_edge_attr(graphs)
+    tensors |= {"edge_attr": edge_attr} if edge_attr is not None else {}
+    for name in ("masks", "group"):  # arrays that not all data sets have
         values = [getattr(graph, name) for graph in graphs]
         tensors |= {name: torch.cat(values)} if values and values[0] is not None else {}
     pairs = [graph.pairs for graph in graphs if graph.pairs is not None]
@@ -208,6 +211,22 @@ def flatten_graphs(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
         tensors["pairs"] = _narrowed(torch.cat(pairs, dim=1), int(sizes.max()))
         tensors["target_ptr"] = _offsets(torch.tensor([len(graph.y) for graph in graphs]))
     return tensors
+
+
+def _join_edge_attr(graphs: Sequence[RawGraph]) -> Tensor | None:
+    """Return the edge features of all graphs; None if they have none. A graph without edges fits any features."""
+    found = {number: graph.edge_attr for number, graph in enumerate(graphs) if graph.edge_index.shape[1]}
+    found = found or {number: graph.edge_attr for number, graph in enumerate(graphs) if graph.edge_attr is not None}
+    tensors = {number: values for number, values in found.items() if values is not None}
+    if not tensors:
+        return None
+    lacking = [number for number in found if number not in tensors]
+    if lacking:
+        raise DataError(
+            f"graph {lacking[0]} has edges without features (edge_attr), and the edges of graph {next(iter(tensors))} "
+            "have features; give them to the edges of all graphs, or of none"
+        )
+    return torch.cat([*tensors.values()])
 
 
 def _narrowed(edges_2E: Tensor, num_nodes: int) -> Tensor:

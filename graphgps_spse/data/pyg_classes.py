@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from graphgps_spse.data import pickled_files
 from graphgps_spse.data.given_values import warn_of_weights
@@ -96,7 +97,6 @@ def as_raw_graph(graph: Any, level: str) -> RawGraph:
         raise DataError("its graphs have no targets y")
     num_nodes = graph.num_nodes
     x = graph.x if graph.x is not None and graph.x.numel() else torch.ones(num_nodes, 1)
-    edge_attr = graph.edge_attr if graph.edge_attr is not None and graph.edge_attr.numel() else None
     y = torch.as_tensor(graph.y)
     masks = None
     if level == "node" and all(f"{split}_mask" in graph for split in SPLITS):
@@ -106,10 +106,21 @@ def as_raw_graph(graph: Any, level: str) -> RawGraph:
     return RawGraph(
         x=x if x.dim() == 2 else x.reshape(num_nodes, -1),
         edge_index=graph.edge_index,
-        edge_attr=None if edge_attr is None else edge_attr.reshape(graph.edge_index.shape[1], -1),
+        edge_attr=_edge_attr_of(graph),
         y=y.reshape(1 if level == "graph" else num_nodes, -1),
         masks=masks,
     )
+
+
+def _edge_attr_of(graph: Any) -> Tensor | None:
+    """Return the features of edges, [e, D]; None without columns. A graph without edges may have columns."""
+    values, num_edges = graph.edge_attr, graph.edge_index.shape[1]
+    if values is None:
+        return None
+    if values.numel():
+        return values.reshape(num_edges, -1)
+    has_columns = values.dim() > 1 and values.shape[1:].numel() > 0
+    return values.flatten(1) if has_columns and not num_edges else None
 
 
 def read_unlisted(opened: Opened) -> Arrays:
@@ -142,7 +153,10 @@ def read_unlisted(opened: Opened) -> Arrays:
                 "(docs/other_code.md)"
             ) from err
         warn_of_weights(label, graphs)
-        flat = flatten_graphs(as_raw_graph(graph, opened.level) for graph in graphs)
+        try:
+            flat = flatten_graphs(as_raw_graph(graph, opened.level) for graph in graphs)
+        except DataError as err:
+            raise DataError(f"{label}: {err}") from err
         arrays |= {f"{part}.{key}": values.numpy() for key, values in flat.items()}
     return arrays
 

@@ -32,7 +32,8 @@ from torch_geometric.transforms import Constant, LocalDegreeProfile
 
 from graphgps_spse.config import load_config
 from graphgps_spse.data.opening import load_splits, require_targets
-from graphgps_spse.data.pyg_classes import pyg_classes
+from graphgps_spse.data.pyg import flatten_graphs
+from graphgps_spse.data.pyg_classes import as_raw_graph, pyg_classes
 from graphgps_spse.errors import ConfigError, DataError
 from graphgps_spse.registry import datasets, tasks
 
@@ -105,6 +106,25 @@ def test_small_tu_graphs_are_those_of_the_class(tmp_path, nodes, edges):
             data = reference[graph]
             data.x = data.x if nodes else torch.ones(data.num_nodes, 1)
             assert_equal_graphs(splits[split], row, data)
+
+
+@pytest.mark.parametrize("edgeless", [{0}, {7}, {0, 7, 20}])
+def test_graphs_without_edges_do_not_cost_the_others_their_edge_features(tmp_path, edgeless):
+    lay_tu(tmp_path, "OWN", edges=4)
+    raw = tmp_path / "TUDataset/OWN/raw"
+    lines = {part: (raw / f"OWN_{part}.txt").read_text().splitlines() for part in ("A", "edge_labels")}
+    graph_of_node = [int(line) - 1 for line in (raw / "OWN_graph_indicator.txt").read_text().split()]
+    kept = [n for n, line in enumerate(lines["A"]) if graph_of_node[int(line.split(",")[0]) - 1] not in edgeless]
+    for part, listed in lines.items():
+        (raw / f"OWN_{part}.txt").write_text("".join(f"{listed[n]}\n" for n in kept))
+    dataset = open_data(tmp_path, "PyG-TUDataset", "OWN")
+    assert dataset.spec.edge_input == ("floats", 4)
+    splits, rows = load_splits(dataset), dataset._divide(np.arange(60) % 2, [])
+    reference = TUDataset(str(tmp_path / "TUDataset"), "OWN")
+    for split, graphs in splits.items():
+        assert graphs.edge_attr_EF is not None
+        for row, graph in enumerate(rows[split].tolist()):
+            assert_equal_graphs(graphs, row, reference[graph])
 
 
 def test_published_folds_divide_graphs_in_the_order_of_the_raw_files(tmp_path):
@@ -257,6 +277,48 @@ def test_a_class_without_rules_needs_trust_and_then_opens(tmp_path, monkeypatch)
     dataset = open_data(tmp_path, "PyG-Squares", "x", *words, "dataset.trust_data=True")
     assert dataset.spec.node_input == ("types", 2)
     assert [len(graphs) for graphs in load_splits(dataset).values()] == [6, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([torch.zeros(0), torch.tensor([3, 4])], [[3], [4]]),  # the type of features is that of the edges that exist
+        ([torch.tensor([[3, 4], [5, 6]]), torch.zeros(0, 2, dtype=torch.int64)], [[3, 4], [5, 6]]),
+        ([torch.zeros(0, 0), None, torch.tensor([[3], [4]])], [[3], [4]]),
+        ([torch.zeros(0, 3), torch.zeros(0), None], []),  # no edges at all
+        ([torch.zeros(2, 0), torch.zeros(0, 0), torch.zeros(0)], None),
+        ([None, torch.zeros(0)], None),
+    ],
+)
+def test_edge_features_of_graphs_with_and_without_edges(given, expected):
+    from torch_geometric.data import Data
+
+    def graph(values):
+        edges = torch.tensor([[0, 1], [1, 0]]) if values is not None and len(values) else torch.zeros(2, 0).long()
+        return as_raw_graph(Data(x=torch.zeros(2, 1), edge_index=edges, edge_attr=values, y=1), "graph")
+
+    found = flatten_graphs(graph(values) for values in given).get("edge_attr")
+    if expected is None:
+        assert found is None
+    else:
+        assert found.tolist() == expected and (found.dtype == torch.int64 or not expected)
+
+
+def test_edges_with_and_without_features_are_refused_with_the_number_of_the_graph(tmp_path, monkeypatch):
+    import torch_geometric.datasets
+    from torch_geometric.data import Data
+
+    class Mixed(list):
+        def __init__(self, root):
+            edges = [torch.zeros(2, 0).long(), *[torch.tensor([[0, 1], [1, 0]])] * 8]
+            features = [None, *[torch.ones(2, 1)] * 3, None, *[torch.ones(2, 1)] * 4]
+            both = zip(edges, features)
+            super().__init__(Data(x=torch.zeros(2, 1), edge_index=e, edge_attr=f, y=0.5) for e, f in both)
+
+    monkeypatch.setattr(torch_geometric.datasets, "Mixed", Mixed, raising=False)
+    words = ("dataset.pyg.level=graph", "dataset.pyg.task=regression", "dataset.split_mode=random")
+    with pytest.raises(DataError, match=r"PyG-Mixed: graph 4 has edges without features .* of graph 1 have features"):
+        open_data(tmp_path, "PyG-Mixed", "none", *words, "dataset.trust_data=True")
 
 
 def test_labels_of_nodes_are_floats(tmp_path, monkeypatch):
