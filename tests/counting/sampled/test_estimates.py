@@ -213,6 +213,25 @@ def test_beyond_the_range_of_float64_counts_are_infinite():
 
 
 @pytest.mark.parametrize("directed", [False, True])
+def test_walks_of_tiny_probability_affect_the_pairs_that_they_reach_alone(directed):
+    """Node 172 hangs on node 0 of K_172. Two other nodes have 170! / (171 - k)! paths of k edges within K_172."""
+    n, length = 173, 165
+    edges = np.argwhere(~np.eye(n, dtype=bool))
+    edges = edges[(edges.max(1) < n - 1) | (edges.min(1) == 0)]
+    paths = count_simple_paths(edges.T, n, length, method="sampled", budget=ENOUGH, directed=directed)
+    assert not paths.counts[1:, 0, 172].any() and not paths.counts[1:, 172, 0].any()
+    assert not paths.standard_error[1:, 0, 172].any()
+    assert not np.isnan(paths.counts).any() and not np.isnan(paths.standard_error).any()
+    inner = np.zeros((n, n), dtype=bool)
+    inner[1:172, 1:172] = ~np.eye(171, dtype=bool)
+    for k in (150, 160, 165):
+        expected = math.exp(math.lgamma(171) - math.lgamma(172 - k) - 690)
+        counts = paths.counts[k - 1][inner] * math.exp(-690)  # their sum would exceed float64
+        assert np.isfinite(counts).all() and counts.mean() == pytest.approx(expected, rel=0.05)
+        assert np.isinf(paths.standard_error[k - 1][inner & (paths.counts[k - 1] > 0)]).all()
+
+
+@pytest.mark.parametrize("directed", [False, True])
 def test_walks_that_agree_leave_an_error(directed):
     """Two nodes of the complete graph of 21 have 19 * 18 * 17 paths of 4 edges; 16 walks may all miss the second node.
 
