@@ -83,14 +83,14 @@ def walk_from(row_ptr, col, distance, first_length, max_length, num_walks, key, 
     path, choice, upto = np.empty(max_length, np.int64), np.empty(n, np.int64), np.empty(n)
     found = np.empty((max_length, n, 2))  # sums of the scaled weights, and of their squares
     for i in range(begin, end):
-        if limit[0] < 0:
-            return
         state = mix_bits(key + mix_bits(np.uint64(i) + np.uint64(1)))
         away = distance[i]
         found[:] = 0.0
         is_free[i] = 0.0
         blurred = max_length  # steps after which variances exceed float64
         for walk in range(num_walks):
+            if limit[0] < 0:
+                return
             plain, outward = _SCALE, _SCALE  # scaled probability of the path so far under each kind of walk
             u, steps = i, 0
             while True:

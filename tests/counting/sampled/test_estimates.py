@@ -16,7 +16,7 @@ from graphgps_spse.counting.parallel import run_in_turn
 from graphgps_spse.counting.records import as_matrices
 from graphgps_spse.counting.sampled.estimates import count_sampled, estimate_graph
 from graphgps_spse.counting.sampled.near_shortest import count_near_shortest
-from graphgps_spse.counting.sampled.random_walks import MIN_WALKS, graph_key, plan_walks, walk_work
+from graphgps_spse.counting.sampled.random_walks import MIN_WALKS, graph_key, plan_walks, walk_from, walk_work
 from graphgps_spse.data.superpixels import connect_superpixels
 
 ENOUGH = 1  # any budget this small buys MIN_WALKS walks of each source
@@ -176,6 +176,25 @@ def test_limit_is_heeded():
     assert count_sampled(graphs, 0, 1, 8, asked, np.array([1_000_000]), run_in_turn, counts) is None
     assert count_sampled(graphs, 0, 1, 8, asked, np.array([-1]), run_in_turn, counts) is None
     assert count_sampled(graphs, 0, 1, 8, asked, np.array([10**9]), run_in_turn, counts) is not None
+
+
+def test_walks_heed_a_limit_that_is_lowered_meanwhile():
+    """As Ctrl-C lowers it: a large budget buys millions of walks from one node."""
+
+    class Limit:
+        reads = 0
+
+        def __getitem__(self, place):
+            self.reads += 1
+            return 1 if self.reads <= 5 else -1
+
+    (ptr, col), limit = single_graph(np.array([(0, 1), (1, 2), (2, 0)]).T, 3, False).directed_edges, Limit()
+    counts = np.zeros((9, 2))
+    with np.errstate(over="ignore"):  # without numba, unsigned integers warn
+        walk_from.py_func(
+            ptr, col, 1 - np.eye(3, dtype=int), 1, 2, 16, np.uint64(1), 0, 1, limit, counts, counts.copy()
+        )
+    assert limit.reads == 6 and not counts.any()
 
 
 @pytest.mark.parametrize("directed", [False, True])
