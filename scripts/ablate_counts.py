@@ -96,7 +96,7 @@ class Truth:
     exact: FlatPathCounts
     estimated: FlatPathCounts
     seconds_per_graph: float
-    """Largest length with exact counts."""
+    """CPU seconds of the exact counts."""
 
     def known_PK(self) -> np.ndarray:
         """Whether the count of each pair and length is exact, [P, K]."""
@@ -110,12 +110,12 @@ def count_timed(graphs: GraphArrays, max_length: int, **options: Any) -> tuple[F
     return counts, (time.process_time() - begin) / len(counts)
 
 
-def find_truth(graphs: GraphArrays, max_length: int, work: int, seed: int) -> Truth:
-    """Return exact counts with `work` per graph, and estimates with ten times the largest budget of the figure."""
+def find_truth(graphs: GraphArrays, max_length: int, work: int, seed: int, budgets: tuple[int, ...] = BUDGETS) -> Truth:
+    """Return exact counts with `work` per graph, and estimates with ten times the largest of the figure's budgets."""
     exact, seconds = count_timed(graphs, max_length, method="exact", max_work=work)
     if (exact.status_GK == EXACT).all() or "auto" not in COUNTERS:
         return Truth(exact, exact, seconds)
-    estimated, _ = count_timed(graphs, max_length, method="auto", budget=work, seed=seed + 1)
+    estimated, _ = count_timed(graphs, max_length, method="auto", budget=10 * max(budgets), seed=seed + 1)
     return Truth(exact, estimated, seconds)
 
 
@@ -149,7 +149,7 @@ def _different_nodes(counts: FlatPathCounts) -> np.ndarray:
 
 def study(graphs: GraphArrays, case: Case, *, work: int, budgets: tuple[int, ...], seed: int) -> list[Measurement]:
     """Measure the paper's algorithm with each parameter varied, and the estimates with several budgets."""
-    truth = find_truth(graphs, case.max_length, work, seed)
+    truth = find_truth(graphs, case.max_length, work, seed, budgets)
     runs = [
         measure(graphs, case, truth, name, method="dag", seed=seed, **{**case.canonical, name: value})
         for name, values in case.values.items()

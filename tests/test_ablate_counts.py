@@ -69,6 +69,21 @@ def test_shares_and_errors_by_hand(script, monkeypatch):
     assert run.mean_recall == 0.75
 
 
+def test_the_reference_has_ten_times_the_largest_budget_whatever_the_work(script, monkeypatch):
+    asked, count_many = [], script.count_many
+
+    def listen(graphs, max_length, **options):
+        asked.append((options["method"], options.get("max_work"), options.get("budget")))
+        return count_many(graphs, max_length, **options)
+
+    monkeypatch.setattr(script, "count_many", listen)
+    clique = np.argwhere(~np.eye(20, dtype=bool)).T
+    graphs = script.sources.flatten([(clique, 20)])
+    truth = script.find_truth(graphs, 8, 1_000, 0, (2_000, 5_000))
+    assert asked == [("exact", 1_000, None), ("auto", None, 50_000)]
+    assert not truth.known_PK()[:, -1].any() and truth.estimated.counts[:, -1].any()
+
+
 def test_writes_figures_and_numbers(script, runs, tmp_path):
     script.write_study({"tiny": runs}, tmp_path / "out", graphs=2)
     names = sorted(path.name for path in (tmp_path / "out").iterdir())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphgps_spse.counting import Status, count_simple_paths
-from graphgps_spse.drawing.graph import DrawnGraph
+from graphgps_spse.drawing.graph import MAX_STEPS, DrawnGraph
 from graphgps_spse.drawing.page import PAGE_STYLE, embed_json, html_page
 from graphgps_spse.drawing.svg import as_svg, draw_graph, draw_heat_map, pixel_positions
 from graphgps_spse.errors import DataError
@@ -83,8 +83,8 @@ def check_pair(graph: DrawnGraph, pair: tuple[int, int]) -> None:
 def encodings_svg(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], length: int) -> str:
     """Return an SVG: the graph with the paths of a pair, and both encodings of this length."""
     check_pair(graph, pair)
-    paths = list(islice(graph.paths(*pair, length), MAX_PATHS))
     count, walk = (table[length - 1][pair] for table in tables)
+    paths = list(islice(graph.paths(*pair, length, tables.paths), int(min(count, MAX_PATHS))))
     _, width, height = pixel_positions(graph)
     what = f"simple path{'' if count == 1 else 's'} of {length} edge{'' if length == 1 else 's'}"
     text = f"{count:.0f} {what} from {pair[0]} to {pair[1]}; walk probability {walk:.4g}"
@@ -93,8 +93,10 @@ def encodings_svg(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], 
         (width + 20, 34.0, draw_heat_map(tables.walks[length - 1], f"RRWP, {length} steps", pair)),
         (width + 240, 34.0, draw_heat_map(tables.paths[length - 1], f"SPSE: simple paths, {length} edges", pair)),
     ]
-    drawn = draw_graph(graph, paths=paths, marked=pair)
-    return as_svg([(0, 0, title), (0, 30, drawn), *maps], width + 450, max(height + 30, 270))
+    drawn, height = draw_graph(graph, paths=paths, marked=pair), max(height + 30, 270)
+    note = f"{len(paths)} of these paths are drawn" if len(paths) < count else ""
+    below = f'<text x="8" y="{height - 8:.0f}" font-size="12" font-family="system-ui, sans-serif">{note}</text>'
+    return as_svg([(0, 0, title), (0, 30, drawn), *maps, (0, 0, below if note else "")], width + 450, height)
 
 
 def encodings_page(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int], length: int) -> str:
@@ -108,6 +110,8 @@ def encodings_page(graph: DrawnGraph, tables: PairTables, pair: tuple[int, int],
         "walks": [[[float(f"{value:.4g}") for value in row] for row in table] for table in tables.walks],
         "pair": pair,
         "length": length,
+        "most": MAX_PATHS,
+        "steps": MAX_STEPS,
     }
     script = files("graphgps_spse.drawing").joinpath("pick_pair.js").read_text(encoding="utf-8")
     body = f"""

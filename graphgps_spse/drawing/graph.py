@@ -11,6 +11,8 @@ from graphgps_spse.errors import DataError
 
 MAX_NODES = 100
 """Largest graph that is drawn: a page holds a number for each pair and length."""
+MAX_STEPS = 2_000_000
+"""Largest number of edges that a search for paths looks at: a second or two."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,31 @@ class DrawnGraph:
             found[b].append(a)
         return tuple(tuple(sorted(of_node)) for of_node in found)
 
-    def paths(self, source: int, target: int, length: int) -> Iterator[tuple[int, ...]]:
-        """Yield the simple paths of `length` edges between two nodes, as nodes in order."""
+    def paths(
+        self, source: int, target: int, length: int, counts: np.ndarray, max_steps: int = MAX_STEPS
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield the simple paths of `length` edges between two nodes, as nodes in order.
+
+        `counts` [K, n, n] are the numbers of paths of 1 to K >= `length` edges. The search goes only where a path of
+        the rest of the length leads to the target. It ends after it has looked at `max_steps` edges, so paths may be
+        missing.
+        """
+        leads = [[node == target for node in range(self.num_nodes)], *(counts[:length, :, target] > 0).tolist()]
+        steps = 0
 
         def walk(path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            nonlocal steps
             if len(path) == length + 1:
-                if path[-1] == target:
-                    yield path
+                yield path
                 return
             for node in self.neighbours[path[-1]]:
-                if node not in path and (node != target or len(path) == length):
+                steps += 1
+                if steps > max_steps:
+                    return
+                if leads[length - len(path)][node] and node not in path:
                     yield from walk((*path, node))
 
-        yield from walk((source,)) if source != target else ()
+        yield from walk((source,)) if leads[length][source] else ()
 
 
 def graph_of_smiles(smiles: str) -> DrawnGraph:

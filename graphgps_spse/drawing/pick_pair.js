@@ -11,14 +11,15 @@ function element(parent, name, attributes, text) {
   parent.appendChild(made);
   return made;
 }
-function findPaths(source, target, length, most) {
-  const found = [];
+function findPaths(source, target, length) { // as DrawnGraph.paths
+  const found = [], most = Math.min(data.most, data.paths[length - 1][source][target]);
+  const leads = (node, edges) => edges ? data.paths[edges - 1][node][target] > 0 : node === target;
+  let steps = 0;
   (function walk(path) {
-    if (found.length >= most) return;
-    const last = path[path.length - 1];
-    if (path.length === length + 1) { if (last === target) found.push(path); return; }
-    for (const next of data.neighbours[last]) {
-      if (!path.includes(next) && (next !== target || path.length === length)) walk(path.concat(next));
+    if (path.length === length + 1) { found.push(path); return; }
+    for (const next of data.neighbours[path[path.length - 1]]) {
+      if (found.length >= most || ++steps > data.steps) return;
+      if (leads(next, length - path.length) && !path.includes(next)) walk(path.concat(next));
     }
   })([source]);
   return found;
@@ -36,10 +37,11 @@ function drawMap(svg, table) {
 }
 function show() {
   const length = Number(byId('length').value), [a, b] = pair;
-  const paths = findPaths(a, b, length, 200), layer = byId('paths'), rings = byId('rings');
+  const paths = findPaths(a, b, length), layer = byId('paths'), rings = byId('rings');
   byId('shown').value = length;
   byId('what').textContent = data.paths[length - 1][a][b] + ' simple paths of ' + length + ' edges from ' + a + ' to ' + b
-    + '; probability of a random walk of ' + length + ' steps: ' + data.walks[length - 1][a][b];
+    + '; probability of a random walk of ' + length + ' steps: ' + data.walks[length - 1][a][b]
+    + (paths.length < data.paths[length - 1][a][b] ? '; ' + paths.length + ' of these paths are drawn' : '');
   layer.replaceChildren();
   paths.forEach((path, k) => {
     const shift = 2.6 * (k % 7 - Math.min(paths.length - 1, 6) / 2);

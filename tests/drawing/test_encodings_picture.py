@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from functools import partial
+from itertools import islice
 
 import networkx as nx
 import numpy as np
@@ -38,6 +41,38 @@ def test_the_picture_has_a_line_for_each_path():
     assert "SPSE: simple paths, 3 edges" in text
     with pytest.raises(DataError, match="pair 0 9: must be two different nodes from 0 to 6"):
         encodings_svg(graph, tables_of(graph, 4), (0, 9), 3)
+
+
+@pytest.fixture(scope="module")
+def bipartite():
+    """K_12,12, where no path of 9 edges joins two nodes of one side, though 10^8 walks try."""
+    graph = graph_of_adjacency(nx.to_numpy_array(nx.complete_bipartite_graph(12, 12)), "K")
+    return graph, tables_of(graph, 9)
+
+
+def test_a_picture_of_many_paths_says_how_many_it_shows(bipartite):
+    for pair, number, told in (
+        ((0, 1), 0, "0 simple paths of 9 edges"),
+        ((0, 12), 200, "200 of these paths are drawn"),
+    ):
+        svg = ET.fromstring(encodings_svg(*bipartite, pair, 9))
+        text = "".join(svg.itertext())
+        assert len(svg.findall(f".//{SVG}polyline")) == number and told in text
+        assert ("are drawn" in text) == (number > 0)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_search_of_the_page(bipartite):
+    """It finds the paths of the picture, also within few steps, and ends where there are none."""
+    page = encodings_page(*bipartite, (0, 1), 9)
+    data = re.search(r'id="data">(.*?)</script>', page, re.S)[1]
+    search = re.search(r"^function findPaths.*?^}", page, re.S | re.M)[0]
+    asked = "[findPaths(0, 1, 9), findPaths(0, 12, 9), (data.steps = 1000, findPaths(0, 12, 9))]"
+    program = f"const data = {data};\n{search}\nconsole.log(JSON.stringify({asked}))"
+    done = subprocess.run(["node"], input=program, capture_output=True, text=True, check=True)
+    none, many, few = json.loads(done.stdout)
+    expected = [list(path) for path in islice(bipartite[0].paths(0, 12, 9, bipartite[1].paths), 200)]
+    assert none == [] and many == expected and 0 < len(few) < 200 and few == many[: len(few)]
 
 
 def test_the_page_is_self_contained_and_escapes_names():

@@ -1,5 +1,7 @@
 """Graphs that are drawn, and the paths in them."""
 
+from itertools import islice
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -24,10 +26,30 @@ def test_paths_are_those_of_the_counts():
     for length in range(1, 8):
         for i in range(8):
             for j in range(8):
-                paths = list(graph.paths(i, j, length))
+                paths = list(graph.paths(i, j, length, counts))
                 assert len(paths) == len(set(paths)) == counts[length - 1][i, j]
                 for path in paths:
                     assert len(set(path)) == length + 1 and all(adjacency[a, b] for a, b in zip(path, path[1:]))
+
+
+def test_a_search_for_paths_goes_only_where_paths_lead():
+    """In K_12,12, no path of 9 edges joins nodes of one side, and 10^8 walks try. A tail of a clique has one path."""
+    graph = graph_of_adjacency(nx.to_numpy_array(nx.complete_bipartite_graph(12, 12)), "g")
+    counts = count_simple_paths(graph.edge_index, num_nodes=24, max_length=9, method="exact").counts
+    assert list(graph.paths(0, 1, 9, counts)) == []
+    assert len(list(islice(graph.paths(0, 12, 9, counts, max_steps=20_000), 200))) == 200
+    graph = graph_of_adjacency(nx.to_numpy_array(nx.lollipop_graph(12, 7)), "g")
+    counts = count_simple_paths(graph.edge_index, num_nodes=19, max_length=8, method="exact").counts
+    assert list(graph.paths(0, 18, 8, counts, max_steps=200)) == [(0, *range(11, 19))]
+
+
+def test_a_search_for_paths_ends():
+    graph = graph_of_adjacency(nx.to_numpy_array(nx.complete_graph(9)), "g")
+    counts = count_simple_paths(graph.edge_index, num_nodes=9, max_length=6, method="exact").counts
+    found = list(graph.paths(0, 1, 6, counts))
+    assert len(found) == 7 * 6 * 5 * 4 * 3
+    part = list(graph.paths(0, 1, 6, counts, max_steps=1000))
+    assert 0 < len(part) < 500 and part == found[: len(part)]
 
 
 def test_parts_of_a_graph_lie_beside_each_other():

@@ -170,7 +170,7 @@ class GraphPlan:
 
             run_tasks(count, num_tasks)
         else:
-            matrices, sums = block_matrices(adjacency), new_sums(len(nodes))
+            matrices, sums = block_matrices(adjacency, limit), new_sums(len(nodes))
             prefixes, edges = np.zeros((max(1, length - 3), *adjacency.shape)), plan.graph.directed_edges
             is_symmetric = not self.graph.is_directed
 
@@ -180,7 +180,7 @@ class GraphPlan:
 
             run_tasks(walk, num_tasks)
             meter.spent[0] += product_work(len(nodes))
-            found = finish_counts(matrices, prefixes, sums)[:length]
+            found = finish_counts(matrices, prefixes, sums, limit)[:length]
         counts.reshape(size, size, -1)[nodes[:, None], nodes[None, :], : len(found)] = found.transpose(1, 2, 0)
         return int(meter.spent.sum())
 

@@ -67,10 +67,10 @@ def product_work(num_vertices: int) -> int:
     return 100_000 + 2 * num_vertices**3
 
 
-def block_matrices(adjacency: np.ndarray) -> np.ndarray:
-    """Return the matrices [6, m, m] of a block with `adjacency` [m, m] float64."""
-    two, mutual = _product(adjacency, adjacency), adjacency * adjacency.T
-    return np.stack([adjacency, adjacency.T, two, two.T, mutual, _product(adjacency, mutual)])
+def block_matrices(adjacency: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Return the matrices [6, m, m] of a block with `adjacency` [m, m] float64; unfinished if `limit[0]` is below 0."""
+    two, mutual = _product(adjacency, adjacency, limit), adjacency * adjacency.T
+    return np.stack([adjacency, adjacency.T, two, two.T, mutual, _product(adjacency, mutual, limit)])
 
 
 def new_sums(num_vertices: int) -> np.ndarray:
@@ -78,12 +78,16 @@ def new_sums(num_vertices: int) -> np.ndarray:
     return np.zeros((6, num_vertices, num_vertices))
 
 
-def finish_counts(matrices: np.ndarray, prefixes: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """Return the counts [t + 4, m, m] of lengths 1 to t + 4 from what `walk_prefixes` left."""
-    first = _product(prefixes[-1], matrices[_OUT]) - sums[_HIT_ONE]
-    second = _product(prefixes[-1], matrices[_TWO]) - _product(sums[_HIT_ONE], matrices[_OUT]) - sums[_HIT_TWO]
-    third = _product(second, matrices[_OUT]) - sums[_TURNS] - sums[_HIT_THREE]
-    fourth = _product(third, matrices[_OUT]) - sums[_RETURNS] - sums[_HIT_FOUR]
+def finish_counts(matrices: np.ndarray, prefixes: np.ndarray, sums: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Return the counts [t + 4, m, m] of lengths 1 to t + 4 from what `walk_prefixes` left.
+
+    They are wrong if `limit[0]` is below 0.
+    """
+    out, two = matrices[_OUT], matrices[_TWO]
+    first = _product(prefixes[-1], out, limit) - sums[_HIT_ONE]
+    second = _product(prefixes[-1], two, limit) - _product(sums[_HIT_ONE], out, limit) - sums[_HIT_TWO]
+    third = _product(second, out, limit) - sums[_TURNS] - sums[_HIT_THREE]
+    fourth = _product(third, out, limit) - sums[_RETURNS] - sums[_HIT_FOUR]
     np.fill_diagonal(fourth, 0.0)
     return np.concatenate([prefixes[1:], np.stack([first, second, third, fourth])])
 
@@ -319,10 +323,12 @@ def _steps_back(x, matrices, rows):
 
 
 @kernel
-def _product(left, right):
-    """Return left @ right, by one thread: a BLAS would wake all of its own."""
+def _product(left, right, limit):
+    """Return left @ right, by one thread: a BLAS would wake all of its own. It stops if `limit[0]` is below 0."""
     product = np.zeros_like(left)
     for i in range(len(left)):
+        if limit[0] < 0:
+            break
         for k in range(len(right)):
             factor = left[i, k]
             if factor != 0.0:

@@ -41,9 +41,9 @@ def count_sampled(
     run_tasks: RunTasks,
     counts_PK: np.ndarray,
 ) -> ChunkCounts | None:
-    """EstimatedCounts the counts of graphs first..last-1, spending `options.budget` on each; lengths 1 to 3 are exact.
+    """Estimate the counts of graphs first..last-1, spending `options.budget` on each; lengths 1 to 3 are exact.
 
-    Counts and standard errors are float64: counts are infinite beyond 1e300, standard errors beyond 1e150. Parameters
+    Counts and standard errors are float64: counts are infinite beyond 1.8e308, standard errors beyond 1e150. Parameters
     are those of counters.Counter.
     """
     error_PK, work = np.empty_like(counts_PK), 0

@@ -29,6 +29,12 @@ What no walk of many did has a probability below 3 / walks, with a confidence of
 _TILT, _OUTWARD_SHARE = 3.0, 0.3  # measured on superpixel graphs; 2 to 8 and 0.2 to 0.5 do about as well
 _STEP_WORK, _EDGE_WORK = 50, 5  # nanoseconds: of one step, of each edge looked at
 
+# Probabilities of walks are kept _SCALE times too large, and their weights that much too small: so the sums of weights
+# stay finite where the counts do. Scaling by a power of 2 rounds nothing.
+_SCALE = 2.0**256
+_LEAST = 1e-300  # of a scaled probability; a weight above 1 / _LEAST makes the counts that it is added to infinite
+_MAX_WEIGHT = 1e150 / _SCALE  # of a finite variance
+
 
 def plan_walks(num_nodes: int, num_edges: int, max_length: int, budget: int) -> int:
     """Return the number of walks from each node that a budget allows."""
@@ -75,27 +81,22 @@ def walk_from(row_ptr, col, distance, first_length, max_length, num_walks, key, 
     tilt = np.array([1.0 / _TILT, 1.0, _TILT])
     is_free = np.ones(n)
     path, choice, upto = np.empty(max_length, np.int64), np.empty(n, np.int64), np.empty(n)
-    found = np.empty((max_length, n, 2))  # sums of the weights, and of their squares
+    found = np.empty((max_length, n, 2))  # sums of the scaled weights, and of their squares
     for i in range(begin, end):
-        if limit[0] < 0:
-            return
         state = mix_bits(key + mix_bits(np.uint64(i) + np.uint64(1)))
         away = distance[i]
         found[:] = 0.0
         is_free[i] = 0.0
-        infinite, blurred = max_length, max_length  # steps after which counts or variances exceed float64
+        blurred = max_length  # steps after which variances exceed float64
         for walk in range(num_walks):
-            plain, outward = 1.0, 1.0  # probability of the path so far under each kind of walk
+            if limit[0] < 0:
+                return
+            plain, outward = _SCALE, _SCALE  # scaled probability of the path so far under each kind of walk
             u, steps = i, 0
             while True:
-                probability = (1.0 - share) * plain + share * outward
-                if probability < 1e-300:  # the number of paths exceeds float64
-                    infinite = min(infinite, steps)
-                    is_free[u] = 1.0  # the end of the path, which the loop below does not reach
-                    break
-                weight = 1.0 / probability
+                weight = 1.0 / max((1.0 - share) * plain + share * outward, _LEAST)
                 square = weight * weight
-                if weight > 1e150:
+                if weight > _MAX_WEIGHT:
                     square, blurred = 0.0, min(blurred, steps)
                 num_free, total = 0, 0.0
                 for e in range(row_ptr[u], row_ptr[u + 1]):
@@ -127,19 +128,17 @@ def walk_from(row_ptr, col, distance, first_length, max_length, num_walks, key, 
                 is_free[path[t]] = 1.0
         is_free[i] = 1.0
         rows = slice(i * n, (i + 1) * n)
-        _write_means(found, num_walks, first_length, away, infinite, blurred, counts[rows], variance[rows])
+        _write_means(found, num_walks, first_length, blurred, counts[rows], variance[rows])
 
 
 @kernel
-def _write_means(found, num_walks, first_length, away, infinite, blurred, counts, variance):
+def _write_means(found, num_walks, first_length, blurred, counts, variance):
     """Write the means over all walks from one node, and the variances of these means, with the least of RULE_OF_THREE.
 
     Args:
-        found: [K, n, 2] float64, sums of the weights and of their squares.
+        found: [K, n, 2] float64, sums of the scaled weights and of their squares.
         num_walks: the number of walks.
         first_length: the first length that is wanted.
-        away: [n] int64, the distances from the node, -1 where no path leads.
-        infinite: lengths above it have counts beyond float64.
         blurred: lengths above it have variances beyond float64.
         counts: [n, K - first_length + 1] float64, to be filled.
         variance: float64 of the same shape, to be filled.
@@ -148,15 +147,13 @@ def _write_means(found, num_walks, first_length, away, infinite, blurred, counts
     max_length, n, _ = found.shape
     for k in range(first_length, max_length + 1):
         for j in range(n):
-            mean = found[k - 1, j, 0] / num_walks
+            mean = found[k - 1, j, 0] / num_walks * _SCALE
             counts[j, k - first_length] = mean
-            square = found[k - 1, j, 1] / num_walks - mean * mean
+            square = found[k - 1, j, 1] / num_walks * _SCALE * _SCALE - mean * mean
             least = RULE_OF_THREE * mean / num_walks
             variance[j, k - first_length] = max(max(square, 0.0) / (num_walks - 1), least * least)
             if k > blurred and mean > 0.0:
                 variance[j, k - first_length] = np.inf
-            if k > infinite and away[j] > 0:
-                counts[j, k - first_length] = variance[j, k - first_length] = np.inf
 
 
 @kernel
@@ -166,5 +163,5 @@ def symmetrize(num_nodes, counts, variance):
         for j in range(i):
             out, back = i * num_nodes + j, j * num_nodes + i
             for k in range(counts.shape[1]):
-                counts[out, k] = counts[back, k] = 0.5 * (counts[out, k] + counts[back, k])
+                counts[out, k] = counts[back, k] = 0.5 * counts[out, k] + 0.5 * counts[back, k]
                 variance[out, k] = variance[back, k] = 0.25 * (variance[out, k] + variance[back, k])

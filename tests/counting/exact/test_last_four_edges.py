@@ -17,11 +17,11 @@ NO_LIMIT = 1 << 60
 
 
 def count(adjacency, depth, symmetric, cap=NO_LIMIT, limit=NO_LIMIT):
-    m, matrices = len(adjacency), block_matrices(adjacency)
+    m, matrices = len(adjacency), block_matrices(adjacency, np.array([NO_LIMIT]))
     prefixes, sums = np.zeros((depth + 1, m, m)), new_sums(m)
     meter = WorkMeter(np.zeros(1, np.int64), cap, np.array([limit]))
     finished = walk_prefixes(*to_csr(adjacency), matrices, symmetric, 0, m, meter, 0, prefixes, sums)
-    return finish_counts(matrices, prefixes, sums), finished, int(meter.spent[0])
+    return finish_counts(matrices, prefixes, sums, meter.limit), finished, int(meter.spent[0])
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -42,13 +42,13 @@ def test_a_symmetric_graph_counted_as_a_directed_one():
 
 def test_rows_of_different_sources_do_not_meet():
     adjacency = random_adjacency(np.random.default_rng(6), 8, True)
-    m, matrices, csr = 8, block_matrices(adjacency), to_csr(adjacency)
+    m, matrices, csr = 8, block_matrices(adjacency, np.array([NO_LIMIT])), to_csr(adjacency)
     prefixes, sums = np.zeros((2, m, m)), new_sums(m)
     meter = WorkMeter(np.zeros(2, np.int64), NO_LIMIT, np.array([NO_LIMIT]))
     for task, (begin, end) in enumerate([(3, 8), (0, 3)]):
         walk_prefixes(*csr, matrices, True, begin, end, meter, task, prefixes, sums)
         assert not prefixes[:, 0].any() or task == 1
-    np.testing.assert_array_equal(finish_counts(matrices, prefixes, sums), count(adjacency, 1, True)[0])
+    np.testing.assert_array_equal(finish_counts(matrices, prefixes, sums, meter.limit), count(adjacency, 1, True)[0])
 
 
 def test_stops_at_its_cap_and_at_ctrl_c():
@@ -56,6 +56,17 @@ def test_stops_at_its_cap_and_at_ctrl_c():
     _, finished, work = count(adjacency, 8, True, cap=10_000_000)
     assert not finished and 10_000_000 < work < 12_500_000
     assert not count(adjacency, 8, True, limit=-1)[1]
+
+
+def test_products_stop_at_ctrl_c():
+    """A product takes m^3 steps, seconds in a block of a few thousand vertices."""
+    adjacency = 1.0 - np.eye(6)
+    limit, stopped = np.array([NO_LIMIT]), np.array([-1])
+    matrices, prefixes = block_matrices(adjacency, limit), np.ones((2, 6, 6))
+    assert matrices.reshape(6, -1).any(1).all()
+    assert block_matrices(adjacency, stopped).reshape(6, -1).any(1).tolist() == [True, True, False, False, True, False]
+    assert finish_counts(matrices, prefixes, new_sums(6), limit)[1:].any()
+    assert not finish_counts(matrices, prefixes, new_sums(6), stopped)[1:].any()
 
 
 def test_prediction_meets_the_work():

@@ -16,7 +16,7 @@ from graphgps_spse.counting.parallel import run_in_turn
 from graphgps_spse.counting.records import as_matrices
 from graphgps_spse.counting.sampled.estimates import count_sampled, estimate_graph
 from graphgps_spse.counting.sampled.near_shortest import count_near_shortest
-from graphgps_spse.counting.sampled.random_walks import MIN_WALKS, graph_key, plan_walks, walk_work
+from graphgps_spse.counting.sampled.random_walks import MIN_WALKS, graph_key, plan_walks, walk_from, walk_work
 from graphgps_spse.data.superpixels import connect_superpixels
 
 ENOUGH = 1  # any budget this small buys MIN_WALKS walks of each source
@@ -178,6 +178,25 @@ def test_limit_is_heeded():
     assert count_sampled(graphs, 0, 1, 8, asked, np.array([10**9]), run_in_turn, counts) is not None
 
 
+def test_walks_heed_a_limit_that_is_lowered_meanwhile():
+    """As Ctrl-C lowers it: a large budget buys millions of walks from one node."""
+
+    class Limit:
+        reads = 0
+
+        def __getitem__(self, place):
+            self.reads += 1
+            return 1 if self.reads <= 5 else -1
+
+    (ptr, col), limit = single_graph(np.array([(0, 1), (1, 2), (2, 0)]).T, 3, False).directed_edges, Limit()
+    counts = np.zeros((9, 2))
+    with np.errstate(over="ignore"):  # without numba, unsigned integers warn
+        walk_from.py_func(
+            ptr, col, 1 - np.eye(3, dtype=int), 1, 2, 16, np.uint64(1), 0, 1, limit, counts, counts.copy()
+        )
+    assert limit.reads == 6 and not counts.any()
+
+
 @pytest.mark.parametrize("directed", [False, True])
 def test_equals_its_slow_twin(directed):
     n, max_length = 11, 6
@@ -210,6 +229,25 @@ def test_beyond_the_range_of_float64_counts_are_infinite():
     for length in (4, 10, 50, 100):  # a walk that ends because it exceeds float64 leaves no trace in later ones
         expected = math.prod(range(198, 199 - length, -1))  # ordered choices of the nodes in between
         assert paths.counts[length - 1][between].mean() == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_walks_of_tiny_probability_affect_the_pairs_that_they_reach_alone(directed):
+    """Node 172 hangs on node 0 of K_172. Two other nodes have 170! / (171 - k)! paths of k edges within K_172."""
+    n, length = 173, 165
+    edges = np.argwhere(~np.eye(n, dtype=bool))
+    edges = edges[(edges.max(1) < n - 1) | (edges.min(1) == 0)]
+    paths = count_simple_paths(edges.T, n, length, method="sampled", budget=ENOUGH, directed=directed)
+    assert not paths.counts[1:, 0, 172].any() and not paths.counts[1:, 172, 0].any()
+    assert not paths.standard_error[1:, 0, 172].any()
+    assert not np.isnan(paths.counts).any() and not np.isnan(paths.standard_error).any()
+    inner = np.zeros((n, n), dtype=bool)
+    inner[1:172, 1:172] = ~np.eye(171, dtype=bool)
+    for k in (150, 160, 165):
+        expected = math.exp(math.lgamma(171) - math.lgamma(172 - k) - 690)
+        counts = paths.counts[k - 1][inner] * math.exp(-690)  # their sum would exceed float64
+        assert np.isfinite(counts).all() and counts.mean() == pytest.approx(expected, rel=0.05)
+        assert np.isinf(paths.standard_error[k - 1][inner & (paths.counts[k - 1] > 0)]).all()
 
 
 @pytest.mark.parametrize("directed", [False, True])
