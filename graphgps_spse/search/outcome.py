@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import os
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from graphgps_spse.config.files import ONLY_ON_COMMAND_LINE, read_words
-from graphgps_spse.files import write_atomic
+from graphgps_spse.files import relative_path, write_atomic
 from graphgps_spse.search.spec import SearchSpec
 from graphgps_spse.search.study import REASON, load_optuna
 from graphgps_spse.search.worker import trial_name
@@ -130,7 +129,7 @@ def _table(spec: SearchSpec, study: "optuna.Study", metric: str) -> bytes:
 def _configuration(spec: SearchSpec, study: "optuna.Study", metric: str) -> str:
     """Return the YAML file of the best trial: the configuration as base, and the overrides and values on top."""
     best = study.best_trial
-    tree: dict[str, Any] = {"base": os.path.relpath(spec.config, spec.out_dir)}
+    tree: dict[str, Any] = {"base": str(relative_path(spec.config, spec.out_dir))}
     for key, (value, _) in read_words(spec.words_of(dict(best.params))).items():
         if key in ONLY_ON_COMMAND_LINE:
             continue
