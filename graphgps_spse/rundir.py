@@ -216,6 +216,8 @@ class RunDir:
         lock.truncate(0)
         lock.write(f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}")
         lock.flush()
+        with suppress(OSError):  # the next write tells of a full disk
+            os.fsync(lock.fileno())  # until then, a network file system may show an empty file to other hosts
         self._lock = lock
 
 
