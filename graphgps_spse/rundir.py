@@ -261,6 +261,13 @@ def _is_elsewhere(owner: str) -> bool:
     return bool(host) and host != socket.gethostname() and (job == "-" or job != os.environ.get("SLURM_JOB_ID"))
 
 
+def holder_elsewhere(path: Path) -> str:
+    """Return host, process and SLURM job of another host that holds a run directory or never released it, or ""."""
+    lock = path / "run.lock"
+    owner = lock.read_text(errors="replace") if lock.is_file() else ""
+    return owner if _is_elsewhere(owner) else ""
+
+
 def _is_alive_here(owner: str) -> bool:
     """Whether the process of this host that wrote a lock still runs: for file systems without locks."""
     host, _, rest = owner.partition(" ")
