@@ -88,10 +88,15 @@ class RunDir:
         self.close()
 
     def close(self) -> None:
-        """Release the lock. The empty file stays, because removing it could remove the lock of another process."""
+        """Release the lock. The file stays, because removing it could remove the lock of another process.
+
+        It holds a space then, which tells it from a file that was emptied by hand because its host has failed.
+        """
         if self._lock is not None:
             try:
                 self._lock.truncate(0)
+                self._lock.write(" ")
+                self._lock.flush()
             except OSError as err:  # not raised, because it would hide the error that closes the directory
                 message = "%s cannot be emptied (%s); empty it before another host resumes the run"
                 log.warning(message, self._lock_path, err.strerror)
@@ -238,7 +243,7 @@ def _text_of(config: dict[str, Any]) -> str:
 
 def _how_to_get_it(owner: str, lock: Path) -> str:
     """Return the end of the message about a folder in use; an owner that has just begun or ended has no name."""
-    if not owner:
+    if not owner.strip():
         return (
             f", which has just begun, or has ended and left processes behind. Run the same command again, or look for "
             f"such processes with: fuser {lock}"

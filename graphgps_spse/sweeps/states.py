@@ -167,7 +167,7 @@ def _describe_differences(differing: Iterable[tuple[str, Any, Any]]) -> str:
 def _find_holder(folder: Path, attempts: Sequence[dict[str, Any]], live_jobs: set[str] | None) -> str:
     """Return the process that runs a run, or "".
 
-    Processes on other hosts count as alive unless SLURM denies it, or run.lock was emptied since they started.
+    Processes on other hosts count as alive unless SLURM denies it, or run.lock was emptied.
     """
     candidates: list[tuple[Any, ...]] = []
     if attempts and attempts[-1]["event"] == "started":
@@ -197,15 +197,13 @@ def _read_lock(folder: Path) -> list[str]:
 
 
 def _was_emptied(folder: Path) -> bool:
-    """Return whether run.lock is empty and was written after the journal: by a process that ended, or by hand.
+    """Return whether run.lock was emptied by hand, or for a dead job.
 
-    A process that is just starting stands in the journal, and not yet in run.lock, which may be empty since long.
+    A process that is just starting stands in the journal, and not yet in run.lock, in which the process before it has
+    left a space.
     """
-    try:
-        lock, journal = (folder / "run.lock").stat(), (folder / JOURNAL).stat()
-    except FileNotFoundError:
-        return False
-    return lock.st_size == 0 and lock.st_mtime_ns > journal.st_mtime_ns
+    lock = folder / "run.lock"
+    return lock.is_file() and lock.stat().st_size == 0
 
 
 def _read_progress(path: Path, max_epoch: int) -> dict[str, Any]:
