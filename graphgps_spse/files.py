@@ -139,6 +139,24 @@ def free_name(path: Path) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
+def relative_path(path: Path | str, start: Path | str = ".") -> Path:
+    """Return `path` relative to the folder `start`, by default the current one.
+
+    The system resolves `..` behind a symbolic link from the target of the link, so `..` must not be removed from the
+    text of a path there. Only where that would name another file, links to folders are replaced by their targets.
+    """
+    short = os.path.relpath(path, start)
+    if _place_of(os.path.join(start, short)) == _place_of(path):
+        return Path(short)
+    return Path(os.path.relpath(_place_of(path), os.path.realpath(start)))
+
+
+def _place_of(path: Path | str) -> str:
+    """Return a path without links to folders; the file itself may be a link."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
+
+
 def keep_copy(path: Path, copy: Path) -> None:
     """Give a file that `write_atomic` will replace a second name, so that the content of now stays.
 

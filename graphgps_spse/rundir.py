@@ -88,10 +88,15 @@ class RunDir:
         self.close()
 
     def close(self) -> None:
-        """Release the lock. The empty file stays, because removing it could remove the lock of another process."""
+        """Release the lock. The file stays, because removing it could remove the lock of another process.
+
+        It holds a space then, which tells it from a file that was emptied by hand because its host has failed.
+        """
         if self._lock is not None:
             try:
                 self._lock.truncate(0)
+                self._lock.write(" ")
+                self._lock.flush()
             except OSError as err:  # not raised, because it would hide the error that closes the directory
                 message = "%s cannot be emptied (%s); empty it before another host resumes the run"
                 log.warning(message, self._lock_path, err.strerror)
@@ -216,6 +221,8 @@ class RunDir:
         lock.truncate(0)
         lock.write(f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}")
         lock.flush()
+        with suppress(OSError):  # the next write tells of a full disk
+            os.fsync(lock.fileno())  # until then, a network file system may show an empty file to other hosts
         self._lock = lock
 
 
@@ -236,7 +243,7 @@ def _text_of(config: dict[str, Any]) -> str:
 
 def _how_to_get_it(owner: str, lock: Path) -> str:
     """Return the end of the message about a folder in use; an owner that has just begun or ended has no name."""
-    if not owner:
+    if not owner.strip():
         return (
             f", which has just begun, or has ended and left processes behind. Run the same command again, or look for "
             f"such processes with: fuser {lock}"
@@ -257,6 +264,13 @@ def _is_elsewhere(owner: str) -> bool:
     host, _, rest = owner.partition(" ")
     job = rest.rpartition(" ")[2]
     return bool(host) and host != socket.gethostname() and (job == "-" or job != os.environ.get("SLURM_JOB_ID"))
+
+
+def holder_elsewhere(path: Path) -> str:
+    """Return host, process and SLURM job of another host that holds a run directory or never released it, or ""."""
+    lock = path / "run.lock"
+    owner = lock.read_text(errors="replace") if lock.is_file() else ""
+    return owner if _is_elsewhere(owner) else ""
 
 
 def _is_alive_here(owner: str) -> bool:

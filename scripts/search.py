@@ -30,8 +30,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         description="Run the trials of a search file with Optuna. Each trial is a run in a separate process, without "
         "evaluation of the test split. The same command continues after an interruption. The results are a table of "
         "trials, a figure of importances, and a configuration and a sweep file for the best values.",
-        epilog="exit codes: 0 all trials have ended; 2 bad input, or the first trials have all failed; 75 not all "
-        "trials have ended yet, the same command continues. Docs: docs/search.md",
+        epilog="exit codes: 0 all trials have ended; 2 bad input, or trials have failed and none is complete; 75 not "
+        "all trials have ended yet, the same command continues. Docs: docs/search.md",
     )
     parser.add_argument("search", type=Path, help="search file, e.g. configs/searches/molecules-ESOL-GRIT.yaml")
     parser.add_argument(
@@ -57,7 +57,7 @@ def search(arguments: argparse.Namespace) -> int:
     """Read the search, then print its state, submit workers, or work. Return the exit code."""
     from graphgps_spse.parts import build_parts, check_config
     from graphgps_spse.provenance import sources_of
-    from graphgps_spse.search.outcome import format_state, is_done, write_outcome
+    from graphgps_spse.search.outcome import format_state, is_done, refuse_only_failures, write_outcome
     from graphgps_spse.search.spec import read_search
     from graphgps_spse.search.study import open_study
     from graphgps_spse.search.worker import Worker
@@ -95,6 +95,7 @@ def search(arguments: argparse.Namespace) -> int:
     for path in write_outcome(spec, study, task.metric):
         print(f"written: {path}")
     if is_done(spec, study):
+        refuse_only_failures(spec, study)
         return 0
     log.info("not all trials have ended; the same command continues the search")
     return RESUMABLE

@@ -13,6 +13,7 @@ from graphgps_spse.files import (
     free_name,
     keep_copy,
     read_record,
+    relative_path,
     try_lock,
     write_atomic,
     write_json,
@@ -204,3 +205,20 @@ def test_a_kept_copy_survives_the_next_write(tmp_path, monkeypatch, links):
     keep_copy(path, copy)
     kept = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert kept == {"best.pt": b"second", "best-10.pt": b"first", "best-10-2.pt": b"second"}
+
+
+def test_a_relative_path_names_the_same_file_behind_links(tmp_path, monkeypatch):
+    for folder in ("disk/deep/results", "work/configs", "disk/deep/configs", "disk/configs"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "work/results").symlink_to(tmp_path / "disk/deep/results")
+    for place in ("work/configs", "disk/deep/configs", "disk/configs"):
+        (tmp_path / place / "c.yaml").write_text(place)
+    (tmp_path / "work/configs/link.yaml").symlink_to("c.yaml")
+    monkeypatch.chdir(tmp_path / "work")
+    assert str(relative_path("configs/../configs/c.yaml")) == "configs/c.yaml"
+    assert str(relative_path("configs/link.yaml", "plain/x")) == "../../configs/link.yaml", "the link keeps its name"
+    assert str(relative_path("plain/../gone.yaml")) == "gone.yaml", "of no file either"
+    assert relative_path("results/../configs/c.yaml").read_text() == "disk/deep/configs"
+    base = relative_path("configs/c.yaml", "results/se2")
+    (tmp_path / "work/results/se2").mkdir()
+    assert not base.is_absolute() and (tmp_path / "work/results/se2" / base).read_text() == "work/configs"

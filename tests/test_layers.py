@@ -61,14 +61,14 @@ LAYERS = {
     "results": ({"errors", "files"}, STDLIB_ONLY),
     "aggregation": ({"errors", "files", "results"}, STDLIB_ONLY),
     "sweeps": ({"errors", "files"}, STDLIB_ONLY),
-    "sweeps.grid": (CORE | {"config.yaml_reader"}, {"yaml"}),
+    "sweeps.grid": (CORE | {"config.yaml_reader", "override_words"}, {"yaml"}),
     "sweeps.sweep": (CORE | {"files", "config", "data.smiles_file", "data.split_file", "override_words"}, {"yaml"}),
     "sweeps.states": (CORE | {"config", "results", "rundir"}, STDLIB_ONLY),
     "sweeps.progress": ({"errors", "files"}, {"tqdm"}),
     "sweeps.slurm": (CORE, {"submitit"}),
     "drawing": ({"counting", "errors"}, {"numpy"}),
     "search": (
-        CORE | {"extras", "config", "files", "results", "sweeps.grid", "sweeps.launch", "sweeps.sweep"},
+        CORE | {"extras", "config", "files", "results", "rundir", "sweeps.grid", "sweeps.launch", "sweeps.sweep"},
         {"matplotlib", "numpy", "optuna", "yaml"},
     ),
     "reports": (

@@ -76,7 +76,7 @@ def test_trains_and_leaves_the_run_directory(tiny, capsys):
     run_dir = tiny.results / "tiny" / "3"
     for name in ("config.yaml", "env.json", "checkpoint.pt", "best.pt", "result.json", "train/stats.json"):
         assert (run_dir / name).is_file(), name
-    assert (run_dir / "run.lock").read_text() == ""
+    assert (run_dir / "run.lock").read_text() == " "
     result = json.loads((run_dir / "result.json").read_text())
     lines = stats(run_dir)
     assert [line["epoch"] for line in lines["test"]] == [0, 1, 2, 3]

@@ -34,7 +34,7 @@ def test_reopens_with_the_same_config_and_keeps_files(tmp_path):
         run_dir.keep_environment({"host": "b"})
     assert (path / "mine.txt").read_text() == "kept"
     assert [s["host"] for s in json.loads((path / "env.json").read_text())["sessions"]] == ["a", "b"]
-    assert (path / "run.lock").read_text() == ""
+    assert (path / "run.lock").read_text() == " "
 
 
 def trained(path):
@@ -246,7 +246,7 @@ def test_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path, mon
         holder.kill()
         holder.wait()
     RunDir.open(path, {"seed": 0}).close()
-    assert (path / "run.lock").read_text() == ""
+    assert (path / "run.lock").read_text() == " "
 
 
 def test_a_process_that_inherited_the_lock_does_not_keep_it(tmp_path):

@@ -3,10 +3,13 @@
 import csv
 import json
 import re
+import sys
 from pathlib import Path
 
 import yaml
 from scripts_at import load_script
+
+from graphgps_spse.search import worker
 
 ROOT = Path(__file__).resolve().parents[1]
 script = load_script("search")
@@ -36,6 +39,26 @@ def test_page_runs(tmp_path, monkeypatch, capsys):
         assert result["config"]["optim.base_lr"] == float(row["optim.base_lr"])
     assert script.main(["search.yaml", "--plan"]) == 0
     assert "1 of 1 trials are done" in capsys.readouterr().out
+
+
+def test_a_search_of_failures_alone_is_a_failure_each_time(tmp_path, monkeypatch, capsys):
+    """Every run fails at once. Fewer than five trials all end."""
+    (tmp_path / "c.yaml").write_text(
+        "dataset: {format: cycles, edge_encoder_name: DummyEdge}\nposenc_RRWP: {enable: True}\naccelerator: cpu\n"
+    )
+    search = {"config": "c.yaml", "space": {"gt.layers": [1, 2]}, "trials": 2, "pruner": "none"}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(search))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fail.py").write_text("raise SystemExit('error: the loss is not finite')")
+    monkeypatch.setattr(worker, "main_command", lambda: (sys.executable, "-S", "fail.py"))
+    for _ in range(2):
+        assert script.main(["s.yaml"]) == 2
+        answer = capsys.readouterr()
+        assert "2 of 2 trials are done: 0 complete, 0 pruned, 2 failed" in answer.out
+        assert "error: no trial is complete, and 2 of 2 have failed, the last because of: exit code 1: the loss" in (
+            answer.err
+        )
+    assert "the loss is not finite" in (tmp_path / "results/s/trials.csv").read_text()
 
 
 def test_a_wrong_file_is_named(tmp_path, capsys):

@@ -161,6 +161,10 @@ def _leaves(mapping: Node, prefix: str) -> Iterator[tuple[str, tuple[Any, str]]]
             yield key, (node.plain(), where)
 
 
+_ASSIGNMENT = r"[A-Za-z_]\w*(\.\w+)*="
+"""Begin of a word that sets a key."""
+
+
 def _pairs(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
     words = iter(overrides)
     for word in words:
@@ -169,6 +173,11 @@ def _pairs(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
         value = text if equals else next(words, None)
         if value is None:
             raise ConfigError(f"override '{key}' has no value: write {key}=VALUE or '{key} VALUE'")
+        if not equals and re.match(_ASSIGNMENT, value):
+            raise ConfigError(
+                f"override '{key}' has no value: the next word, {show(redact(value))}, is an override itself. Write "
+                f"{key}=VALUE; if that word is the value, join the two with '='"
+            )
         yield key, value
 
 

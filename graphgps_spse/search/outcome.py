@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import os
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from graphgps_spse.config.files import ONLY_ON_COMMAND_LINE, read_words
-from graphgps_spse.files import write_atomic
+from graphgps_spse.errors import LaunchError
+from graphgps_spse.files import relative_path, write_atomic
 from graphgps_spse.search.spec import SearchSpec
 from graphgps_spse.search.study import REASON, load_optuna
 from graphgps_spse.search.worker import trial_name
@@ -42,6 +42,18 @@ def format_state(spec: SearchSpec, study: "optuna.Study", metric: str) -> list[s
 def is_done(spec: SearchSpec, study: "optuna.Study") -> bool:
     """Return whether all trials have ended."""
     return sum(trial.state.is_finished() for trial in study.get_trials(deepcopy=False)) >= spec.num_trials
+
+
+def refuse_only_failures(spec: SearchSpec, study: "optuna.Study") -> None:
+    """Raise LaunchError if trials have failed and none is complete, so that there are no best values."""
+    trials = study.get_trials(deepcopy=False)
+    failed = [trial for trial in trials if trial.state.name == "FAIL"]
+    if failed and not any(trial.state.name == "COMPLETE" for trial in trials):
+        reason = failed[-1].user_attrs.get(REASON, "no reason is known")
+        raise LaunchError(
+            f"no trial is complete, and {len(failed)} of {len(trials)} have failed, the last because of: {reason}. See "
+            f"{spec.out_dir / TABLE}; remove the cause, and choose another out_dir"
+        )
 
 
 def write_outcome(spec: SearchSpec, study: "optuna.Study", metric: str) -> list[Path]:
@@ -130,7 +142,7 @@ def _table(spec: SearchSpec, study: "optuna.Study", metric: str) -> bytes:
 def _configuration(spec: SearchSpec, study: "optuna.Study", metric: str) -> str:
     """Return the YAML file of the best trial: the configuration as base, and the overrides and values on top."""
     best = study.best_trial
-    tree: dict[str, Any] = {"base": os.path.relpath(spec.config, spec.out_dir)}
+    tree: dict[str, Any] = {"base": str(relative_path(spec.config, spec.out_dir))}
     for key, (value, _) in read_words(spec.words_of(dict(best.params))).items():
         if key in ONLY_ON_COMMAND_LINE:
             continue

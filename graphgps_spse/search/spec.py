@@ -1,6 +1,5 @@
 """Search files: which configuration is searched over, in which space, by which sampler and pruner."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from graphgps_spse.config.files import refuse_in_file
 from graphgps_spse.config.identity import KEYS_OF_LOSS, experiment_of, flatten_keys, is_data_key
 from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
+from graphgps_spse.files import relative_path
 from graphgps_spse.search.space import Parameter, read_space
 from graphgps_spse.sweeps.sweep import (
     check_override,
@@ -100,7 +100,7 @@ def read_search(path: Path, build: Callable[[Config], None], overrides: Sequence
     for key in ("config", "space", "trials"):
         if key not in keys:
             raise ConfigError(f"{path}: the key {key} is missing. Keys: {', '.join(KEYS)}")
-    config = Path(os.path.relpath(path.parent / read_text(keys["config"])))
+    config = relative_path(path.parent / read_text(keys["config"]))
     words = (*(read_overrides(keys["overrides"], _check_key) if "overrides" in keys else ()), *overrides)
     try:
         cfg = load_config(config, [*words, NO_TEST])

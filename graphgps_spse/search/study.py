@@ -46,8 +46,9 @@ def open_study(spec: SearchSpec, direction: str, sources: dict[str, str]) -> "op
     """Return the study of a search, created if there is none. `direction` is "min" or "max".
 
     `sources` are the files of user data with their digests, as in `RunResult.sources`; empty for other data. Raises
-    ConfigError if the storage holds a search of another experiment, space or data, if trials exist without their
-    storage, or for an unknown option; LaunchError if the storage cannot be used.
+    ConfigError if the storage holds a search of another experiment, space or data, if its file in `out_dir` holds the
+    search of another file, if trials exist without their storage, or for an unknown option; LaunchError if the storage
+    cannot be used.
     """
     optuna = load_optuna()
     pruner = _build(optuna.pruners, PRUNERS, spec.pruner, "pruner")
@@ -57,8 +58,11 @@ def open_study(spec: SearchSpec, direction: str, sources: dict[str, str]) -> "op
         raise ConfigError(f"{spec.trials_dir} holds trials, and {file} is gone; restore it, or choose another out_dir")
     try:
         spec.out_dir.mkdir(parents=True, exist_ok=True)
+        storage = _open_storage(optuna, spec, file)
+        if file is not None:
+            _refuse_other_search(spec, file, optuna.study.get_all_study_names(storage))
         study = optuna.create_study(
-            storage=_open_storage(optuna, spec, file),
+            storage=storage,
             study_name=spec.name,
             direction={"min": "minimize", "max": "maximize"}[direction],
             pruner=pruner,
@@ -133,6 +137,19 @@ def _open_storage(optuna: Any, spec: SearchSpec, file: Path | None) -> Any:
     url = spec.storage if file is None else f"sqlite:///{file}"
     waits = {"connect_args": {"timeout": 60}} if file is not None else {}  # for the locks of other workers
     return optuna.storages.RDBStorage(url, engine_kwargs=waits)
+
+
+def _refuse_other_search(spec: SearchSpec, file: Path, names: list[str]) -> None:
+    """Raise ConfigError if the storage in `out_dir` holds another search, whose trials and tables are in this folder.
+
+    A search has the name of its file.
+    """
+    others = [name for name in names if name != spec.name]
+    if others:
+        raise ConfigError(
+            f"{spec.path}: {file} holds the search of a file named {others[0]}.yaml, and one out_dir holds one search; "
+            "choose another out_dir, or continue that search with a file of that name"
+        )
 
 
 def _database_errors() -> tuple[type[Exception], ...]:

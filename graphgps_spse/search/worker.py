@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from graphgps_spse.config import Config
 from graphgps_spse.errors import ConfigError, DataError, LaunchError
 from graphgps_spse.files import try_lock, wait_for_lock
 from graphgps_spse.results import RunResult
+from graphgps_spse.rundir import holder_elsewhere
 from graphgps_spse.search.spec import NO_TEST, SearchSpec
 from graphgps_spse.search.study import REASON, build_sampler, changed_files, distribution_of, load_optuna
 from graphgps_spse.sweeps.launch import Attempt, AttemptOutcome, LaunchTask, is_failure, main_command, read_attempts
@@ -53,17 +54,20 @@ class Worker:
     poll_seconds: float = 0.2
     release_lock: Callable[[Path], None] = lambda folder: None
     """Releases the lock of a run whose machine has gone down; called before a run starts."""
+    _left: dict[int, Path] = field(default_factory=dict)
+    """Trials whose run another host held, which cannot be checked from here, and the folder of the run."""
 
     def work(self) -> bool:
         """Do trials until none is left, `should_stop()` is true, or a trial was stopped from outside.
 
-        Return whether none is left; others may still be running. Raises LaunchError if the first trials have all
-        failed.
+        Return whether none is left; others may still be running, or be held by a machine that has failed. Raises
+        LaunchError if the first trials have all failed.
         """
         elsewhere: set[int] = set()  # trials of killed workers, whose runs are still alive
         while not self.should_stop():
             self._check_failures()
-            with self._next_trial(elsewhere) as trial:
+            left = {number for number, folder in self._left.items() if holder_elsewhere(folder)}
+            with self._next_trial(elsewhere | left) as trial:
                 if trial is None and not elsewhere:
                     return True
                 if trial is None:
@@ -126,9 +130,9 @@ class Worker:
             return True
         task = self._task(trial.number, words, cfg)
         self.release_lock(task.folder)
-        attempt = Attempt.start(task, self.environment)
+        attempt = Attempt.start(task, self.environment, is_wanted=lambda: not self._is_left(trial.number, task.folder))
         if attempt is None:
-            elsewhere.add(trial.number)
+            elsewhere.update({trial.number} - self._left.keys())
             return True
         log.info("trial %d: %s", trial.number, " ".join(words[len(self.spec.overrides) :]))
         outcome, is_pruned = self._watch(trial, attempt)
@@ -189,11 +193,25 @@ class Worker:
             self.study.tell(trial.number, state=state.PRUNED, skip_if_finished=True)
             log.info("trial %d: pruned after %.1f s", trial.number, outcome.seconds)
             return True
+        if outcome.is_failure and self._is_left(trial.number, folder):
+            return True
         if outcome.is_failure or (not self.should_stop() and count_kills(folder) >= MAX_KILLS):
             self._fail(trial, outcome.reason)
             return True
         log.info("trial %d: %s; the same command continues the search", trial.number, outcome.reason or "stopped")
         return not self.should_stop() and outcome.exit_code < 0  # killed: try again. A full disk: give up for now
+
+    def _is_left(self, number: int, folder: Path) -> bool:
+        """Return whether another host holds the run of a trial, which is left alone then; warn the first time."""
+        owner = holder_elsewhere(folder)
+        if owner and number not in self._left:
+            self._left[number] = folder
+            log.warning(
+                "trial %d is left as it is, and the others continue: %s is held by another host (host, process, SLURM "
+                "job: %s). If that host has failed, empty run.lock in this folder and run the same command again",
+                number, folder, owner,
+            )  # fmt: skip
+        return bool(owner)
 
     def _fail(self, trial: "optuna.Trial", reason: str) -> None:
         trial.set_user_attr(REASON, reason)

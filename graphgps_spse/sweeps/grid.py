@@ -10,6 +10,7 @@ import yaml
 
 from graphgps_spse.config.yaml_reader import Node
 from graphgps_spse.errors import ConfigError, show
+from graphgps_spse.override_words import override_text
 
 FOLDS, FOLD = "dataset.smiles.folds", "dataset.smiles.fold"
 """Keys that select a fold of a cross-validation of your own molecules."""
@@ -25,6 +26,9 @@ class Setting(NamedTuple):
 
     key: str
     value: str
+    """Text for a key=value word, in which a string has quotes if YAML would read another value."""
+    text: str
+    """Text of the value as written, without quotes, for the name of the run."""
     is_named: bool
     """Whether the name of the run contains the value; coupled keys are omitted."""
     where: str
@@ -95,26 +99,26 @@ def build_fold_axis(number: int, data_format: str, split_mode: str, where: str) 
     sweep file. Raises ConfigError if they do not fit.
     """
     if data_format == "smiles":
-        common, key = Setting(FOLDS, str(number), is_named=False, where=where), FOLD
+        common, key = Setting(FOLDS, str(number), str(number), is_named=False, where=where), FOLD
     elif data_format.startswith("PyG-"):
         mode = f"cv-stratifiedkfold-{number}" if split_mode == "auto" else split_mode
         if mode != "file" and not mode.endswith(f"fold-{number}"):
             raise ConfigError(
                 f"{SPLIT_MODE} {split_mode!r} does not give {number} folds; set auto, cv-kfold-{number} or file"
             )
-        common, key = Setting(SPLIT_MODE, mode, is_named=False, where=where), SPLIT_INDEX
+        common, key = Setting(SPLIT_MODE, mode, mode, is_named=False, where=where), SPLIT_INDEX
     else:
         raise ConfigError(
             f"dataset.format {data_format!r} has no folds; they are for molecules of a CSV file, dataset.format: "
             "smiles, and for data sets of PyTorch Geometric, dataset.format: PyG-.."
         )
-    return [(common, Setting(key, str(fold), is_named=True, where=where)) for fold in range(number)]
+    return [(common, Setting(key, str(fold), str(fold), is_named=True, where=where)) for fold in range(number)]
 
 
 def name_point(combination: Iterable[Point]) -> tuple[str, list[str]]:
     """Return the suffix of the run's name and the key=value words of one point of each axis."""
     settings = [setting for point in combination for setting in point]
-    suffix = "".join(f"-{setting.key.rpartition('.')[2]}{setting.value}" for setting in settings if setting.is_named)
+    suffix = "".join(f"-{setting.key.rpartition('.')[2]}{setting.text}" for setting in settings if setting.is_named)
     suffix = "".join(c if c.isalnum() or c in "._+-" else "_" for c in suffix)
     return suffix, [f"{setting.key}={setting.value}" for setting in settings]
 
@@ -134,22 +138,24 @@ def _follow(axis: Sequence[Point], keys: Sequence[str], where: str) -> list[Poin
             f"{where}: grid: '{', '.join(keys)}: {SAME}' must follow a single key with a list of values; "
             "for several keys use joint values such as 'a, b: [[1, 2], [3, 4]]'"
         )
-    return [(*point, Setting(keys[0], point[0].value, is_named=False, where=where)) for point in axis]
+    return [(*point, point[0]._replace(key=keys[0], is_named=False, where=where)) for point in axis]
 
 
 def read_point(keys: Sequence[str], item: Node) -> Point:
     """Return the settings of one item of a list: a value for a single key, a list of values for several keys."""
     if len(keys) == 1:
-        return (Setting(keys[0], as_word(item), is_named=True, where=item.where),)
+        return (_setting_of(keys[0], item),)
     if not item.is_list or len(item.value) != len(keys):
         raise ConfigError(
             f"{item.where}: grid: {show(item.plain())} must be a list of {len(keys)} values, for {', '.join(keys)}"
         )
-    return tuple(Setting(key, as_word(value), is_named=True, where=value.where) for key, value in zip(keys, item.value))
+    return tuple(map(_setting_of, keys, item.value))
 
 
-def as_word(node: Node) -> str:
-    """Return the text of a value. Lists and mappings are written on one line."""
+def _setting_of(key: str, node: Node) -> Setting:
+    """Return the setting of a key to a value. Lists and mappings are written on one line."""
+    text = node.text
     if node.is_mapping or node.is_list:
-        return yaml.safe_dump(node.plain(), default_flow_style=True, width=10_000).strip()
-    return node.text
+        text = yaml.safe_dump(node.plain(), default_flow_style=True, width=10_000).strip()
+    value = override_text(node.value) if isinstance(node.value, str) else text
+    return Setting(key, value, text, is_named=True, where=node.where)

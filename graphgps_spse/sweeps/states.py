@@ -16,7 +16,7 @@ from graphgps_spse.config.identity import differing_keys, experiment_of, left_to
 from graphgps_spse.errors import ConfigError, DataError, LaunchError, RunDirError
 from graphgps_spse.results import RunResult
 from graphgps_spse.rundir import load_saved_config
-from graphgps_spse.sweeps.launch import LOG, describe_end, format_command, is_failure, is_held, read_attempts
+from graphgps_spse.sweeps.launch import JOURNAL, LOG, describe_end, format_command, is_failure, is_held, read_attempts
 from graphgps_spse.sweeps.sweep import PlannedRun
 
 log = logging.getLogger(__name__)
@@ -165,11 +165,14 @@ def _describe_differences(differing: Iterable[tuple[str, Any, Any]]) -> str:
 
 
 def _find_holder(folder: Path, attempts: Sequence[dict[str, Any]], live_jobs: set[str] | None) -> str:
-    """Return the process that runs a run, or "". Processes on other hosts count as alive unless SLURM denies it."""
+    """Return the process that runs a run, or "".
+
+    Processes on other hosts count as alive unless SLURM denies it, or run.lock was emptied.
+    """
     candidates: list[tuple[Any, ...]] = []
     if attempts and attempts[-1]["event"] == "started":
         started = attempts[-1]
-        candidates.append((folder / "attempts.jsonl", started.get("host"), started.get("process"), started.get("job")))
+        candidates.append((folder / JOURNAL, started.get("host"), started.get("process"), started.get("job")))
     words = _read_lock(folder)
     if words:
         candidates.append((folder / "run.lock", *words))
@@ -177,8 +180,10 @@ def _find_holder(folder: Path, attempts: Sequence[dict[str, Any]], live_jobs: se
         if not str(process).isdecimal():
             continue
         held = is_held(path, str(host), int(str(process)))
+        if held is None and job != "-" and live_jobs is not None:
+            held = job in live_jobs
         if held is None:
-            held = job in live_jobs if job != "-" and live_jobs is not None else True
+            held = not _was_emptied(folder)
         if held:
             return f"process {process} on {host}" + (f", SLURM job {job}" if job != "-" else "")
     return ""
@@ -189,6 +194,16 @@ def _read_lock(folder: Path) -> list[str]:
     lock = folder / "run.lock"
     words = lock.read_text(errors="replace").split() if lock.is_file() else []
     return words if len(words) == 3 else []
+
+
+def _was_emptied(folder: Path) -> bool:
+    """Return whether run.lock was emptied by hand, or for a dead job.
+
+    A process that is just starting stands in the journal, and not yet in run.lock, in which the process before it has
+    left a space.
+    """
+    lock = folder / "run.lock"
+    return lock.is_file() and lock.stat().st_size == 0
 
 
 def _read_progress(path: Path, max_epoch: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from graphgps_spse.config import Config, load_config
 from graphgps_spse.config.files import refuse_in_file
 from graphgps_spse.config.yaml_reader import Node, read_mapping
 from graphgps_spse.errors import ConfigError, DataError, did_you_mean, show
+from graphgps_spse.files import relative_path
 from graphgps_spse.override_words import override_text
 from graphgps_spse.sweeps.grid import (
     FOLD,
@@ -321,8 +322,8 @@ def _read_configs(path: Path, node: Node) -> Iterator[tuple[Path, str]]:
             sorted(glob(os.path.join(escape(str(path.parent)), pattern))) if "*" in pattern else [path.parent / pattern]
         )
         if not matches:
-            raise ConfigError(f"{item.where}: no configuration file matches {os.path.relpath(path.parent / pattern)}")
-        yield from ((Path(os.path.relpath(match)), item.where) for match in matches)
+            raise ConfigError(f"{item.where}: no configuration file matches {relative_path(path.parent / pattern)}")
+        yield from ((relative_path(match), item.where) for match in matches)
 
 
 def read_seeds(node: Node) -> Sequence[int]:

@@ -85,6 +85,17 @@ def test_words_are_pairs_and_the_last_one_wins():
     assert leaves["seed"][1] == "override 'seed=4'"
 
 
+def test_a_key_without_a_value_does_not_take_the_next_override():
+    for other in ("seed=3", "optim.max_epoch=3"):
+        with pytest.raises(
+            ConfigError, match=f"^override 'wandb.project' has no value: the next word, '{other}', is an"
+        ):
+            read_words(["wandb.project", other])
+    assert read_words(["wandb.project=seed=3"])["wandb.project"][0] == "seed=3"
+    for value in ("results/a=b", "sqlite:///a?b=c", "-a=b"):
+        assert read_words(["out_dir", value])["out_dir"][0] == value
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [

@@ -2,7 +2,8 @@
 
 The accuracy is gt.layers / 10 - base_lr + epoch / 1000. The file `play`, where there is one in the current folder,
 says what else happens: `die` kills the process in epoch 1, `fail` ends with an error, `wait` waits in epoch 1 until the
-file is gone, `nan` has no finite value, `diverge-2` fails where gt.layers is 2.
+file is gone, `nan` has no finite value, `diverge-2` fails where gt.layers is 2, and `held`
+finds the folder held by another host.
 """
 
 import json
@@ -33,6 +34,9 @@ def score(epoch):
 if play == "fail" or play == f"diverge-{values['gt.layers']}":
     sys.stdout.write("error: the loss is not finite\n")
     sys.exit(1)
+if play == "held":
+    (folder / "run.lock").write_text("elsewhere.invalid 7 -")
+    sys.exit(2)
 first = len(stats.read_text().splitlines()) if stats.exists() else 0
 with (folder / "starts").open("a") as starts:
     starts.write(f"{first}\n")

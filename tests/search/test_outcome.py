@@ -10,6 +10,7 @@ import pytest
 from graphgps_spse.config import load_config
 from graphgps_spse.config.identity import experiment_of
 from graphgps_spse.search import outcome
+from graphgps_spse.search.spec import read_search
 from graphgps_spse.sweeps.sweep import read_sweep
 
 
@@ -38,6 +39,28 @@ def test_the_best_values_become_a_configuration_and_a_sweep(played):
     assert written[1].read_bytes()[:4] == b"\x89PNG"
     lines = outcome.format_state(worker.spec, worker.study, "accuracy")
     assert "5 of 5 trials are done" in lines[0] and f"best: trial {best.number}, accuracy" in lines[1]
+
+
+def test_the_best_configuration_on_another_disk_has_the_base_of_the_search(played):
+    """The folder of results is a link, and next to its target lies another configuration of the same name."""
+    Path("disk/deep/results").mkdir(parents=True)
+    Path("results").symlink_to("disk/deep/results")
+    Path("disk/deep/tiny.yaml").write_text("optim: {max_epoch: 9}\n")
+    worker = played(trials=1, out_dir="results/se2", overrides=["train.batch_size=2"])
+    worker.work()
+    best = outcome.write_outcome(worker.spec, worker.study, "accuracy")[2]
+    assert load_config(best).optim.max_epoch == 3
+    assert load_config(read_sweep(best.with_name(outcome.SWEEP))[0].config).optim.max_epoch == 3
+
+
+def test_a_search_file_in_a_linked_folder_finds_its_configuration(played):
+    worker = played(trials=1)
+    Path("disk/searches").mkdir(parents=True)
+    Path("disk/tiny.yaml").write_text(Path("tiny.yaml").read_text().replace("max_epoch: 3", "max_epoch: 7"))
+    Path("linked").symlink_to("disk/searches")
+    Path("linked/s.yaml").write_text(Path("s.yaml").read_text().replace("config: tiny", "config: ../tiny"))
+    spec = read_search(Path("linked/s.yaml"), worker.build)
+    assert spec.cfg.optim.max_epoch == 7 and str(spec.config) == "disk/tiny.yaml"
 
 
 def test_a_parameter_that_decides_has_the_larger_share(played):

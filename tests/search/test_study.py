@@ -1,13 +1,15 @@
 """The study of a search: its storage, samplers and pruners, and what may not change."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphgps_spse import extras
 from graphgps_spse.errors import ConfigError, LaunchError, MissingLibraryError
-from graphgps_spse.search.study import IDENTITY, build_sampler, load_optuna
+from graphgps_spse.search.spec import read_search
+from graphgps_spse.search.study import IDENTITY, build_sampler, load_optuna, open_study
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,26 @@ def test_a_search_goes_on_with_the_same_space_alone(played):
     path.write_text(f"{path.read_text()}seed: 9\n")
     with pytest.raises(ConfigError, match="with another experiment: seed is 9 there|seed is 0 there and 9 here"):
         played()
+
+
+@pytest.mark.parametrize("storage", ["sqlite", "journal"])
+def test_two_search_files_do_not_share_a_folder(played, storage):
+    worker = played(storage=storage, out_dir="both")
+    Path("s.yaml").rename("t.yaml")
+    other = read_search(Path("t.yaml"), worker.build)
+    with pytest.raises(
+        ConfigError, match=r"^t.yaml: both/search.\w+ holds the search of a file named s.yaml, .* out_dir"
+    ):
+        open_study(other, "max", {})
+    open_study(replace(other, out_dir=Path("own")), "max", {})
+    played(storage=storage, out_dir="both")
+
+
+def test_a_shared_database_holds_several_searches(played):
+    worker = played(storage="sqlite:///shared.db")
+    Path("s.yaml").rename("t.yaml")
+    open_study(read_search(Path("t.yaml"), worker.build), "max", {})
+    assert sorted(load_optuna().study.get_all_study_names("sqlite:///shared.db")) == ["s", "t"]
 
 
 def test_a_search_of_an_earlier_version_goes_on_without_its_seed(played):

@@ -114,6 +114,35 @@ def test_a_stopped_search_goes_on_where_it_was(played):
     assert list(worker.study.get_trials()[0].intermediate_values) == [0, 1, 2]
 
 
+def test_the_trial_of_a_failed_machine_is_left_until_its_lock_is_emptied(played, caplog):
+    Path("play").write_text("wait")
+    stop = []
+    worker = played(should_stop=lambda: bool(stop), trials=3)
+    folder = worker.spec.trials_dir / "trial-0000/0"
+    in_background(worker.work, lambda: (wait_for(lambda: len(read_values(folder, "accuracy")) == 2), stop.append(1)))
+    Path("play").unlink()
+    (folder / "run.lock").write_text("elsewhere.invalid 7 -")
+    worker = played(trials=3)
+    assert worker.work() and states(worker) == ["RUNNING", "COMPLETE", "COMPLETE"]
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said.startswith("trial 0 is left as it is") and f"{folder} is held by another host" in said
+    assert "elsewhere.invalid 7 -" in said and "empty run.lock in this folder and run the same command again" in said
+    (folder / "run.lock").write_text("")
+    worker = played(trials=3)
+    assert worker.work() and states(worker) == ["COMPLETE"] * 3
+    assert (folder / "starts").read_text().split() == ["0", "2"], "it resumed in epoch 2"
+
+
+def test_a_run_that_finds_its_folder_held_by_another_host_is_no_failure(played, caplog):
+    Path("play").write_text("held")
+    worker = played(trials=2)
+    assert worker.work() and states(worker) == ["RUNNING"] * 2
+    assert sum("is held by another host" in record.getMessage() for record in caplog.records) == 2
+    Path("play").unlink()
+    (worker.spec.trials_dir / "trial-0001/0/run.lock").write_text("")
+    assert worker.work() and states(worker) == ["RUNNING", "COMPLETE"], "the same worker sees that it is free"
+
+
 def in_background(work, meanwhile):
     thread = threading.Thread(target=work)
     thread.start()

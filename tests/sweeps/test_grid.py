@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from graphgps_spse.config import load_config
 from graphgps_spse.config.yaml_reader import read_mapping
 from graphgps_spse.errors import ConfigError
 from graphgps_spse.sweeps.grid import name_point, read_grid
@@ -44,6 +45,17 @@ def test_a_key_that_follows_another_has_its_values_and_no_part_of_the_name(point
         )
         for d in (16, 32)
     ]
+
+
+def test_a_quoted_value_is_text_and_its_quotes_are_no_part_of_the_name(points):
+    text = "  wandb.project: ['off', 'null', '7', plain, 1e-3]\n  wandb.entity: same\n"
+    assert points(text) == [
+        (f"-project{name}", [f"wandb.project={word}", f"wandb.entity={word}"])
+        for name, word in (("off", '"off"'), ("null", '"null"'), ("7", '"7"'), ("plain", "plain"), ("1e-3", "1e-3"))
+    ]
+    ((_, words),) = points("  wandb.project: ['off']\n")
+    assert load_config({"name": "x"}, words).wandb.project == "off"
+    assert points("  wandb.project, gt.layers: [['off', 2]]\n")[0][1] == ['wandb.project="off"', "gt.layers=2"]
 
 
 def test_joint_values_are_one_axis(points):

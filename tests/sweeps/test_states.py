@@ -142,6 +142,25 @@ def test_other_hosts_count_as_alive_unless_slurm_says_otherwise(runs):
     assert read_state(run).kind == "interrupted"
 
 
+def test_an_emptied_lock_ends_a_run_of_a_host_that_has_failed(runs):
+    """The journal alone counts while the run has not written its name into the lock that an earlier one released."""
+    run = runs[0]
+    begin(run, epochs=4)
+    journal(run, {"event": "started", "host": "elsewhere.invalid", "process": 7, "job": "-"})
+    lock = run.run_dir / "run.lock"
+    assert read_state(run).kind == "running", "it is just starting"
+    lock.write_text("elsewhere.invalid 7 -")
+    assert read_state(run).kind == "running"
+    lock.write_text("")  # by hand, as the message says
+    state = read_state(run)
+    assert (state.kind, state.detail) == ("interrupted", "after 4 of 10 epochs")
+    lock.unlink()
+    assert read_state(run).kind == "running", "its first start"
+    journal(run, {"event": "started", "host": "elsewhere.invalid", "process": 7, "job": "77"})
+    lock.write_text("")
+    assert read_state(run, live_jobs={"77"}).kind == "running", "the job lives, and starts the run again"
+
+
 def test_queued_is_what_slurm_knows(runs):
     run = runs[0]
     begin(run)

@@ -191,6 +191,20 @@ def test_paths_do_not_depend_on_the_current_folder(lab, monkeypatch):
     assert run.relative_dir == "A/x/0" and run.config.resolve() == lab / "configs/A/x.yaml"
 
 
+def test_configurations_of_a_sweep_file_in_a_linked_folder(lab):
+    """`..` leads to the folder above the target of the link, and not to another configuration of the same name."""
+    elsewhere = lab / "disk/sweeps"
+    elsewhere.mkdir(parents=True)
+    (lab / "linked").symlink_to(elsewhere)
+    for place, epochs in (("disk/A", 3), ("A", 4)):
+        (lab / place).mkdir()
+        (lab / place / "x.yaml").write_text(f"dataset: {{format: cycles}}\noptim: {{max_epoch: {epochs}}}\n")
+    for pattern in ("../A/x.yaml", "../A/*.yaml"):
+        (elsewhere / "s.yaml").write_text(f"configs: ['{pattern}']\n")
+        (run,) = read_sweep(Path("linked/s.yaml"))
+        assert run.cfg.optim.max_epoch == 3 and str(run.config) == "disk/A/x.yaml" and run.relative_dir == "A/x/0"
+
+
 @pytest.mark.parametrize(
     ("pattern", "number"),
     [
