@@ -132,7 +132,7 @@ class Run:
         with _state_restored():
             trained = self._trained
             use_threads(trained.num_threads, trained.device, walks=walks_chunks(trained.cfg))
-            prepared, keys, place, reasons = self._prepare(graphs)
+            prepared, keys, place, reasons = self._prepare(trained, graphs)
             ensemble = trained_runs.Ensemble((trained,))
             if prepared is None:
                 columns: dict[str, np.ndarray] = {
@@ -150,19 +150,21 @@ class Run:
         Rows of a batch are ordered by size of graph; `batch.index_B` holds the number of each graph in the input.
         """
         with _state_restored():
-            prepared, _, _, reasons = self._prepare(graphs)
+            trained = self._trained
+            prepared, _, _, reasons = self._prepare(trained, graphs)
             bad = [number for number, reason in enumerate(reasons) if reason]
             if bad:
                 raise DataError(f"molecule {bad[0]}: {reasons[bad[0]]}")
             assert prepared is not None, "no graph is bad, and there is one"
-            trained = self._trained
             storage = trained.parts.storage.without_store()
             splits, _ = encode({prepared.split: prepared}, trained.parts.encodings, trained.num_threads, storage)
         for batch in LoaderOptions.from_cfg(trained.cfg).loaders(splits, pin_memory=False)[prepared.split].epoch(0):
             assert batch is not None, "only one of several processes may get no graphs"
             yield batch.to(trained.device)
 
-    def _prepare(self, graphs: Any) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
+    def _prepare(
+        self, trained: trained_runs.TrainedRun, graphs: Any
+    ) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
         """Return graphs, the key columns of the table, the rows of the graphs in it, and why other rows have none.
 
         Reasons are a list of texts for SMILES, and empty for graphs, which all have predictions.
@@ -171,11 +173,11 @@ class Run:
             graphs = [graphs] if isinstance(graphs, str) else list_pyg(graphs)
         if not len(graphs):
             raise DataError("no molecules and no graphs to predict")
-        spec = self._trained.parts.dataset.spec
+        spec = trained.parts.dataset.spec
         if not isinstance(graphs, GraphDataset) and (
             any(isinstance(text, str) for text in graphs) or (takes_molecules(spec) and all(map(_is_missing, graphs)))
         ):
-            return self._prepare_molecules(graphs)
+            return self._prepare_molecules(trained, graphs)
         require_rows(spec)
         if isinstance(graphs, GraphDataset):
             rows = len(graphs) if spec.level == "graph" else int(graphs.node_ptr[-1])
@@ -192,8 +194,8 @@ class Run:
             if reason:
                 raise DataError(f"graph {number}: {reason}")
         numbers = np.arange(len(graphs))
-        warn_of_preparation(self._trained, "graphs to predict")
-        warn_of_unfamiliar(self._trained, graphs, numbers, "graphs to predict")
+        warn_of_preparation(trained, "graphs to predict")
+        warn_of_unfamiliar(trained, graphs, numbers, "graphs to predict")
         keys = {"graph": numbers}
         if spec.level == "node":
             sizes = graphs.sizes_G.numpy()
@@ -201,9 +203,8 @@ class Run:
         return graphs, keys, np.arange(len(keys["graph"])), []
 
     def _prepare_molecules(
-        self, smiles: Sequence[str]
+        self, trained: trained_runs.TrainedRun, smiles: Sequence[str]
     ) -> tuple[GraphDataset | None, dict[str, Any], np.ndarray, list[str]]:
-        trained = self._trained
         spec = trained.parts.dataset.spec
         if not takes_molecules(spec):
             raise ConfigError(f"{self.path} was trained on {spec.name}, not on molecules, so it cannot read SMILES")

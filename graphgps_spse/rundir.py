@@ -95,10 +95,9 @@ class RunDir:
         if self._lock is not None:
             try:
                 self._lock.truncate(0)
-                self._lock.write(" ")
-                self._lock.flush()
+                os.write(self._lock.fileno(), b" ")  # past the buffer, which `close` would write again after an error
             except OSError as err:  # not raised, because it would hide the error that closes the directory
-                message = "%s cannot be emptied (%s); empty it before another host resumes the run"
+                message = "%s cannot be released (%s); empty it before another host resumes the run"
                 log.warning(message, self._lock_path, err.strerror)
             unlock(self._lock)  # loader processes inherit the file, and live as long as the error that stopped the run
             self._lock.close()

@@ -215,8 +215,18 @@ def test_a_disk_that_became_read_only_hides_no_error(tmp_path, caplog):
     run_dir._lock.truncate = refuse
     with pytest.raises(KeyError, match="what really happened"), run_dir:
         raise KeyError("what really happened")
-    assert "run.lock cannot be emptied (Read-only file system)" in caplog.text
+    assert "run.lock cannot be released (Read-only file system)" in caplog.text
     RunDir.open(tmp_path / "0", CONFIG).close()  # the lock was given back all the same
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_that_is_full_at_the_end_hides_no_error(tmp_path, caplog):
+    run_dir = RunDir.open(tmp_path / "0", CONFIG)
+    with Path("/dev/full").open("wb") as full:
+        run_dir._lock.truncate = lambda _size: os.dup2(full.fileno(), run_dir._lock.fileno())
+        with pytest.raises(KeyError, match="what really happened"), run_dir:
+            raise KeyError("what really happened")
+    assert "run.lock cannot be released (No space left on device)" in caplog.text
 
 
 HOLD = """

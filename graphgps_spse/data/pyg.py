@@ -216,7 +216,8 @@ def flatten_graphs(raw_graphs: Iterator[RawGraph]) -> dict[str, Tensor]:
 def _join_edge_attr(graphs: Sequence[RawGraph]) -> Tensor | None:
     """Return the edge features of all graphs; None if they have none. A graph without edges fits any features."""
     found = {number: graph.edge_attr for number, graph in enumerate(graphs) if graph.edge_index.shape[1]}
-    found = found or {number: graph.edge_attr for number, graph in enumerate(graphs) if graph.edge_attr is not None}
+    if not found:
+        return next((graph.edge_attr for graph in graphs if graph.edge_attr is not None), None)
     tensors = {number: values for number, values in found.items() if values is not None}
     if not tensors:
         return None

@@ -86,17 +86,20 @@ def walk(items: Sequence[Item], start: Callable[[], Visit[Item]]) -> None:
         if num_others < 1:
             work()
             return
-        helpers = _take_helpers(num_others)
-        for helper in helpers:
-            helper.begin(work)
-        try:
+        helpers, errors = _take_helpers(num_others), _Errors()
+        with errors:
+            for helper in helpers:
+                helper.begin(work)
             work()
-        finally:
-            errors = [helper.end() for helper in helpers]  # of all, since they write to memory of the caller
-            _idle_helpers(os.getpid()).extend(helpers)
-        for error in errors:
-            if error is not None:
-                raise error
+        waiting = [*helpers]
+        while waiting:  # also after an interrupt: they write to memory of the caller
+            if errors:
+                remaining = iter(())
+            with errors:
+                errors += waiting[-1].end()
+                waiting.pop()
+        _idle_helpers(os.getpid()).extend(helpers)
+        errors.raise_first()
 
 
 def walk_with_buffers(
@@ -121,6 +124,22 @@ def walk_with_buffers(
     kept.extend(used)
 
 
+class _Errors(list[BaseException]):
+    """Keeps the errors of blocks, `with errors:`, to raise them later or in another thread."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> bool:
+        if error is not None:
+            self.append(error)
+        return True
+
+    def raise_first(self) -> None:
+        """Raise the first interrupt, or else the first error, if there is one."""
+        for error in sorted(self, key=lambda error: isinstance(error, Exception)):
+            raise error
+
+
 class _Helper:
     """A thread that does a task at a time, with one thread of PyTorch.
 
@@ -128,41 +147,36 @@ class _Helper:
     """
 
     def __init__(self) -> None:
-        self._begun, self._ended = Lock(), Lock()
+        self._begun = Lock()
         self._begun.acquire()
-        self._ended.acquire()
-        self._task: Callable[[], None] | None = None
-        self._error: BaseException | None = None
+        self._ended, self._has_ended = Lock(), True
+        self._task: Callable[[], None] = lambda: None
+        self._errors = _Errors()
         Thread(target=self._serve, name="walk", daemon=True).start()
 
     def _serve(self) -> None:
         torch.set_num_threads(1)
         while True:
             self._begun.acquire()
-            try:
-                assert self._task is not None
+            ended, errors = self._ended, self._errors
+            with errors:
                 self._task()
-            except BaseException as err:  # raised again by the thread that walks
-                self._error = err
-            self._task = None
-            self._ended.release()
+            self._task, self._has_ended = lambda: None, True
+            ended.release()
 
     def begin(self, task: Callable[[], None]) -> None:
         """Let the thread do a task. It has none."""
-        self._task = task
+        self._ended = Lock()  # of this task: after an interrupt, nobody knows whether the last one was taken again
+        self._ended.acquire()
+        self._task, self._errors, self._has_ended = task, _Errors(), False
         self._begun.release()
 
-    def end(self) -> BaseException | None:
-        """Wait until the task is done, and return the error that ended it. An interrupt is raised after that."""
-        interrupt: BaseException | None = None
-        while True:
-            try:
-                self._ended.acquire()
-                break
-            except BaseException as err:
-                interrupt = err
-        error, self._error = self._error, None
-        return error or interrupt
+    def end(self) -> _Errors:
+        """Wait until the task is done, and return the error that ended it. After an interrupt, call this again."""
+        while not self._has_ended:
+            self._ended.acquire()
+        errors, self._errors = self._errors, _Errors()
+        return errors
 
 
 def _take_helpers(number: int) -> list[_Helper]:

@@ -48,7 +48,7 @@ def model_card(result: RunResult, run_dir: str) -> str:
     title = escape_markdown(f"{result.model} on {result.dataset} with {result.encoding or 'no encoding'}")
     sections = [
         [f"# {title}", "", f"Run `{_code(result.name)}`, seed {result.seed}. Made from `result.json`."],
-        ["## Scores", "", *_scores(result), "", _selection(result), ON_TRAIN],
+        ["## Scores", "", *_scores(result), "", _selection(result), *([ON_TRAIN] if "train" in result.best else [])],
         ["## Model and training", "", *_table(_facts(result))],
         ["## Data", "", *_table(_data(result))],
         _splits(result),
@@ -117,7 +117,7 @@ def _limits(result: RunResult) -> list[str]:
     return [
         "- This is one seed. The deviation over seeds says how far a score is luck.",
         "- Graphs that differ from the training data in size, features or origin may be predicted badly. Predictions "
-        "only tell of chemical elements without a training molecule, and of values far from all training targets.",
+        "warn only of chemical elements that no training molecule has, and of values far from all training targets.",
         f"- Scores hold for {escape_markdown(result.dataset)} and its splits only.",
         "- Add here what the model is for, who made it, and the licence of model and data.",
     ]

@@ -145,7 +145,7 @@ def _refuse_other_search(spec: SearchSpec, file: Path, names: list[str]) -> None
     A search has the name of its file.
     """
     others = [name for name in names if name != spec.name]
-    if others:
+    if others and spec.name not in names:  # earlier versions let two searches share a folder
         raise ConfigError(
             f"{spec.path}: {file} holds the search of a file named {others[0]}.yaml, and one out_dir holds one search; "
             "choose another out_dir, or continue that search with a file of that name"

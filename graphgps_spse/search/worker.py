@@ -60,16 +60,18 @@ class Worker:
     def work(self) -> bool:
         """Do trials until none is left, `should_stop()` is true, or a trial was stopped from outside.
 
-        Return whether none is left; others may still be running, or be held by a machine that has failed. Raises
-        LaunchError if the first trials have all failed.
+        Return whether none is left; others may still be running. A trial that is held by a machine that has failed is
+        left. Raises LaunchError if the first trials have all failed.
         """
         elsewhere: set[int] = set()  # trials of killed workers, whose runs are still alive
         while not self.should_stop():
             self._check_failures()
+            for folder in self._left.values():
+                self.release_lock(folder)
             left = {number for number, folder in self._left.items() if holder_elsewhere(folder)}
             with self._next_trial(elsewhere | left) as trial:
                 if trial is None and not elsewhere:
-                    return True
+                    return not left
                 if trial is None:
                     elsewhere.clear()
                     time.sleep(10 * self.poll_seconds)
@@ -132,7 +134,8 @@ class Worker:
         self.release_lock(task.folder)
         attempt = Attempt.start(task, self.environment, is_wanted=lambda: not self._is_left(trial.number, task.folder))
         if attempt is None:
-            elsewhere.update({trial.number} - self._left.keys())
+            if not holder_elsewhere(task.folder):
+                elsewhere.add(trial.number)
             return True
         log.info("trial %d: %s", trial.number, " ".join(words[len(self.spec.overrides) :]))
         outcome, is_pruned = self._watch(trial, attempt)

@@ -39,6 +39,16 @@ _LIKELY_CAUSES = {
 }
 
 
+def mark_as_starting(folder: Path) -> None:
+    """Put a space into a run.lock that was emptied because its host has failed: from now on, a run starts here.
+
+    Raises OSError.
+    """
+    lock = folder / "run.lock"
+    if lock.is_file() and lock.stat().st_size == 0:
+        lock.write_text(" ")
+
+
 @dataclass(frozen=True)
 class LaunchTask:
     """A command, and the folder of its log and journal."""
@@ -98,6 +108,7 @@ class Attempt:
             journal.close()
             return None
         try:
+            mark_as_starting(task.folder)
             with (task.folder / LOG).open("a") as output:
                 output.write(f"{_START_MARK}{_now()} on {socket.gethostname()}: {shlex.join(task.command)}\n")
                 output.flush()

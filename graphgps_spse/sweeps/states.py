@@ -92,7 +92,8 @@ def refuse_other_data(runs: Sequence[PlannedRun], states: Sequence[RunState]) ->
         run, state = found[0]
         others = f", and {len(found) - 1} more of {len(runs)} runs, too" if len(found) > 1 else ""
         raise LaunchError(
-            f"{run.run_dir}: {state.detail}{others}. Nothing was started. Restore the data, or use another --out-dir"
+            f"{run.run_dir}: {state.detail}{others}. Nothing was started. Restore the data or the keys, or use another "
+            "--out-dir"
         )
 
 
@@ -199,8 +200,8 @@ def _read_lock(folder: Path) -> list[str]:
 def _was_emptied(folder: Path) -> bool:
     """Return whether run.lock was emptied by hand, or for a dead job.
 
-    A process that is just starting stands in the journal, and not yet in run.lock, in which the process before it has
-    left a space.
+    A process that is just starting stands in the journal, and not yet in run.lock, which holds a space then: the
+    process before it has left it, or the sweep that started it has put it there.
     """
     lock = folder / "run.lock"
     return lock.is_file() and lock.stat().st_size == 0

@@ -1,14 +1,13 @@
 """Items are visited by several threads, and errors end the walk."""
 
 import multiprocessing
-import os
 import threading
 
 import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from graphgps_spse.ops.threads import _idle_helpers, _take_helpers, threads_restored, use_threads, walk
+from graphgps_spse.ops.threads import _Helper, threads_restored, use_threads, walk
 
 CPU = torch.device("cpu")
 
@@ -68,15 +67,18 @@ def test_an_error_in_another_thread_is_raised_by_the_thread_that_walks():
     walk([0, 1], lambda: lambda item: meeting.wait() and None)  # it works on, without the error
 
 
-def test_an_interrupt_is_raised_once_the_others_no_longer_write():
-    """The thread that walks is interrupted while it waits for another one, which then finishes its item."""
+@pytest.mark.parametrize("has_lock", [False, True])
+def test_an_interrupt_is_raised_once_the_others_no_longer_write(has_lock, monkeypatch):
+    """The thread that walks is interrupted before or after it gets the lock of another one, which finishes its item."""
     use_threads(2, CPU, walks=True)
-    owner, written, go_on, interrupted = threading.get_ident(), [], threading.Event(), threading.Event()
-
-    def visit(item):
-        if threading.get_ident() != owner:
-            go_on.wait(30)
-            written.append(item)
+    owner, meeting, go_on, written, interrupts = (
+        threading.get_ident(),
+        threading.Barrier(2, timeout=30),
+        threading.Event(),
+        [],
+        [],
+    )
+    begin = _Helper.begin
 
     class Interrupted:
         """A lock whose first wait is interrupted."""
@@ -85,19 +87,28 @@ def test_an_interrupt_is_raised_once_the_others_no_longer_write():
             self.release, self._lock = lock.release, lock
 
         def acquire(self):
-            if not interrupted.is_set():
-                interrupted.set()
-                raise KeyboardInterrupt
             go_on.set()
-            return self._lock.acquire()
+            if has_lock or interrupts:
+                self._lock.acquire()
+            if not interrupts:
+                interrupts.append(self)
+                raise KeyboardInterrupt
 
-    (helper,) = _take_helpers(1)
-    helper._ended = Interrupted(helper._ended)
-    _idle_helpers(os.getpid()).append(helper)
-    meeting = threading.Barrier(2, timeout=30)
+    def begin_to_be_interrupted(helper, task):
+        begin(helper, task)
+        helper._ended = Interrupted(helper._ended)
+
+    def visit(item):
+        meeting.wait()
+        if threading.get_ident() != owner:
+            go_on.wait(30)
+            written.append(item)
+
+    monkeypatch.setattr(_Helper, "begin", begin_to_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
-        walk([0, 1], lambda: lambda item: (meeting.wait(), visit(item)) and None)
-    assert len(written) == 1
+        walk([0, 1], lambda: visit)
+    assert len(written) == len(interrupts) == 1
+    monkeypatch.undo()
     walk([0, 1], lambda: lambda item: meeting.wait() and None)
 
 

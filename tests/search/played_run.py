@@ -2,8 +2,8 @@
 
 The accuracy is gt.layers / 10 - base_lr + epoch / 1000. The file `play`, where there is one in the current folder,
 says what else happens: `die` kills the process in epoch 1, `fail` ends with an error, `wait` waits in epoch 1 until the
-file is gone, `nan` has no finite value, `diverge-2` fails where gt.layers is 2, and `held`
-finds the folder held by another host.
+file is gone, `nan` has no finite value, `diverge-2` fails where gt.layers is 2, and `held` finds the folder held by
+another host.
 """
 
 import json

@@ -123,7 +123,7 @@ def test_the_trial_of_a_failed_machine_is_left_until_its_lock_is_emptied(played,
     Path("play").unlink()
     (folder / "run.lock").write_text("elsewhere.invalid 7 -")
     worker = played(trials=3)
-    assert worker.work() and states(worker) == ["RUNNING", "COMPLETE", "COMPLETE"]
+    assert not worker.work() and states(worker) == ["RUNNING", "COMPLETE", "COMPLETE"]
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert said.startswith("trial 0 is left as it is") and f"{folder} is held by another host" in said
     assert "elsewhere.invalid 7 -" in said and "empty run.lock in this folder and run the same command again" in said
@@ -136,11 +136,11 @@ def test_the_trial_of_a_failed_machine_is_left_until_its_lock_is_emptied(played,
 def test_a_run_that_finds_its_folder_held_by_another_host_is_no_failure(played, caplog):
     Path("play").write_text("held")
     worker = played(trials=2)
-    assert worker.work() and states(worker) == ["RUNNING"] * 2
+    assert not worker.work() and states(worker) == ["RUNNING"] * 2
     assert sum("is held by another host" in record.getMessage() for record in caplog.records) == 2
     Path("play").unlink()
     (worker.spec.trials_dir / "trial-0001/0/run.lock").write_text("")
-    assert worker.work() and states(worker) == ["RUNNING", "COMPLETE"], "the same worker sees that it is free"
+    assert not worker.work() and states(worker) == ["RUNNING", "COMPLETE"], "the same worker sees that it is free"
 
 
 def in_background(work, meanwhile):

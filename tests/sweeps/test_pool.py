@@ -304,6 +304,8 @@ class Killed(Logger):
 
 def test_a_run_that_the_kernel_killed_for_memory_is_picked_up_by_the_next_plain_start(lab, monkeypatch, capsys):
     """The next start needs no --retry, and continues from the checkpoint."""
+    for name in loggers.names():
+        loggers.get(name)  # else one that this test imports would be forgotten with the plugin
     monkeypatch.setattr(loggers, "_objects", dict(loggers._objects))  # the plugin is forgotten after this test
     monkeypatch.chdir(lab)
     (lab / "s.yaml").write_text("configs: [A/tiny.yaml]\nseeds: 1\noverrides: [optim.max_epoch=3]\n")

@@ -15,7 +15,7 @@ from graphgps_spse.config.identity import identity_of
 from graphgps_spse.errors import LaunchError
 from graphgps_spse.results import RunResult, hash_config
 from graphgps_spse.rundir import RunDir
-from graphgps_spse.sweeps.launch import record_submission
+from graphgps_spse.sweeps.launch import mark_as_starting, record_submission
 from graphgps_spse.sweeps.states import format_plan, predict_hours, read_state, was_submitted
 from graphgps_spse.sweeps.sweep import PlannedRun, read_sweep
 
@@ -154,8 +154,14 @@ def test_an_emptied_lock_ends_a_run_of_a_host_that_has_failed(runs):
     lock.write_text("")  # by hand, as the message says
     state = read_state(run)
     assert (state.kind, state.detail) == ("interrupted", "after 4 of 10 epochs")
+    mark_as_starting(run.run_dir)  # as the sweep that starts it again on a third host does
+    assert read_state(run).kind == "running" and lock.read_text() == " "
+    lock.write_text("elsewhere.invalid 7 -")
+    mark_as_starting(run.run_dir)
+    assert lock.read_text() == "elsewhere.invalid 7 -"
     lock.unlink()
-    assert read_state(run).kind == "running", "its first start"
+    mark_as_starting(run.run_dir)
+    assert read_state(run).kind == "running" and not lock.exists(), "its first start"
     journal(run, {"event": "started", "host": "elsewhere.invalid", "process": 7, "job": "77"})
     lock.write_text("")
     assert read_state(run, live_jobs={"77"}).kind == "running", "the job lives, and starts the run again"
