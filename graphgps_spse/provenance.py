@@ -117,8 +117,8 @@ def describe_change(result: RunResult, run_dir: Path, cfg: Config, now: DataNow)
     `cfg` is the configuration of the run. Where it leaves keys to the data, the run must have the values that the data
     decide now: another configuration may have set others. The descriptions, which hold the names of targets and the
     order of classes, are compared where a file differs from that of the run, or where the configuration gives the
-    classes. Graphs are read only if a file differs: another name or order of columns does not change them. So they are
-    for results of versions that did not record this file.
+    classes. Graphs are read only if a file differs or if an earlier version did not record it: another name or order of
+    columns does not change them.
     """
     for key, value in now.decided.items():
         if result.config.get(key, value) not in (value, *LEFT_TO_DATA.get(key, ())[:1]):

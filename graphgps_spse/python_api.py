@@ -83,7 +83,7 @@ class Run:
     def metrics(self) -> dict[str, dict[str, float]]:
         """Split -> metric -> value at the best epoch, of a finished run: `run.metrics["test"]["mae"]`.
 
-        Those of train are means over the epoch, with dropout and while the weights change.
+        Training scores are means over the epoch, with dropout and while the weights change.
         """
         return self.result.best
 

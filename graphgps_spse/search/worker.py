@@ -60,8 +60,8 @@ class Worker:
     def work(self) -> bool:
         """Do trials until none is left, `should_stop()` is true, or a trial was stopped from outside.
 
-        Return whether none is left; others may still be running. A trial that is held by a machine that has failed is
-        left. Raises LaunchError if the first trials have all failed.
+        Return whether none is left; others may still be running. Trials whose run another host holds count as left.
+        Raises LaunchError if the first trials have all failed.
         """
         elsewhere: set[int] = set()  # trials of killed workers, whose runs are still alive
         while not self.should_stop():

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -114,22 +115,14 @@ def test_an_interrupt_is_raised_once_the_others_no_longer_write(has_lock, monkey
 
 def test_walks_of_several_threads_do_not_wait_for_each_other():
     meeting = threading.Barrier(4, timeout=30)
-    errors = []
 
-    def walk_in_a_thread():
-        try:
-            with threads_restored():
-                use_threads(2, CPU, walks=True)
-                walk([0, 1], lambda: lambda item: meeting.wait() and None)
-        except BaseException as err:
-            errors.append(err)
+    def walk_in_a_thread(_):
+        with threads_restored():
+            use_threads(2, CPU, walks=True)
+            walk([0, 1], lambda: lambda item: meeting.wait() and None)
 
-    threads = [threading.Thread(target=walk_in_a_thread) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(walk_in_a_thread, range(2)))  # raises their errors
 
 
 def test_a_forked_process_starts_threads_of_its_own():
